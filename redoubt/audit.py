@@ -1,0 +1,763 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Audit of every instruction in a kernel image that can write the pkey register.
+
+The protection rests on one claim: nothing callable sets the register to a value an attacker
+chooses, or leaves it raised. This module disassembles the final image (for UML that includes the C
+library it is linked with) and checks the claim on the instructions themselves:
+
+* ``non-constant``: a writer whose value is not a compile-time constant;
+* ``unknown-value``: a constant that is not the register value of a known level;
+* ``outlined-helper``: a level-switch helper that exists as a function of its own, although it must
+  be inlined everywhere (an out-of-line copy is a gadget that takes the level as an argument);
+* ``leaves-raised``: a writer of a raised level from which no later write of the default is
+  reachable in the same function, so that the caller gets the raised level;
+* ``unwritten-level``: a level nothing writes, meaning the audit looked at a kernel without the
+  feature or recognises its instructions no longer; without this rule such an audit would pass;
+* ``stale-entry``: an entry of the allow-list that excuses nothing.
+
+``non-constant`` and ``leaves-raised`` can be excused, function by function and with a reason, in
+the allow-list (a TOML file, see configs/audit-um.toml).
+
+How a value is found: walk back from the writer to the definition of the value register, without
+crossing a place another path may enter at: a target of a direct branch anywhere in the image, or
+an address that a data section holds (switch tables, exception fixups, jump labels). Anything that
+is not plainly a constant counts as non-constant, so a mistake is a false alarm and not a pass.
+
+Not findings, by the threat model: bytes that spell such an instruction inside another one, or in a
+place execution never begins at. To use them an attacker must already have diverted control flow,
+which the threat model excludes (and other defences look after). Their number is reported for
+information. Nor can a disassembly show writes of the register by the host: it restores the value
+in a signal frame when a handler returns.
+"""
+
+from __future__ import annotations
+
+import bisect
+import fnmatch
+import os
+import re
+import struct
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from redoubt.elf import EM_X86_64, SHT_NOBITS, STT_FILE, STT_SECTION, Elf
+from redoubt.errors import RedoubtError
+
+NON_CONSTANT = "non-constant"
+UNKNOWN_VALUE = "unknown-value"
+OUTLINED_HELPER = "outlined-helper"
+LEAVES_RAISED = "leaves-raised"
+UNWRITTEN_LEVEL = "unwritten-level"
+STALE_ENTRY = "stale-entry"
+
+EXCUSABLE = (NON_CONSTANT, LEAVES_RAISED)
+
+DEFAULT_LEVEL = "default"
+
+
+# === What can write the register, by instruction set =============================================
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A family of instructions that can write the pkey register.
+
+    `value` is the register that holds the value, or None if it comes from memory (then it is never
+    a constant). `selector` is a register deciding whether the instruction touches the pkey register
+    at all: it does unless the selector is a known constant that fails the test, which is equality
+    with `equals`, or having a bit of `bits` set.
+    """
+
+    mnemonics: frozenset[str]
+    value: str | None
+    selector: str | None = None
+    equals: int | None = None
+    bits: int | None = None
+
+    def selected(self, selector: int | None) -> bool:
+        """True if the instruction may write the pkey register, given the selector if known."""
+        if selector is None:
+            return True
+        if self.equals is not None:
+            return selector == self.equals
+        if self.bits is not None:
+            return bool(selector & self.bits)
+        return True
+
+
+@dataclass(frozen=True)
+class Isa:
+    """How one kind of pkey register is written."""
+
+    machine: int
+    objdump: str
+    writers: tuple[Writer, ...]
+    encoding: bytes
+
+
+_XRSTOR = Writer(
+    mnemonics=frozenset({"xrstor", "xrstor64", "xrstors", "xrstors64"}),
+    value=None,
+    selector="eax",
+    bits=1 << 9,  # the state component of PKRU; the high half of the mask (EDX) has no part in it
+)
+
+ISAS: dict[str, Isa] = {
+    "x86-pku": Isa(
+        machine=EM_X86_64,
+        objdump="objdump",
+        writers=(Writer(frozenset({"wrpkru"}), value="eax"), _XRSTOR),
+        encoding=b"\x0f\x01\xef",
+    ),
+    "x86-pks": Isa(
+        machine=EM_X86_64,
+        objdump="objdump",
+        writers=(
+            # IA32_PKRS; an MSR number that is not a constant may be it.
+            Writer(frozenset({"wrmsr", "wrmsrns"}), value="eax", selector="ecx", equals=0x6E1),
+        ),
+        encoding=b"\x0f\x30",
+    ),
+}
+
+
+# === The allow-list ==============================================================================
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """One entry of the allow-list: this rule, in this function, for this reason."""
+
+    function: str
+    rule: str
+    reason: str
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A parsed allow-list file."""
+
+    isa: Isa
+    levels: dict[str, int]
+    helpers: tuple[str, ...]
+    excuses: tuple[Excuse, ...]
+
+    @property
+    def default(self) -> int:
+        """The register value of the default level."""
+        return self.levels[DEFAULT_LEVEL]
+
+
+def load_policy(path: Path) -> Policy:
+    """Read an allow-list; raises RedoubtError naming the key at fault.
+
+    Keys: `isa`; table `levels` (name = register value, `default` among them); `helpers`, glob
+    patterns of functions that must not exist; tables `allow` with `function`, `rule`, `reason` and
+    optionally `optional = true` for an entry that may excuse nothing (compilers differ).
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RedoubtError(
+            f"cannot read the audit's allow-list {path}: {error.strerror}"
+        ) from error
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RedoubtError(f"{path} is not valid TOML: {error}") from error
+
+    def bad(what: str) -> RedoubtError:
+        return RedoubtError(f"{path}: {what}")
+
+    unknown = sorted(set(raw) - {"isa", "levels", "helpers", "allow"})
+    if unknown:
+        raise bad(f"unknown key {', '.join(unknown)}")
+    if raw.get("isa") not in ISAS:
+        raise bad(f"isa must be one of: {', '.join(sorted(ISAS))}")
+    levels = raw.get("levels")
+    if (
+        not isinstance(levels, dict)
+        or not all(type(value) is int for value in levels.values())
+        or DEFAULT_LEVEL not in levels
+    ):
+        raise bad(f"levels must give each level its register value, '{DEFAULT_LEVEL}' among them")
+    helpers = raw.get("helpers")
+    if (
+        not isinstance(helpers, list)
+        or not helpers
+        or not all(isinstance(name, str) for name in helpers)
+    ):
+        raise bad("helpers must list the functions that have to be inlined")
+    entries = raw.get("allow", [])
+    if not isinstance(entries, list):
+        raise bad("allow must be a list of tables ([[allow]])")
+    excuses = tuple(_excuse(entry, bad) for entry in entries)
+    keys = [(excuse.function, excuse.rule) for excuse in excuses]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise bad(f"two entries for {key[0]} and rule {key[1]}")
+    return Policy(ISAS[raw["isa"]], dict(levels), tuple(helpers), excuses)
+
+
+def _excuse(entry: Any, bad: Any) -> Excuse:
+    """One `[[allow]]` table, checked; `bad` makes the error."""
+    known = {"function", "rule", "reason", "optional"}
+    if not isinstance(entry, dict) or not set(entry) <= known:
+        raise bad(f"an allow entry has the keys {', '.join(sorted(known))} and no others")
+    function = entry.get("function")
+    if not isinstance(function, str) or not function:
+        raise bad("an allow entry lacks its function")
+    if entry.get("rule") not in EXCUSABLE:
+        raise bad(f"rule of allow entry {function} must be one of: {', '.join(EXCUSABLE)}")
+    reason = entry.get("reason")
+    if not isinstance(reason, str) or not reason.strip():
+        raise bad(f"allow entry {function} gives no reason")
+    optional = entry.get("optional", False)
+    if not isinstance(optional, bool):
+        raise bad(f"optional of allow entry {function} must be true or false")
+    return Excuse(function, entry["rule"], reason.strip(), optional)
+
+
+# === The report ==================================================================================
+
+
+@dataclass(frozen=True)
+class Site:
+    """One instruction that can write the pkey register.
+
+    `value` is the constant written, None if it is not a constant. `excuse` is the reason from the
+    allow-list if a rule was excused here.
+    """
+
+    address: int
+    function: str
+    section: str
+    instruction: str
+    value: int | None
+    level: str | None
+    excuse: str | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One broken rule. `function` and `address` say where, as far as that makes sense."""
+
+    rule: str
+    message: str
+    function: str | None = None
+    address: int | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the audit saw.
+
+    `cleared` are instructions of a kind that can write the register but which, by a constant
+    selector, do not. `embedded` counts the encoding's occurrences that are not an instruction.
+    """
+
+    image: Path
+    sites: tuple[Site, ...]
+    cleared: tuple[Site, ...]
+    findings: tuple[Finding, ...]
+    embedded: int
+    levels: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """True if no rule is broken."""
+        return not self.findings
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain values, addresses and values as hexadecimal strings."""
+
+        def site(item: Site) -> dict[str, Any]:
+            return {
+                "address": f"{item.address:#x}",
+                "function": item.function,
+                "section": item.section,
+                "instruction": item.instruction,
+                "value": None if item.value is None else f"{item.value:#x}",
+                "level": item.level,
+                "excuse": item.excuse,
+            }
+
+        return {
+            "image": str(self.image),
+            "ok": self.ok,
+            "sites": [site(item) for item in self.sites],
+            "cleared": [site(item) for item in self.cleared],
+            "findings": [
+                {
+                    "rule": item.rule,
+                    "function": item.function,
+                    "address": None if item.address is None else f"{item.address:#x}",
+                    "message": item.message,
+                }
+                for item in self.findings
+            ],
+            "embedded": self.embedded,
+        }
+
+
+def render(report: Report, *, sites: bool = True) -> list[str]:
+    """The report as lines of text: the sites (unless told not to), the findings, the verdict."""
+    lines: list[str] = []
+    if sites:
+        rows = [
+            (f"{site.address:x}", _value_text(site), site.function, site.instruction)
+            for site in report.sites
+        ]
+        widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+        for row, site in zip(rows, report.sites, strict=True):
+            text = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+            lines.append(f"{text}  {row[3]}" + (f"  allowed: {site.excuse}" if site.excuse else ""))
+        lines.extend(
+            f"{site.address:x}  {site.function}: {site.instruction} leaves the register alone"
+            for site in report.cleared
+        )
+    for finding in report.findings:
+        where = "" if finding.address is None else f"{finding.address:x} "
+        lines.append(f"FINDING {finding.rule}: {where}{finding.message}")
+    count = len(report.sites)
+    functions = len({site.function for site in report.sites})
+    constant = sum(site.value is not None for site in report.sites)
+    lines.append(
+        f"{count} writers of the pkey register in {functions} functions: {constant} constant, "
+        f"{count - constant} not; {len(report.cleared)} cleared by their mask; "
+        f"{report.embedded} embedded byte sequences (not instructions)"
+    )
+    lines.append("audit: clean" if report.ok else f"audit: {len(report.findings)} findings")
+    return lines
+
+
+def _value_text(site: Site) -> str:
+    if site.value is None:
+        return "not constant"
+    return f"{site.value:#010x} ({site.level or 'unknown'})"
+
+
+# === Disassembly =================================================================================
+
+
+@dataclass(frozen=True)
+class _Insn:
+    address: int
+    mnemonic: str
+    operands: tuple[str, ...]
+    text: str
+
+    @property
+    def target(self) -> int | None:
+        """The address a direct branch goes to, else None."""
+        if not self.operands or not _is_branch(self.mnemonic):
+            return None
+        match = _TARGET.match(self.operands[0])
+        return int(match[1], 16) if match else None
+
+
+@dataclass
+class _Function:
+    name: str
+    section: str
+    start: int
+    lines: list[str]
+
+
+_HEAD = re.compile(r"^([0-9a-f]+) <(.*)>:$")
+_LINE = re.compile(r"^\s*([0-9a-f]+):\t(.*)$")
+_TARGET = re.compile(r"^([0-9a-f]+)(?: <.*>)?$")
+_BRANCH_LINE = re.compile(r"\t(?:\w+ )*?(?:call|j[a-z]+|loop[a-z]*)\s+([0-9a-f]+) <")
+_PREFIXES = frozenset(
+    "bnd notrack lock rep repz repnz cs ds es fs gs ss data16 addr32 xacquire xrelease".split()
+)
+_COMPILER_SUFFIX = re.compile(r"\.(?:cold|part\.\d+|isra\.\d+|constprop\.\d+|lto_priv\.\d+)$")
+
+
+def base_name(symbol: str) -> str:
+    """The function a symbol was made from: without the suffixes a compiler adds to a copy."""
+    symbol = symbol.removeprefix("__pfx_")
+    while True:
+        shorter = _COMPILER_SUFFIX.sub("", symbol)
+        if shorter == symbol:
+            return symbol
+        symbol = shorter
+
+
+def _is_branch(mnemonic: str) -> bool:
+    return mnemonic.startswith(("j", "loop")) or mnemonic.removesuffix("q") == "call"
+
+
+def _operands(text: str) -> tuple[str, ...]:
+    """Split AT&T operands at the commas outside parentheses."""
+    parts: list[str] = []
+    depth = 0
+    current = ""
+    for char in text:
+        if char == "," and depth == 0:
+            parts.append(current.strip())
+            current = ""
+            continue
+        depth += (char == "(") - (char == ")")
+        current += char
+    if current.strip():
+        parts.append(current.strip())
+    return tuple(parts)
+
+
+def _parse(line: str) -> _Insn | None:
+    """One line of disassembly, or None if it is none."""
+    match = _LINE.match(line)
+    if match is None:
+        return None
+    text = " ".join(match[2].split())
+    words = text.split(" # ")[0].split()
+    while len(words) > 1 and (words[0] in _PREFIXES or words[0].startswith("rex")):
+        words.pop(0)
+    if not words:
+        return None
+    return _Insn(int(match[1], 16), words[0], _operands(" ".join(words[1:])), text)
+
+
+def _disassemble(objdump: str, image: Path) -> Iterator[str]:
+    """Lines of `objdump -d`; raises RedoubtError if it cannot be run or fails."""
+    command = [objdump, "-d", "-w", "--no-show-raw-insn", str(image)]
+    environment = {**os.environ, "LC_ALL": "C"}
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                errors="surrogateescape",
+                env=environment,
+            )
+        except FileNotFoundError as missing:
+            raise RedoubtError(
+                f"{objdump} is missing, the audit disassembles with it", "apt-get install binutils"
+            ) from missing
+        with process:
+            yield from process.stdout or ()
+        if process.returncode != 0:
+            errors.seek(0)
+            raise RedoubtError(f"{objdump} failed on {image}: {errors.read().strip()}")
+
+
+def _functions(lines: Iterable[str]) -> Iterator[_Function]:
+    """Cut a disassembly into functions, one per symbol."""
+    section = ""
+    current: _Function | None = None
+    for line in lines:
+        if line[:1] in " \t":
+            if current is not None:
+                current.lines.append(line)
+            continue
+        line = line.rstrip("\n")
+        if line.startswith("Disassembly of section "):
+            section = line.removeprefix("Disassembly of section ").removesuffix(":")
+        elif match := _HEAD.match(line):
+            if current is not None:
+                yield current
+            current = _Function(match[2], section, int(match[1], 16), [])
+    if current is not None:
+        yield current
+
+
+# === Values and paths ============================================================================
+
+_FAMILIES = [
+    *(frozenset({f"r{x}x", f"e{x}x", f"{x}x", f"{x}l", f"{x}h"}) for x in "abcd"),
+    *(frozenset({f"r{x}", f"e{x}", x, f"{x}l"}) for x in ("si", "di", "bp", "sp")),
+    *(frozenset({f"r{n}", f"r{n}d", f"r{n}w", f"r{n}b"}) for n in range(8, 16)),
+]
+_FAMILY = {name: family for family in _FAMILIES for name in family}
+# Registers whose plain write sets the whole (32-bit writes clear the upper half).
+_WHOLE = frozenset(
+    [f"{p}{x}x" for p in "re" for x in "abcd"]
+    + [f"{p}{x}" for p in "re" for x in ("si", "di", "bp", "sp")]
+    + [f"r{n}{s}" for n in range(8, 16) for s in ("", "d")]
+)
+_CALLEE_SAVED = frozenset({"ebx", "ebp", "r12d", "r13d", "r14d", "r15d"})
+
+# Instructions that write no register but their last operand (flags aside), and those that write
+# none at all. An instruction in neither list may write anything.
+_WRITES_LAST = re.compile(
+    r"^(?:movabs|movz[bwl][wlq]|movs[bwl][wlq]|movslq|movzbl|mov[bwlq]?|lea[wlq]?|add[bwlq]?"
+    r"|sub[bwlq]?|and[bwlq]?|or[bwlq]?|xor[bwlq]?|not[bwlq]?|neg[bwlq]?|inc[bwlq]?|dec[bwlq]?"
+    r"|sh[lr][bwlq]?|sa[lr][bwlq]?|ro[lr][bwlq]?|set[a-z]{1,3}|cmov[a-z]{1,3}|pop[wlq]?|adc[bwlq]?"
+    r"|sbb[bwlq]?|bsf|bsr|bswap|popcnt|tzcnt|lzcnt|rol|ror)$"
+)
+_WRITES_NONE = re.compile(
+    r"^(?:cmp[bwlq]?|test[bwlq]?|bt[wlq]?|push[wlq]?|nop[wlq]?|wrpkru|lfence|mfence|sfence|pause"
+    r"|endbr64|j[a-z]+|xrstors?(?:64)?|wrmsr|wrmsrns|clac|stac|cli|sti|prefetch[a-z0-9]*)$"
+)
+_ENDS = re.compile(r"^(?:ret[a-z]*|jmp[a-z]*|iret[a-z]*|sysret[a-z]*|ud[012][a-z]*|hlt)$")
+_RETURNS = re.compile(r"^(?:ret[a-z]*|iret[a-z]*|sysret[a-z]*)$")
+
+
+class _Code:
+    """The functions of interest and what is known about how control enters them."""
+
+    def __init__(self, functions: list[_Function], entries: set[int]) -> None:
+        self.insns: dict[int, list[_Insn]] = {}
+        self.functions = sorted(functions, key=lambda function: function.start)
+        self.starts = [function.start for function in self.functions]
+        for function in self.functions:
+            parsed = (_parse(line) for line in function.lines)
+            self.insns[function.start] = [insn for insn in parsed if insn is not None]
+        self.entries = entries
+
+    def function_at(self, address: int) -> _Function | None:
+        """The function of interest that has an instruction at `address`."""
+        at = bisect.bisect_right(self.starts, address) - 1
+        if at < 0:
+            return None
+        insns = self.insns[self.starts[at]]
+        return self.functions[at] if insns and address <= insns[-1].address else None
+
+    def constant(self, function: _Function, at: int, register: str) -> int | None:
+        """The 32-bit constant in `register` before instruction number `at`, None if unknown."""
+        insns = self.insns[function.start]
+        family = _FAMILY[register]
+        while at > 0:
+            if insns[at].address in self.entries:
+                return None
+            at -= 1
+            insn = insns[at]
+            if _ENDS.match(insn.mnemonic):
+                return None
+            if insn.mnemonic.removesuffix("q") == "call":
+                if family & _CALLEE_SAVED:
+                    continue
+                return None
+            if _WRITES_NONE.match(insn.mnemonic):
+                continue
+            if not _WRITES_LAST.match(insn.mnemonic):
+                return None
+            target = insn.operands[-1].removeprefix("%") if insn.operands else ""
+            if not insn.operands or not insn.operands[-1].startswith("%"):
+                continue  # to memory
+            if target not in family:
+                continue
+            if target not in _WHOLE:
+                return None
+            source = insn.operands[0]
+            if insn.mnemonic.startswith("xor") and insn.operands == (source, source):
+                return 0
+            if not re.match(r"^(?:mov[lq]?|movabs)$", insn.mnemonic):
+                return None
+            if re.match(r"^\$-?0x[0-9a-f]+$", source):
+                return int(source[1:], 16) & 0xFFFFFFFF
+            if source.startswith("%") and source[1:] in _WHOLE:
+                family = _FAMILY[source[1:]]
+                continue
+            return None
+        return None
+
+    def reaches(self, function: _Function, at: int, goals: set[int]) -> bool:
+        """True if an address of `goals` can be reached after instruction number `at`.
+
+        Paths stay in the function, its `.cold` part included.
+        """
+        seen: set[int] = set()
+        todo = [(function, at + 1)]
+        name = function.name.removesuffix(".cold")
+        while todo:
+            here, index = todo.pop()
+            insns = self.insns[here.start]
+            while index < len(insns) and insns[index].address not in seen:
+                insn = insns[index]
+                seen.add(insn.address)
+                if insn.address in goals:
+                    return True
+                if insn.mnemonic.startswith(("j", "loop")) and insn.target is not None:
+                    there = self.function_at(insn.target)
+                    if there is not None and there.name.removesuffix(".cold") == name:
+                        addresses = [other.address for other in self.insns[there.start]]
+                        step = bisect.bisect_left(addresses, insn.target)
+                        todo.append((there, step))
+                if _ENDS.match(insn.mnemonic):
+                    break
+                index += 1
+        return False
+
+
+def _references(elf: Elf, wanted: set[int]) -> set[int]:
+    """The addresses of `wanted` that a data section holds, as a pointer or relative to itself."""
+    found: set[int] = set()
+    for section in elf.sections:
+        if not section.alloc or section.executable or section.type == SHT_NOBITS:
+            continue
+        data = section.data
+        for (pointer,) in struct.iter_unpack("<Q", data[: len(data) // 8 * 8]):
+            if pointer in wanted:
+                found.add(pointer)
+        place = section.address
+        for (offset,) in struct.iter_unpack("<i", data[: len(data) // 4 * 4]):
+            if place + offset in wanted:
+                found.add(place + offset)
+            place += 4
+    return found
+
+
+# === The audit ===================================================================================
+
+
+def audit(vmlinux: Path, allow: Path) -> Report:
+    """Audit the image `vmlinux` by the allow-list `allow`.
+
+    Raises RedoubtError if either cannot be used (missing, stripped, another architecture);
+    broken rules are not errors but findings in the report.
+    """
+    policy = load_policy(allow)
+    elf = Elf(vmlinux)
+    if elf.machine != policy.isa.machine:
+        raise RedoubtError(f"{vmlinux} is for another machine than {allow.name} describes")
+    names = {
+        symbol.name
+        for symbol in elf.symbols
+        if symbol.type not in (STT_FILE, STT_SECTION)
+        and symbol.section < len(elf.sections)
+        and elf.sections[symbol.section].executable
+    }
+    if not names:
+        raise RedoubtError(
+            f"{vmlinux} has no symbols, so nothing in it has a name", "audit the unstripped image"
+        )
+    sites, cleared, raised = _sites(elf, vmlinux, policy)
+    findings, used, excused = _judge(policy, sites, raised, names)
+    stale = [
+        Finding(
+            STALE_ENTRY,
+            f"{excuse.function}: allow-list entry for {excuse.rule} excuses nothing; remove it",
+            excuse.function,
+        )
+        for excuse in policy.excuses
+        if excuse not in used and not excuse.optional
+    ]
+    occurrences = sum(
+        section.data.count(policy.isa.encoding)
+        for section in elf.sections
+        if section.alloc and section.executable
+    )
+    spelled = sum(
+        site.instruction.split()[-1] in policy.isa.writers[0].mnemonics
+        for site in (*sites, *cleared)
+    )
+    return Report(
+        image=vmlinux,
+        sites=tuple(excused),
+        cleared=tuple(cleared),
+        findings=(*findings, *stale),
+        embedded=max(occurrences - spelled, 0),
+        levels=policy.levels,
+    )
+
+
+def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site], set[int]]:
+    """Writers, cleared writers, and the addresses of writers that leave their level raised."""
+    writers = {name: writer for writer in policy.isa.writers for name in writer.mnemonics}
+    hint = re.compile(r"\b(?:" + "|".join(map(re.escape, sorted(writers))) + r")\b")
+    kept: list[_Function] = []
+    colds: list[_Function] = []
+    entries: set[int] = set()
+    for function in _functions(_disassemble(policy.isa.objdump, image)):
+        body = "".join(function.lines)
+        entries.update(int(target, 16) for target in _BRANCH_LINE.findall(body))
+        if hint.search(body):
+            kept.append(function)
+        else:
+            colds.append(function)
+    # The other half of a function split in hot and cold matters for the paths through it.
+    halves = {function.name.removesuffix(".cold") for function in kept}
+    kept += [function for function in colds if function.name.removesuffix(".cold") in halves]
+    code = _Code(kept, entries)
+    inside = {insn.address for insns in code.insns.values() for insn in insns}
+    code.entries |= _references(elf, inside)
+
+    by_value = {value: name for name, value in policy.levels.items()}
+    sites: list[Site] = []
+    cleared: list[Site] = []
+    places: dict[int, tuple[_Function, int]] = {}
+    for function in code.functions:
+        for at, insn in enumerate(code.insns[function.start]):
+            writer = writers.get(insn.mnemonic)
+            if writer is None:
+                continue
+            places[insn.address] = (function, at)
+            selector = code.constant(function, at, writer.selector) if writer.selector else None
+            value = code.constant(function, at, writer.value) if writer.value else None
+            site = Site(
+                address=insn.address,
+                function=function.name,
+                section=function.section,
+                instruction=insn.text,
+                value=value,
+                level=None if value is None else by_value.get(value),
+            )
+            (sites if writer.selected(selector) else cleared).append(site)
+    defaults = {site.address for site in sites if site.level == DEFAULT_LEVEL}
+    raised = {
+        site.address
+        for site in sites
+        if site.level not in (None, DEFAULT_LEVEL)
+        and not code.reaches(*places[site.address], defaults)
+    }
+    return sites, cleared, raised
+
+
+def _judge(
+    policy: Policy, sites: list[Site], raised: set[int], names: set[str]
+) -> tuple[list[Finding], set[Excuse], list[Site]]:
+    """Apply the rules: findings, the excuses that were needed, the sites with their excuse."""
+    excuses = {(excuse.function, excuse.rule): excuse for excuse in policy.excuses}
+    findings: list[Finding] = []
+    used: set[Excuse] = set()
+    result: list[Site] = []
+    for site in sites:
+        rule, message = None, ""
+        if site.value is None:
+            rule = NON_CONSTANT
+            message = f"{site.function}: {site.instruction} writes a value that is not a constant"
+        elif site.level is None:
+            rule = UNKNOWN_VALUE
+            message = f"{site.function}: {site.value:#x} is the register value of no level"
+        elif site.address in raised:
+            rule = LEAVES_RAISED
+            message = (
+                f"{site.function}: raises to level {site.level}, and no write of the default "
+                "follows in the function"
+            )
+        excuse = excuses.get((base_name(site.function), rule)) if rule else None
+        if excuse is not None:
+            used.add(excuse)
+            site = Site(**{**vars(site), "excuse": excuse.reason})
+        elif rule is not None:
+            findings.append(Finding(rule, message, site.function, site.address))
+        result.append(site)
+    for name in sorted(names):
+        if any(fnmatch.fnmatchcase(base_name(name), pattern) for pattern in policy.helpers):
+            findings.append(
+                Finding(
+                    OUTLINED_HELPER,
+                    f"{name}: this helper exists as a function; it must be inlined everywhere",
+                    name,
+                )
+            )
+    written = {site.level for site in sites}
+    findings.extend(
+        Finding(
+            UNWRITTEN_LEVEL,
+            f"nothing writes level {level} ({value:#x}): is this a kernel with the feature?",
+        )
+        for level, value in policy.levels.items()
+        if level not in written
+    )
+    return findings, used, result
