@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * kpkeys on the host CPU's user protection keys.
+ */
+#ifndef __UM_KPKEYS_H
+#define __UM_KPKEYS_H
+
+#include <linux/types.h>
+#include <sysdep/pkey.h>
+
+struct faultinfo;
+struct kpkeys_range;
+struct uml_pt_regs;
+
+#ifdef CONFIG_UML_PKU
+
+#define KPKEYS_PKEY_DEFAULT	0
+#define KPKEYS_PKEY_PGTABLES	UM_PKEY_PGTABLES
+
+#define KPKEYS_ARCH_NAME	"um/pku"
+
+static inline bool arch_kpkeys_enabled(void)
+{
+	return um_pku_active;
+}
+
+static inline int arch_max_pkey(void)
+{
+	return arch_kpkeys_enabled() ? UM_PKEY_MAX : KPKEYS_PKEY_DEFAULT;
+}
+
+static __always_inline u64 arch_kpkeys_read_reg(void)
+{
+	return um_read_pkru();
+}
+
+/* A macro, so that the value is an immediate operand whatever the compiler. */
+#define arch_kpkeys_level_reg(level)					\
+	((level) == KPKEYS_LVL_PGTABLES ? UM_PKRU_PGTABLES : UM_PKRU_DEFAULT)
+
+#define arch_kpkeys_write_level(level)					\
+	um_write_pkru(arch_kpkeys_level_reg(level))
+
+const char *arch_kpkeys_init(void);
+void um_kpkeys_set_physmem(unsigned long start);
+int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);
+int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max);
+bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
+		     struct uml_pt_regs *regs, void *mc);
+
+#else
+
+static inline void um_kpkeys_set_physmem(unsigned long start) { }
+
+static inline bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
+				   struct uml_pt_regs *regs, void *mc)
+{
+	return false;
+}
+
+#endif /* CONFIG_UML_PKU */
+
+#endif /* __UM_KPKEYS_H */

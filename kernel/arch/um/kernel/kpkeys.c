@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * kpkeys on the host CPU's user protection keys (PKU).
+ *
+ * For the host the UML kernel is a process: its "linear map" is a mapping of a
+ * file, and a page gets its key by pkey_mprotect(). User processes of UML live
+ * in host processes of their own and never see the key.
+ */
+#include <linux/cache.h>
+#include <linux/errno.h>
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/kpkeys.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sched/debug.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include <arch.h>
+#include <as-layout.h>
+#include <os.h>
+#include <sysdep/pkey.h>
+
+/* In the error code of a page fault: refused by a protection key. */
+#define UM_PF_PK	0x20
+
+int um_pku_active __ro_after_init;
+
+static bool nopku __initdata;
+
+static int __init early_nopku(char *arg)
+{
+	nopku = true;
+	return 0;
+}
+early_param("nopku", early_nopku);
+
+/**
+ * arch_kpkeys_init() - Take the key and put the boot CPU at the default level.
+ *
+ * Context: boot, one CPU.
+ * Return: NULL, or why there are no protection keys.
+ */
+const char * __init arch_kpkeys_init(void)
+{
+	int err;
+
+	if (nopku)
+		return "disabled by nopku";
+
+	err = os_pkey_alloc();
+	if (err == -EBUSY)
+		return "the host's first protection key is taken";
+	if (err)
+		return "no protection keys on this host";
+
+	um_pku_active = 1;
+	um_pku_reset();
+	return NULL;
+}
+
+/* === Tagging ============================================================ */
+
+/*
+ * Where the file mapping of physical memory begins; it is executable. Below are
+ * the kernel image and what follows it up to a 4 MB boundary, which are not.
+ */
+static unsigned long physmem_rwx_start __ro_after_init;
+
+void __init um_kpkeys_set_physmem(unsigned long start)
+{
+	physmem_rwx_start = start;
+}
+
+static int tag_range(unsigned long start, unsigned long end, int pkey)
+{
+	/*
+	 * Mappings that differ in protection never merge again, and the host
+	 * has a limit on their number: keep the one the range has.
+	 */
+	return os_pkey_mprotect((void *)start, end - start, 1, 1,
+				start >= physmem_rwx_start, pkey);
+}
+
+/**
+ * arch_set_memory_pkey() - Set the key of a range of the linear map.
+ * @addr: start, page-aligned.
+ * @numpages: length in pages, at least one.
+ * @pkey: the key, not above arch_max_pkey().
+ *
+ * Context: any; costs a host system call.
+ * Return: 0; -EINVAL if the range is not in the linear map; -ENOMEM if the host
+ * runs out of mappings (vm.max_map_count), the range is then unchanged.
+ */
+int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey)
+{
+	unsigned long end = addr + (unsigned long)numpages * PAGE_SIZE;
+	unsigned long mid = clamp(physmem_rwx_start, addr, end);
+	int err = 0;
+
+	if (addr < uml_physmem || end > high_physmem || end <= addr)
+		return -EINVAL;
+
+	if (addr < mid)
+		err = tag_range(addr, mid, pkey);
+	if (!err && mid < end)
+		err = tag_range(mid, end, pkey);
+	return err;
+}
+
+/* === What is tagged, as the host sees it ================================ */
+
+#define SMAPS_BUF	PAGE_SIZE
+
+struct smaps_scan {
+	struct kpkeys_range *ranges;
+	int nr, max;
+	unsigned long start, end;	/* of the mapping being described */
+};
+
+static void smaps_line(struct smaps_scan *scan, const char *line)
+{
+	unsigned long start, end;
+	struct kpkeys_range *last;
+	int pkey;
+
+	if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
+		scan->start = start;
+		scan->end = end;
+		return;
+	}
+
+	if (sscanf(line, "ProtectionKey: %d", &pkey) != 1 ||
+	    pkey != KPKEYS_PKEY_PGTABLES)
+		return;
+
+	if (scan->nr && scan->nr <= scan->max) {
+		last = &scan->ranges[scan->nr - 1];
+		if (last->end == scan->start) {
+			last->end = scan->end;
+			return;
+		}
+	}
+	if (scan->nr < scan->max)
+		scan->ranges[scan->nr] = (struct kpkeys_range) {
+			.start = scan->start, .end = scan->end,
+		};
+	scan->nr++;
+}
+
+/**
+ * arch_kpkeys_tagged_ranges() - List what carries a key other than the default.
+ * @ranges: receives the ranges, in ascending order.
+ * @max: how many fit.
+ *
+ * Asks the host instead of remembering what was tagged, so that the checker
+ * sees the truth.
+ *
+ * Context: may sleep.
+ * Return: number of ranges, more than @max if they did not fit; or an error.
+ */
+int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
+{
+	struct smaps_scan scan = { .ranges = ranges, .max = max };
+	char *buf __free(kfree) = kmalloc(SMAPS_BUF, GFP_KERNEL);
+	int fd, len, have = 0;
+	char *line, *nl;
+
+	if (!buf)
+		return -ENOMEM;
+
+	fd = os_open_file("/proc/self/smaps", of_read(OPENFLAGS()), 0);
+	if (fd < 0)
+		return fd;
+
+	while ((len = os_read_file(fd, buf + have, SMAPS_BUF - 1 - have)) > 0) {
+		have += len;
+		buf[have] = '\0';
+		for (line = buf; (nl = strchr(line, '\n')); line = nl + 1) {
+			*nl = '\0';
+			smaps_line(&scan, line);
+		}
+		have -= line - buf;
+		memmove(buf, line, have);
+	}
+
+	os_close_file(fd);
+	return len < 0 ? len : scan.nr;
+}
+
+/* === Violations ========================================================= */
+
+/* Runs on the stack of the task that wrote, see mc_call(). */
+static void __noreturn violation_die(void)
+{
+	/* sigreturn gave back the level of the interrupted code. */
+	um_pku_reset();
+	kpkeys_violation_die();
+}
+
+/**
+ * um_kpkeys_fault() - Handle a kernel fault if a protection key caused it.
+ * @fi: what the host says of the fault.
+ * @ip: the faulting instruction.
+ * @regs: registers at the fault.
+ * @mc: the signal's mcontext_t, changed to say where to go on.
+ *
+ * Context: signal handler.
+ * Return: true if it was, and the handler shall just return.
+ */
+bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
+		     struct uml_pt_regs *regs, void *mc)
+{
+	struct kpkeys_violation violation = {
+		.addr = FAULT_ADDRESS(*fi),
+		.ip = ip,
+		.pkey = KPKEYS_PKEY_PGTABLES,
+	};
+
+	if (!um_pku_active || !(fi->error_code & UM_PF_PK) || !mc)
+		return false;
+
+	violation.pkey_reg = mc_get_pkru(mc);
+	kpkeys_report_violation(&violation);
+
+	/* The nofault accessors are the only fixup UML has. */
+	if (current->pagefault_disabled && current->thread.segv_continue) {
+		mc_set_rip(mc, current->thread.segv_continue);
+		current->thread.segv_continue = NULL;
+		return true;
+	}
+
+	show_regs(container_of(regs, struct pt_regs, regs));
+	mc_call(mc, violation_die);
+	return true;
+}

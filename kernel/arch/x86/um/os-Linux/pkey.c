@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Host side of protection keys: system calls and signal frames.
+ */
+
+#include <cpuid.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/ucontext.h>
+#include <unistd.h>
+#include <sysdep/pkey.h>
+
+/* State component 9 of XSAVE is PKRU. */
+#define XSTATE_PKRU		9
+/* The XSAVE header follows the 512 bytes of the legacy area. */
+#define XSAVE_HDR_OFFSET	512
+
+/**
+ * os_pkey_alloc() - Take UML's protection key from the host.
+ *
+ * Return: 0, -EINVAL or -ENOSYS if the host has no protection keys, -EBUSY if
+ * somebody in this process took the key before us.
+ */
+int os_pkey_alloc(void)
+{
+	int pkey = syscall(SYS_pkey_alloc, 0, 0);
+
+	if (pkey < 0)
+		return -errno;
+	if (pkey != UM_PKEY_PGTABLES) {
+		syscall(SYS_pkey_free, pkey);
+		return -EBUSY;
+	}
+	return 0;
+}
+
+/**
+ * os_pkey_mprotect() - Set protection and key of host mappings.
+ * @addr: start, page-aligned.
+ * @len: length in bytes.
+ * @r: readable.
+ * @w: writable.
+ * @x: executable.
+ * @pkey: the key.
+ *
+ * Return: 0 or a negative error, -ENOMEM when the host runs out of mappings.
+ */
+int os_pkey_mprotect(void *addr, unsigned long len, int r, int w, int x,
+		     int pkey)
+{
+	int prot = (r ? PROT_READ : 0) | (w ? PROT_WRITE : 0) |
+		   (x ? PROT_EXEC : 0);
+
+	if (syscall(SYS_pkey_mprotect, addr, len, prot, pkey) < 0)
+		return -errno;
+	return 0;
+}
+
+/**
+ * mc_get_pkru() - The pkey register of the context a signal interrupted.
+ * @_mc: the mcontext_t of the signal.
+ *
+ * Signal frames have the standard (not compacted) format, in which a component
+ * has a fixed place; a clear bit in XSTATE_BV means its initial value, zero.
+ */
+unsigned int mc_get_pkru(void *_mc)
+{
+	mcontext_t *mc = _mc;
+	char *xsave = (char *)mc->fpregs;
+	unsigned int eax, offset, ecx, edx, pkru;
+	unsigned long long xstate_bv;
+
+	__cpuid_count(0xd, XSTATE_PKRU, eax, offset, ecx, edx);
+	memcpy(&xstate_bv, xsave + XSAVE_HDR_OFFSET, sizeof(xstate_bv));
+	if (!(xstate_bv & (1ULL << XSTATE_PKRU)))
+		return 0;
+
+	memcpy(&pkru, xsave + offset, sizeof(pkru));
+	return pkru;
+}
+
+/**
+ * mc_call() - Have the interrupted context call a function that never returns.
+ * @_mc: the mcontext_t of the signal.
+ * @target: the function.
+ *
+ * The signal stack is reused by the next signal of whatever task runs then; so
+ * a task that is to die has to do it on its own stack, below what it was using.
+ */
+void mc_call(void *_mc, void *target)
+{
+	mcontext_t *mc = _mc;
+	unsigned long sp = mc->gregs[REG_RSP];
+
+	/* Skip the red zone, align as behind a call instruction. */
+	sp = ((sp - 128) & ~15UL) - 8;
+	*(unsigned long *)sp = mc->gregs[REG_RIP];
+
+	mc->gregs[REG_RSP] = sp;
+	mc->gregs[REG_RIP] = (unsigned long)target;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The host CPU's user protection keys (PKU), as UML uses them on itself.
+ * Shared by kernel code and by code that is built against the host's libc.
+ *
+ * The keys are numbered by the host. The first pkey_alloc() of a process
+ * returns 1; making that a requirement lets every value of the register be a
+ * constant. All other keys stay as the host sets them up (no access).
+ */
+#ifndef __SYSDEP_X86_PKEY_H
+#define __SYSDEP_X86_PKEY_H
+
+#define UM_PKEY_PGTABLES	1
+#define UM_PKEY_MAX		1
+
+/* PKRU: two bits per key, access-disable below write-disable. */
+#define UM_PKRU_DEFAULT		0x55555558U	/* key 1: write-disable */
+#define UM_PKRU_PGTABLES	0x55555550U	/* key 1: read-write */
+
+#ifdef CONFIG_UML_PKU
+
+/* Does the host have protection keys, and do we use them? Fixed at boot. */
+extern int um_pku_active;
+
+static inline __attribute__((__always_inline__)) unsigned int um_read_pkru(void)
+{
+	unsigned int pkru, edx;
+
+	__asm__ volatile("rdpkru" : "=a" (pkru), "=d" (edx) : "c" (0));
+	return pkru;
+}
+
+static inline __attribute__((__always_inline__)) void
+um_write_pkru(const unsigned int pkru)
+{
+	__asm__ volatile("wrpkru" : : "a" (pkru), "c" (0), "d" (0) : "memory");
+}
+
+/*
+ * Give this CPU the default level: first thing in every signal handler, which
+ * the host enters with no access to key 1, and wherever a context begins.
+ */
+static inline __attribute__((__always_inline__)) void um_pku_reset(void)
+{
+	if (um_pku_active)
+		um_write_pkru(UM_PKRU_DEFAULT);
+}
+
+int os_pkey_alloc(void);
+int os_pkey_mprotect(void *addr, unsigned long len, int r, int w, int x,
+		     int pkey);
+
+unsigned int mc_get_pkru(void *mc);
+void mc_call(void *mc, void *target);
+
+#else
+
+static inline void um_pku_reset(void) { }
+
+#endif /* CONFIG_UML_PKU */
+
+#endif /* __SYSDEP_X86_PKEY_H */

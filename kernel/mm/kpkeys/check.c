@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The checker: is every page table page tagged, and nothing else?
+ *
+ * The system goes on while it runs. What the architecture reports as tagged is
+ * a snapshot, and a page may change sides after it was taken. So everything
+ * that looks wrong is looked at again with a newer snapshot, and only what
+ * stays wrong is reported.
+ */
+#include <linux/cleanup.h>
+#include <linux/debugfs.h>
+#include <linux/delay.h>
+#include <linux/init.h>
+#include <linux/mm.h>
+#include <linux/mmap_lock.h>
+#include <linux/mutex.h>
+#include <linux/oom.h>
+#include <linux/pgtable.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/stat.h>
+#include <linux/sched/task.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+
+#include "kpkeys.h"
+
+/* A page that is freed and reused between this many looks is unlucky. */
+#define FOREIGN_LOOKS	5
+
+struct snapshot {
+	struct kpkeys_range *ranges;
+	int nr, max;
+};
+
+struct check {
+	struct kpkeys_check_result *res;
+	struct snapshot snap;
+	struct seq_file *m;
+	const char *owner;	/* of the page tables being walked */
+};
+
+/* === Snapshots ========================================================== */
+
+static int take_snapshot(struct snapshot *snap)
+{
+	int nr;
+
+	for (;;) {
+		nr = arch_kpkeys_tagged_ranges(snap->ranges, snap->max);
+		if (nr < 0)
+			return nr;
+		if (nr <= snap->max)
+			break;
+
+		kvfree(snap->ranges);
+		snap->max = nr + nr / 2;
+		snap->ranges = kvmalloc_objs(*snap->ranges, snap->max);
+		if (!snap->ranges) {
+			snap->max = 0;
+			return -ENOMEM;
+		}
+	}
+	snap->nr = nr;
+	return 0;
+}
+
+static bool is_tagged(const struct snapshot *snap, unsigned long addr)
+{
+	int low = 0, high = snap->nr;
+
+	while (low < high) {
+		int mid = low + (high - low) / 2;
+
+		if (addr >= snap->ranges[mid].end)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < snap->nr && addr >= snap->ranges[low].start;
+}
+
+/* === Page tables ======================================================== */
+
+static void report(struct check *check, const char *what, const char *level,
+		   unsigned long addr)
+{
+	if (check->m)
+		seq_printf(check->m, "%s %s 0x%lx of %s\n", what, level, addr,
+			   check->owner);
+}
+
+static int check_table(struct kpkeys_walk *walk, const struct kpkeys_table *tbl)
+{
+	struct check *check = walk->private;
+	unsigned long addr = (unsigned long)tbl->addr;
+	int err;
+
+	check->res->tables++;
+	if (is_tagged(&check->snap, addr))
+		return 0;
+
+	/* The table may be younger than the snapshot, but it cannot go away. */
+	err = take_snapshot(&check->snap);
+	if (err)
+		return err;
+	if (is_tagged(&check->snap, addr))
+		return 0;
+
+	check->res->untagged++;
+	report(check, "untagged", tbl->level, addr);
+	return 0;
+}
+
+static int check_writable(struct kpkeys_walk *walk, unsigned long addr,
+			  pte_t *ptep)
+{
+	struct check *check = walk->private;
+	unsigned long pfn = pte_pfn(ptep_get(ptep));
+	struct page *page;
+
+	if (!pfn_valid(pfn))
+		return 0;
+
+	/* The linear map itself, where the key of the entry protects. */
+	page = pfn_to_page(pfn);
+	if ((unsigned long)page_address(page) == addr || !PageTable(page))
+		return 0;
+
+	/* A page that is still mapped has not become a table by being freed. */
+	smp_rmb();
+	if (!pte_present(ptep_get(ptep)) || pte_pfn(ptep_get(ptep)) != pfn)
+		return 0;
+
+	check->res->aliases++;
+	report(check, "alias of a table", "at", addr);
+	return 0;
+}
+
+static int check_mm(struct check *check, struct mm_struct *mm,
+		    const char *owner)
+{
+	struct kpkeys_walk walk = {
+		.table = check_table,
+		.writable = check_writable,
+		.private = check,
+	};
+	int err;
+
+	check->owner = owner;
+	err = mmap_write_lock_killable(mm);
+	if (err)
+		return err;
+	err = kpkeys_walk_tables(&walk, mm);
+	mmap_write_unlock(mm);
+	return err;
+}
+
+/* === Processes ========================================================== */
+
+struct process {
+	struct mm_struct *mm;
+	char name[TASK_COMM_LEN + 16];
+};
+
+/* Processes that start meanwhile are left for the next run of the checker. */
+static int collect_processes(struct process *procs, int max)
+{
+	struct task_struct *leader, *task;
+	int nr = 0;
+
+	guard(rcu)();
+	for_each_process(leader) {
+		if (nr == max)
+			break;
+		task = find_lock_task_mm(leader);
+		if (!task)
+			continue;
+		if (!(task->flags & PF_KTHREAD) &&
+		    mmget_not_zero(task->mm)) {
+			procs[nr].mm = task->mm;
+			snprintf(procs[nr].name, sizeof(procs[nr].name),
+				 "%s[%d]", task->comm, task_pid_nr(task));
+			nr++;
+		}
+		task_unlock(task);
+	}
+	return nr;
+}
+
+static int check_processes(struct check *check)
+{
+	int max = READ_ONCE(nr_threads) + 64;
+	struct process *procs = kvmalloc_objs(*procs, max);
+	int nr, i, err = 0;
+
+	if (!procs)
+		return -ENOMEM;
+
+	nr = collect_processes(procs, max);
+	for (i = 0; i < nr; i++) {
+		if (!err)
+			err = check_mm(check, procs[i].mm, procs[i].name);
+		mmput(procs[i].mm);
+		cond_resched();
+	}
+	kvfree(procs);
+	return err;
+}
+
+/* === Foreign pages ====================================================== */
+
+static bool is_foreign(unsigned long addr)
+{
+	return !kpkeys_page_is_ours(virt_to_page((void *)addr));
+}
+
+/* Look again: the page may have been given back since the snapshot. */
+static int stays_foreign(struct check *check, unsigned long addr)
+{
+	struct snapshot *now __free(kfree) = kzalloc_obj(*now);
+	int looks, err = 0;
+	bool foreign = true;
+
+	if (!now)
+		return -ENOMEM;
+
+	for (looks = 0; !err && foreign && looks < FOREIGN_LOOKS; looks++) {
+		msleep(20);
+		err = take_snapshot(now);
+		foreign = !err && is_tagged(now, addr) && is_foreign(addr);
+	}
+	kvfree(now->ranges);
+	return err ? : foreign;
+}
+
+static int check_foreign(struct check *check)
+{
+	const struct snapshot *snap = &check->snap;
+	unsigned long addr;
+	int i, ret;
+
+	for (i = 0; i < snap->nr; i++) {
+		for (addr = snap->ranges[i].start; addr < snap->ranges[i].end;
+		     addr += PAGE_SIZE) {
+			if (!is_foreign(addr))
+				continue;
+			ret = stays_foreign(check, addr);
+			if (ret < 0)
+				return ret;
+			if (!ret)
+				continue;
+			check->res->foreign++;
+			report(check, "foreign", "page", addr);
+		}
+	}
+	return 0;
+}
+
+/* === The check ========================================================== */
+
+/**
+ * kpkeys_check() - Check the page tables of the kernel and of all processes.
+ * @res: receives the result.
+ * @m: where to list each exception, or NULL.
+ *
+ * Context: may sleep. Takes the mmap lock of each process for writing.
+ * Return: 0 when the check was completed, whatever it found; -EOPNOTSUPP if
+ * page tables are not hardened; or another error.
+ */
+int kpkeys_check(struct kpkeys_check_result *res, struct seq_file *m)
+{
+	struct check check = {
+		.res = res,
+		.m = m,
+	};
+	int err;
+
+	*res = (struct kpkeys_check_result) {};
+	if (!kpkeys_hardened_pgtables_enabled())
+		return -EOPNOTSUPP;
+
+	err = take_snapshot(&check.snap);
+	if (!err)
+		err = check_mm(&check, &init_mm, "the kernel");
+	if (!err)
+		err = check_processes(&check);
+	if (!err)
+		err = take_snapshot(&check.snap);
+	if (!err) {
+		check.owner = "nobody";
+		err = check_foreign(&check);
+	}
+	kvfree(check.snap.ranges);
+	return err;
+}
+
+static int check_show(struct seq_file *m, void *unused)
+{
+	static DEFINE_MUTEX(lock);
+	struct kpkeys_check_result res;
+	int err;
+
+	guard(mutex)(&lock);
+	err = kpkeys_check(&res, m);
+	if (err)
+		return err;
+
+	seq_printf(m, "tables %lu\n", res.tables);
+	seq_printf(m, "untagged %lu\n", res.untagged);
+	seq_printf(m, "aliases %lu\n", res.aliases);
+	seq_printf(m, "foreign %lu\n", res.foreign);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(check);
+
+static int __init check_init(void)
+{
+	debugfs_create_file("check", 0400, kpkeys_debugfs_dir(), NULL,
+			    &check_fops);
+	return 0;
+}
+late_initcall(check_init);

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Protection keys for kernel memory: tagging and violations.
+ */
+#define pr_fmt(fmt) "kpkeys: " fmt
+
+#include <linux/cache.h>
+#include <linux/debugfs.h>
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/panic.h>
+#include <linux/sched.h>
+#include <linux/sched/debug.h>
+#include <linux/sched/task.h>
+#include <linux/string.h>
+
+#include <kunit/static_stub.h>
+
+#include "kpkeys.h"
+
+/* === Tagging ============================================================ */
+
+/**
+ * set_memory_pkey() - Set the protection key of a range of the linear map.
+ * @addr: start, an address in the linear map, page-aligned.
+ * @numpages: length in pages.
+ * @pkey: the key, at most arch_max_pkey(); KPKEYS_PKEY_DEFAULT makes the range
+ *	ordinary memory again.
+ *
+ * Context: as the architecture allows; may need memory for page tables where
+ * the linear map has to be split.
+ * Return: 0; -EINVAL if an argument is bad or the range not in the linear map;
+ * -ENOMEM, and the range is then unchanged.
+ */
+int set_memory_pkey(unsigned long addr, int numpages, int pkey)
+{
+	KUNIT_STATIC_STUB_REDIRECT(set_memory_pkey, addr, numpages, pkey);
+
+	if (pkey < 0 || pkey > arch_max_pkey())
+		return -EINVAL;
+	if (!PAGE_ALIGNED(addr) || numpages <= 0)
+		return -EINVAL;
+	if (!arch_kpkeys_enabled())
+		return 0;
+
+	return arch_set_memory_pkey(addr, numpages, pkey);
+}
+
+/* === Violations ========================================================= */
+
+static bool violation_panics __ro_after_init;
+
+static int __init early_violation(char *arg)
+{
+	if (arg && !strcmp(arg, "panic"))
+		violation_panics = true;
+	else if (arg && !strcmp(arg, "oops"))
+		violation_panics = false;
+	else
+		pr_warn("kpkeys.violation=%s: expected oops or panic\n", arg);
+	return 0;
+}
+early_param("kpkeys.violation", early_violation);
+
+static const char *level_name(u64 pkey_reg)
+{
+	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_DEFAULT))
+		return "default";
+	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_PGTABLES))
+		return "pgtables";
+	return "unknown";
+}
+
+/**
+ * kpkeys_report_violation() - Count and print a refused write.
+ * @violation: what happened.
+ *
+ * The fault handler calls it before it looks for a fixup, so that a write by
+ * one of the nofault accessors is not lost, and kpkeys_violation_die() if there
+ * was none.
+ *
+ * Context: any.
+ */
+void kpkeys_report_violation(const struct kpkeys_violation *violation)
+{
+	kpkeys_stat_add(KPKEYS_STAT_VIOLATIONS, 1);
+	pr_alert("violation: write to 0x%lx (pkey %d) at level %s, ip %pS, %s[%d]\n",
+		 violation->addr, violation->pkey,
+		 level_name(violation->pkey_reg), (void *)violation->ip,
+		 current->comm, task_pid_nr(current));
+}
+
+/**
+ * kpkeys_violation_die() - Apply kpkeys.violation= to the current task.
+ *
+ * There is no "warn and go on": levels are compile-time constants, so a refused
+ * write is an attack or a missed page table writer, and letting it through on
+ * the second try would be all an attacker needs.
+ *
+ * Context: the stack of the task that wrote, at the default level.
+ */
+void __noreturn kpkeys_violation_die(void)
+{
+	dump_stack();
+	if (violation_panics)
+		panic("kpkeys: violation");
+
+	add_taint(TAINT_DIE, LOCKDEP_NOW_UNRELIABLE);
+	if (panic_on_oops)
+		panic("Fatal exception");
+	make_task_dead(SIGSEGV);
+}
+
+/* === Debugging ========================================================== */
+
+#ifdef CONFIG_KPKEYS_DEBUG
+/**
+ * kpkeys_assert_default() - Warn unless this is the register of the default.
+ * @pkey_reg: a value of the pkey register.
+ *
+ * Context: any.
+ */
+void kpkeys_assert_default(u64 pkey_reg)
+{
+	WARN_ONCE(pkey_reg != arch_kpkeys_level_reg(KPKEYS_LVL_DEFAULT),
+		  "kpkeys: level %s (0x%llx) where the default is required\n",
+		  level_name(pkey_reg), pkey_reg);
+}
+
+/**
+ * kpkeys_assert_current_default() - Warn unless the CPU is at the default level.
+ *
+ * For the places where it must be: context switch, return to user space.
+ *
+ * Context: any.
+ */
+void kpkeys_assert_current_default(void)
+{
+	if (arch_kpkeys_enabled())
+		kpkeys_assert_default(arch_kpkeys_read_reg());
+}
+#endif
+
+/**
+ * kpkeys_debugfs_dir() - The directory kpkeys/ in debugfs.
+ *
+ * Context: may sleep; late enough for debugfs.
+ * Return: the directory, made by the first caller.
+ */
+struct dentry *kpkeys_debugfs_dir(void)
+{
+	static struct dentry *dir;
+
+	if (!dir)
+		dir = debugfs_create_dir("kpkeys", NULL);
+	return dir;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Private to mm/kpkeys.
+ */
+#ifndef __MM_KPKEYS_KPKEYS_H
+#define __MM_KPKEYS_KPKEYS_H
+
+#include <linux/kpkeys.h>
+#include <linux/mm.h>
+#include <linux/percpu.h>
+
+struct dentry;
+struct seq_file;
+
+struct dentry *kpkeys_debugfs_dir(void);
+
+/* === Statistics ========================================================= */
+
+enum kpkeys_stat {
+	KPKEYS_STAT_SWITCHES,		/* the level was raised and lowered */
+	KPKEYS_STAT_NESTED,		/* a guard found the level raised */
+	KPKEYS_STAT_PTPS_TAGGED,	/* page table pages tagged ... */
+	KPKEYS_STAT_PTPS_UNTAGGED,	/* ... and given back */
+	KPKEYS_STAT_TAG_FAILURES,
+	KPKEYS_STAT_UNTAG_FAILURES,
+	KPKEYS_STAT_VIOLATIONS,
+	KPKEYS_NR_STATS
+};
+
+#ifdef CONFIG_KPKEYS_STATS
+DECLARE_PER_CPU(unsigned long [KPKEYS_NR_STATS], kpkeys_stats);
+
+static inline void kpkeys_stat_add(enum kpkeys_stat stat, unsigned long nr)
+{
+	this_cpu_add(kpkeys_stats[stat], nr);
+}
+
+unsigned long kpkeys_stat_read(enum kpkeys_stat stat);
+#else
+static inline void kpkeys_stat_add(enum kpkeys_stat stat, unsigned long nr) { }
+#endif
+
+/* === Page tables ======================================================== */
+
+/* One page table page, as the walk meets it. */
+struct kpkeys_table {
+	void *addr;		/* in the linear map */
+	const char *level;	/* "pgd", "p4d", ... */
+	struct mm_struct *mm;
+};
+
+struct kpkeys_walk {
+	/* Called for each page table page. */
+	int (*table)(struct kpkeys_walk *walk, const struct kpkeys_table *tbl);
+	/* Called for each writable entry at the lowest level, or NULL. */
+	int (*writable)(struct kpkeys_walk *walk, unsigned long addr,
+			pte_t *ptep);
+	void *private;
+};
+
+int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm);
+bool kpkeys_page_is_ours(struct page *page);
+
+#ifdef CONFIG_KPKEYS_CHECK
+/**
+ * struct kpkeys_check_result - what the checker found.
+ * @tables: page table pages visited.
+ * @untagged: page table pages that can be written at the default level.
+ * @aliases: writable mappings of page table pages outside the linear map.
+ * @foreign: tagged pages that are no page tables.
+ */
+struct kpkeys_check_result {
+	unsigned long tables;
+	unsigned long untagged;
+	unsigned long aliases;
+	unsigned long foreign;
+};
+
+int kpkeys_check(struct kpkeys_check_result *res, struct seq_file *m);
+#endif
+
+#endif /* __MM_KPKEYS_KPKEYS_H */

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Hardened page tables: every page table page carries a key that is read-only
+ * at the default level.
+ */
+#define pr_fmt(fmt) "kpkeys: " fmt
+
+#include <linux/cache.h>
+#include <linux/init.h>
+#include <linux/kstrtox.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+#include <linux/spinlock.h>
+
+#include "kpkeys.h"
+
+DEFINE_STATIC_KEY_FALSE_RO(kpkeys_hardened_pgtables_key);
+
+/* === Which pages are ours =============================================== */
+
+/*
+ * A page is marked before it is tagged and until after it is untagged, so that
+ * a tagged page without the mark is none of ours.
+ */
+static void mark_page(struct page *page)
+{
+	set_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
+}
+
+static void unmark_page(struct page *page)
+{
+	clear_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
+}
+
+/**
+ * kpkeys_page_is_ours() - Did we tag this page?
+ * @page: any page; a tail page counts as its head.
+ *
+ * Includes page tables that wait for an RCU grace period to be freed, and those
+ * that are kept back.
+ *
+ * Context: any. The answer may be outdated unless the caller knows better.
+ */
+bool kpkeys_page_is_ours(struct page *page)
+{
+	struct page *head = compound_head(page);
+
+	return test_bit(PT_kpkeys, &page_ptdesc(head)->pt_flags.f);
+}
+
+static int tag_page(struct page *page, unsigned int order)
+{
+	int err;
+
+	mark_page(page);
+	err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
+			      KPKEYS_PKEY_PGTABLES);
+	if (err) {
+		unmark_page(page);
+		kpkeys_stat_add(KPKEYS_STAT_TAG_FAILURES, 1);
+	} else {
+		kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, 1 << order);
+	}
+	return err;
+}
+
+static int untag_page(struct page *page, unsigned int order)
+{
+	int err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
+				  KPKEYS_PKEY_DEFAULT);
+
+	if (err) {
+		kpkeys_stat_add(KPKEYS_STAT_UNTAG_FAILURES, 1);
+	} else {
+		unmark_page(page);
+		kpkeys_stat_add(KPKEYS_STAT_PTPS_UNTAGGED, 1 << order);
+	}
+	return err;
+}
+
+/* === Allocation and freeing ============================================= */
+
+/*
+ * Pages whose key could not be removed. Handing them to the page allocator
+ * would give somebody memory that cannot be written.
+ */
+static LIST_HEAD(kept);
+static DEFINE_SPINLOCK(kept_lock);
+
+static void keep_page(struct page *page)
+{
+	guard(spinlock_irqsave)(&kept_lock);
+	list_add(&page->lru, &kept);
+}
+
+/* After a success, the cause of an earlier failure may be gone. */
+static void free_one_kept_page(void)
+{
+	struct page *page;
+	unsigned int order;
+
+	if (list_empty_careful(&kept))
+		return;
+
+	scoped_guard(spinlock_irqsave, &kept_lock) {
+		page = list_first_entry_or_null(&kept, struct page, lru);
+		if (!page)
+			return;
+		list_del(&page->lru);
+	}
+
+	order = compound_order(page);
+	if (untag_page(page, order))
+		keep_page(page);
+	else
+		__free_pages(page, order);
+}
+
+struct page *__kpkeys_pgtable_alloc(struct page *page, unsigned int order)
+{
+	if (tag_page(page, order)) {
+		__free_pages(page, order);
+		return NULL;
+	}
+	return page;
+}
+
+bool __kpkeys_pgtable_free(struct page *page, unsigned int order)
+{
+	/* Not tagged: from before, and not reachable from the roots then. */
+	if (!kpkeys_page_is_ours(page))
+		return true;
+
+	if (untag_page(page, order)) {
+		keep_page(page);
+		return false;
+	}
+
+	free_one_kept_page();
+	return true;
+}
+
+/* === Walking ============================================================ */
+
+/*
+ * Tables are visited by index, not by address range: what no VMA covers counts
+ * too. A folded level has one entry and no table of its own.
+ */
+static int visit(struct kpkeys_walk *walk, struct mm_struct *mm,
+		 const char *level, const void *table)
+{
+	struct kpkeys_table tbl = {
+		.addr = (void *)((unsigned long)table & PAGE_MASK),
+		.level = level,
+		.mm = mm,
+	};
+
+	return walk->table(walk, &tbl);
+}
+
+static int walk_pte(struct kpkeys_walk *walk, struct mm_struct *mm,
+		    unsigned long addr, pmd_t *pmd)
+{
+	pte_t *table = (pte_t *)pmd_page_vaddr(*pmd);
+	int i, err;
+
+	err = visit(walk, mm, "pte", table);
+	if (err || !walk->writable)
+		return err;
+
+	for (i = 0; i < PTRS_PER_PTE; i++, addr += PAGE_SIZE) {
+		pte_t pte = ptep_get(&table[i]);
+
+		if (!pte_present(pte) || !pte_write(pte))
+			continue;
+		err = walk->writable(walk, addr, &table[i]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int walk_pmd(struct kpkeys_walk *walk, struct mm_struct *mm,
+		    unsigned long addr, pud_t *pud)
+{
+	pmd_t *pmd = pmd_offset(pud, 0);
+	int i, err;
+
+	if (!mm_pmd_folded(mm)) {
+		err = visit(walk, mm, "pmd", pmd);
+		if (err)
+			return err;
+	}
+
+	for (i = 0; i < PTRS_PER_PMD; i++, pmd++, addr += PMD_SIZE) {
+		if (!pmd_present(*pmd) || pmd_leaf(*pmd))
+			continue;
+		err = walk_pte(walk, mm, addr, pmd);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int walk_pud(struct kpkeys_walk *walk, struct mm_struct *mm,
+		    unsigned long addr, p4d_t *p4d)
+{
+	pud_t *pud = pud_offset(p4d, 0);
+	int i, err;
+
+	if (!mm_pud_folded(mm)) {
+		err = visit(walk, mm, "pud", pud);
+		if (err)
+			return err;
+	}
+
+	for (i = 0; i < PTRS_PER_PUD; i++, pud++, addr += PUD_SIZE) {
+		if (!pud_present(*pud) || pud_leaf(*pud))
+			continue;
+		err = walk_pmd(walk, mm, addr, pud);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int walk_p4d(struct kpkeys_walk *walk, struct mm_struct *mm,
+		    unsigned long addr, pgd_t *pgd)
+{
+	p4d_t *p4d = p4d_offset(pgd, 0);
+	int i, err;
+
+	if (!mm_p4d_folded(mm)) {
+		err = visit(walk, mm, "p4d", p4d);
+		if (err)
+			return err;
+	}
+
+	for (i = 0; i < PTRS_PER_P4D; i++, p4d++, addr += P4D_SIZE) {
+		if (!p4d_present(*p4d) || p4d_leaf(*p4d))
+			continue;
+		err = walk_pud(walk, mm, addr, p4d);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/**
+ * kpkeys_walk_tables() - Visit every page table page of an address space.
+ * @walk: what to call.
+ * @mm: whose; &init_mm for the kernel's own. Of others only the part below
+ *	USER_PTRS_PER_PGD is visited, the rest being the kernel's.
+ *
+ * Context: the caller prevents tables of @mm from being freed: it holds the
+ * mmap lock for writing, as the read lock is what munmap frees them under.
+ * Return: 0, or what a callback returned to end the walk.
+ */
+int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
+{
+	int nr = mm == &init_mm ? PTRS_PER_PGD : USER_PTRS_PER_PGD;
+	unsigned long addr = 0;
+	pgd_t *pgd = mm->pgd;
+	int i, err;
+
+	err = visit(walk, mm, "pgd", pgd);
+	if (err)
+		return err;
+
+	for (i = 0; i < nr; i++, pgd++, addr += PGDIR_SIZE) {
+		if (!pgd_present(*pgd) || pgd_leaf(*pgd))
+			continue;
+		err = walk_p4d(walk, mm, addr, pgd);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* === Start ============================================================== */
+
+static bool enable __initdata = true;
+
+static int __init early_enable(char *arg)
+{
+	if (kstrtobool(arg, &enable))
+		pr_warn("kpkeys_hardened_pgtables=%s: expected on or off\n",
+			arg);
+	return 0;
+}
+early_param("kpkeys_hardened_pgtables", early_enable);
+
+static int __init tag_existing(struct kpkeys_walk *walk,
+			       const struct kpkeys_table *tbl)
+{
+	return tag_page(virt_to_page(tbl->addr), 0);
+}
+
+static int __init untag_existing(struct kpkeys_walk *walk,
+				 const struct kpkeys_table *tbl)
+{
+	struct page *page = virt_to_page(tbl->addr);
+
+	return kpkeys_page_is_ours(page) ? untag_page(page, 0) : 0;
+}
+
+/**
+ * kpkeys_hardened_pgtables_init() - Protect page tables from now on.
+ *
+ * Called as soon as the page allocator works and before it has handed out a
+ * page table, so that only the tables that the kernel was started with have to
+ * be found.
+ *
+ * Context: boot, one CPU.
+ */
+void __init kpkeys_hardened_pgtables_init(void)
+{
+	struct kpkeys_walk tag = { .table = tag_existing };
+	struct kpkeys_walk untag = { .table = untag_existing };
+	const char *reason;
+	int err;
+
+	if (!enable) {
+		pr_info("page tables not hardened: disabled by kpkeys_hardened_pgtables=off\n");
+		return;
+	}
+
+	reason = arch_kpkeys_init();
+	if (reason) {
+		pr_info("page tables not hardened: %s\n", reason);
+		return;
+	}
+
+	static_branch_enable(&kpkeys_hardened_pgtables_key);
+
+	err = kpkeys_walk_tables(&tag, &init_mm);
+	if (err) {
+		/* A table left tagged is still written under the guard. */
+		pr_err("page tables not hardened: cannot tag the kernel's tables: %pe\n",
+		       ERR_PTR(err));
+		if (!kpkeys_walk_tables(&untag, &init_mm))
+			static_branch_disable(&kpkeys_hardened_pgtables_key);
+		return;
+	}
+
+	pr_info("page tables hardened (pkey %d, %s)\n", KPKEYS_PKEY_PGTABLES,
+		KPKEYS_ARCH_NAME);
+}

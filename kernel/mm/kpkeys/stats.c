@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Per-CPU statistics, in debugfs as kpkeys/stats.
+ */
+#include <linux/debugfs.h>
+#include <linux/init.h>
+#include <linux/seq_file.h>
+
+#include "kpkeys.h"
+
+DEFINE_PER_CPU(unsigned long [KPKEYS_NR_STATS], kpkeys_stats);
+
+static const char * const stat_names[KPKEYS_NR_STATS] = {
+	[KPKEYS_STAT_SWITCHES]		= "switches_pgtables",
+	[KPKEYS_STAT_NESTED]		= "guards_nested",
+	[KPKEYS_STAT_PTPS_TAGGED]	= "ptps_tagged",
+	[KPKEYS_STAT_PTPS_UNTAGGED]	= "ptps_untagged",
+	[KPKEYS_STAT_TAG_FAILURES]	= "tag_failures",
+	[KPKEYS_STAT_UNTAG_FAILURES]	= "untag_failures",
+	[KPKEYS_STAT_VIOLATIONS]	= "violations",
+};
+
+/**
+ * kpkeys_count_switch() - Count a kpkeys_set_level().
+ * @nested: the level was in force already.
+ *
+ * Out of line: this header-inlined caller is in every page table helper.
+ *
+ * Context: any.
+ */
+void kpkeys_count_switch(bool nested)
+{
+	kpkeys_stat_add(nested ? KPKEYS_STAT_NESTED : KPKEYS_STAT_SWITCHES, 1);
+}
+
+/**
+ * kpkeys_stat_read() - Sum a statistic over all CPUs.
+ * @stat: which.
+ *
+ * Context: any. The CPUs go on counting meanwhile.
+ * Return: the number of events since boot.
+ */
+unsigned long kpkeys_stat_read(enum kpkeys_stat stat)
+{
+	unsigned long sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu(kpkeys_stats[stat], cpu);
+	return sum;
+}
+
+static int stats_show(struct seq_file *m, void *unused)
+{
+	int i;
+
+	for (i = 0; i < KPKEYS_NR_STATS; i++)
+		seq_printf(m, "%s %lu\n", stat_names[i], kpkeys_stat_read(i));
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(stats);
+
+static int __init stats_init(void)
+{
+	debugfs_create_file("stats", 0400, kpkeys_debugfs_dir(), NULL,
+			    &stats_fops);
+	return 0;
+}
+late_initcall(stats_init);
