@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * ioctl interface of the deliberately vulnerable test driver, shared by the
+ * driver and by the attack programs. The file is
+ * /sys/kernel/debug/kpkeys_vuln/ctl.
+ *
+ * Except for KPKEYS_VULN_SECRET_SET nothing here asks for a privilege: whoever
+ * can open the file has it all.
+ */
+#ifndef KPKEYS_VULN_H
+#define KPKEYS_VULN_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+/* Page-table levels, lowest first. A folded level names the one it folds to. */
+#define KPKEYS_VULN_PTE		0
+#define KPKEYS_VULN_PMD		1
+#define KPKEYS_VULN_PUD		2
+#define KPKEYS_VULN_P4D		3
+#define KPKEYS_VULN_PGD		4
+
+/* Values of kpkeys_vuln_entry.pid besides the ids of processes. */
+#define KPKEYS_VULN_SELF	0
+#define KPKEYS_VULN_KERNEL	(-1)
+
+/* Pages that one open file may own, to be freed and written to afterwards. */
+#define KPKEYS_VULN_OBJS	16
+
+#define KPKEYS_VULN_SECRET_LEN	64
+
+/**
+ * struct kpkeys_vuln_info - what any attacker knows of the architecture
+ * @pte_user: a present, writable, user, young, dirty PTE without its address
+ * @table:    an upper-level entry without its address
+ * @sync:     bits by which software-walked tables (UML) learn of a change
+ * @addr:     mask of the physical address in an entry
+ * @policy:   kernel virtual address of the vmalloc-mapped policy page
+ * @shift:    log2 of what one entry maps, by level
+ * @pad:      zero
+ */
+struct kpkeys_vuln_info {
+	__u64 pte_user;
+	__u64 table;
+	__u64 sync;
+	__u64 addr;
+	__u64 policy;
+	__u32 shift[5];
+	__u32 pad;
+};
+
+/* The arbitrary write: *(u64 *)addr = value, a plain store. */
+struct kpkeys_vuln_write {
+	__u64 addr;
+	__u64 value;
+};
+
+/* Leak: the address and value of the page-table entry for @vaddr of @pid. */
+struct kpkeys_vuln_entry {
+	__u64 vaddr;
+	__s32 pid;
+	__u32 level;
+	__u64 addr;	/* out */
+	__u64 value;	/* out */
+};
+
+/* Leak: the physical address of page @index of the cached file @path. */
+struct kpkeys_vuln_file {
+	__u64 path;	/* pointer to a string */
+	__u64 index;
+	__u64 phys;	/* out */
+};
+
+/*
+ * Leak: where the kernel saved user register @reg of the sleeping task @pid,
+ * numbered as in struct user_regs_struct.
+ */
+struct kpkeys_vuln_reg {
+	__s32 pid;
+	__u32 reg;
+	__u64 addr;	/* out */
+	__u64 value;	/* out */
+};
+
+/*
+ * The use-after-free: objects are pages; reading and writing go on working
+ * after KPKEYS_VULN_OBJ_FREE, whatever the page is used for by then.
+ */
+struct kpkeys_vuln_obj {
+	__u32 index;
+	__u32 offset;	/* bytes, multiple of 8 */
+	__u64 value;
+};
+
+/* Kept by the driver for root; readable by the uid its policy page names. */
+struct kpkeys_vuln_secret {
+	char text[KPKEYS_VULN_SECRET_LEN];
+};
+
+/* What the policy page holds. */
+struct kpkeys_vuln_policy {
+	__u32 reader_uid;
+};
+
+#define KPKEYS_VULN_INFO	_IOR('V', 0, struct kpkeys_vuln_info)
+#define KPKEYS_VULN_WRITE	_IOW('V', 1, struct kpkeys_vuln_write)
+#define KPKEYS_VULN_ENTRY	_IOWR('V', 2, struct kpkeys_vuln_entry)
+#define KPKEYS_VULN_FILE	_IOWR('V', 3, struct kpkeys_vuln_file)
+/* Leak: the address of the caller's uid in its struct cred. */
+#define KPKEYS_VULN_CRED	_IOR('V', 4, __u64)
+#define KPKEYS_VULN_REG		_IOWR('V', 5, struct kpkeys_vuln_reg)
+#define KPKEYS_VULN_OBJ_ALLOC	_IOW('V', 6, struct kpkeys_vuln_obj)
+#define KPKEYS_VULN_OBJ_FREE	_IOW('V', 7, struct kpkeys_vuln_obj)
+#define KPKEYS_VULN_OBJ_READ	_IOWR('V', 8, struct kpkeys_vuln_obj)
+#define KPKEYS_VULN_OBJ_WRITE	_IOW('V', 9, struct kpkeys_vuln_obj)
+#define KPKEYS_VULN_SECRET_SET	_IOW('V', 10, struct kpkeys_vuln_secret)
+#define KPKEYS_VULN_SECRET_GET	_IOR('V', 11, struct kpkeys_vuln_secret)
+/* A TLB flush of the policy page, such as any change of a mapping causes. */
+#define KPKEYS_VULN_FLUSH	_IO('V', 12)
+
+#endif /* KPKEYS_VULN_H */

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The address leaks of the vulnerable test driver. */
+#include <linux/cred.h>
+#include <linux/err.h>
+#include <linux/fs.h>
+#include <linux/limits.h>
+#include <linux/mm.h>
+#include <linux/namei.h>
+#include <linux/pagemap.h>
+#include <linux/pgtable.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+
+#include "internal.h"
+
+int kpkeys_vuln_leak_info(void __user *arg)
+{
+	pte_t pte = pfn_pte(0, PAGE_SHARED);
+	struct kpkeys_vuln_info info = {
+		.table = _PAGE_TABLE,
+		.sync = _PAGE_NEEDSYNC,
+		.addr = PAGE_MASK,
+		.policy = kpkeys_vuln_policy_addr(),
+		.shift = { PAGE_SHIFT, PMD_SHIFT, PUD_SHIFT, P4D_SHIFT, PGDIR_SHIFT },
+	};
+
+	pte = pte_mkyoung(pte_mkdirty(pte_mkwrite_novma(pte)));
+	info.pte_user = pte_val(pte) | info.sync;
+
+	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
+}
+
+static void found(struct kpkeys_vuln_entry *e, void *entry, u64 value)
+{
+	e->addr = (unsigned long)entry;
+	e->value = value;
+}
+
+/* The tables are read without their locks: an attacker would not ask. */
+static int walk(struct mm_struct *mm, struct kpkeys_vuln_entry *e)
+{
+	unsigned long vaddr = e->vaddr;
+	pgd_t *pgd = pgd_offset(mm, vaddr);
+	p4d_t *p4d;
+	pud_t *pud;
+	pmd_t *pmd;
+	pte_t *pte;
+
+	if (e->level == KPKEYS_VULN_PGD) {
+		found(e, pgd, pgd_val(*pgd));
+		return 0;
+	}
+	if (pgd_none(*pgd) || pgd_bad(*pgd))
+		return -ENOENT;
+
+	p4d = p4d_offset(pgd, vaddr);
+	if (e->level == KPKEYS_VULN_P4D) {
+		found(e, p4d, p4d_val(*p4d));
+		return 0;
+	}
+	if (p4d_none(*p4d) || p4d_bad(*p4d))
+		return -ENOENT;
+
+	pud = pud_offset(p4d, vaddr);
+	if (e->level == KPKEYS_VULN_PUD) {
+		found(e, pud, pud_val(*pud));
+		return 0;
+	}
+	if (pud_none(*pud) || pud_bad(*pud))
+		return -ENOENT;
+
+	pmd = pmd_offset(pud, vaddr);
+	if (e->level == KPKEYS_VULN_PMD) {
+		found(e, pmd, pmd_val(*pmd));
+		return 0;
+	}
+	if (pmd_none(*pmd) || pmd_bad(*pmd))
+		return -ENOENT;
+
+	pte = pte_offset_kernel(pmd, vaddr);
+	found(e, pte, pte_val(*pte));
+	return 0;
+}
+
+int kpkeys_vuln_leak_entry(void __user *arg)
+{
+	struct kpkeys_vuln_entry e;
+	struct task_struct *task;
+	struct mm_struct *mm;
+	int err;
+
+	if (copy_from_user(&e, arg, sizeof(e)))
+		return -EFAULT;
+	if (e.level > KPKEYS_VULN_PGD)
+		return -EINVAL;
+
+	if (e.pid == KPKEYS_VULN_KERNEL) {
+		err = walk(&init_mm, &e);
+	} else {
+		if (e.vaddr >= TASK_SIZE)
+			return -EINVAL;
+
+		task = find_get_task_by_vpid(e.pid == KPKEYS_VULN_SELF ?
+					     task_pid_vnr(current) : e.pid);
+		if (!task)
+			return -ESRCH;
+		mm = get_task_mm(task);
+		put_task_struct(task);
+		if (!mm)
+			return -ESRCH;
+
+		mmap_read_lock(mm);
+		err = walk(mm, &e);
+		mmap_read_unlock(mm);
+		mmput(mm);
+	}
+	if (err)
+		return err;
+
+	return copy_to_user(arg, &e, sizeof(e)) ? -EFAULT : 0;
+}
+
+int kpkeys_vuln_leak_file(void __user *arg)
+{
+	struct kpkeys_vuln_file f;
+	struct inode *inode;
+	struct folio *folio;
+	struct path path;
+	char *name;
+	int err;
+
+	if (copy_from_user(&f, arg, sizeof(f)))
+		return -EFAULT;
+
+	name = strndup_user((const char __user *)(unsigned long)f.path,
+			    PATH_MAX);
+	if (IS_ERR(name))
+		return PTR_ERR(name);
+	err = kern_path(name, LOOKUP_FOLLOW, &path);
+	kfree(name);
+	if (err)
+		return err;
+
+	inode = d_backing_inode(path.dentry);
+	if (!S_ISREG(inode->i_mode)) {
+		err = -EINVAL;
+		goto out;
+	}
+	folio = filemap_get_folio(inode->i_mapping, f.index);
+	if (IS_ERR(folio)) {
+		err = PTR_ERR(folio);
+		goto out;
+	}
+	f.phys = PFN_PHYS(page_to_pfn(folio_file_page(folio, f.index)));
+	folio_put(folio);
+	err = copy_to_user(arg, &f, sizeof(f)) ? -EFAULT : 0;
+out:
+	path_put(&path);
+	return err;
+}
+
+int kpkeys_vuln_leak_cred(void __user *arg)
+{
+	u64 addr = (unsigned long)&current_cred()->uid;
+
+	return copy_to_user(arg, &addr, sizeof(addr)) ? -EFAULT : 0;
+}
+
+int kpkeys_vuln_leak_reg(void __user *arg)
+{
+	struct kpkeys_vuln_reg r;
+	struct task_struct *task;
+	unsigned long *gp;
+
+	if (copy_from_user(&r, arg, sizeof(r)))
+		return -EFAULT;
+	if (r.reg >= MAX_REG_NR)
+		return -EINVAL;
+
+	task = find_get_task_by_vpid(r.pid);
+	if (!task)
+		return -ESRCH;
+	gp = task->thread.regs.regs.gp;
+	r.addr = (unsigned long)&gp[r.reg];
+	r.value = READ_ONCE(gp[r.reg]);
+	put_task_struct(task);
+
+	return copy_to_user(arg, &r, sizeof(r)) ? -EFAULT : 0;
+}
