@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The first process of an emulated host machine: set it up as User-Mode Linux
+ * needs it, run that on the serial console, power off.
+ *
+ * Everything before "@redoubt: host ready" on the console is the machine's own
+ * noise, everything after it up to "@redoubt: host exit=N" is UML's.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/klog.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "compiler.h"
+
+#define KERNEL		"/linux"
+#define ARGS_FILE	"/cmdline"
+#define MAX_MAP_COUNT	"/proc/sys/vm/max_map_count"
+#define EXIT_SETUP	125
+
+/* Every tagged page table may split a mapping in three. */
+#define MAPS		"1048576"
+
+#define KLOG_CONSOLE_OFF 6
+
+static noreturn void power_off(int status)
+{
+	printf("\n@redoubt: host exit=%d\n", status);
+	fflush(stdout);
+	tcdrain(STDOUT_FILENO);
+	reboot(RB_POWER_OFF);
+	_exit(status);
+}
+
+static void mount_one(const char *type, const char *where, const char *options)
+{
+	mkdir(where, 0755);
+	if (!mount(type, where, type, 0, options) || errno == EBUSY)
+		return;
+	printf("host-init: mounting %s on %s: %s\n", type, where,
+	       strerror(errno));
+	power_off(EXIT_SETUP);
+}
+
+static void set_max_map_count(void)
+{
+	int fd = open(MAX_MAP_COUNT, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, MAPS, strlen(MAPS)) < 0)
+		printf("host-init: %s: %s\n", MAX_MAP_COUNT, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+/* UML has a terminal of its own: pass every byte as it is, both ways. */
+static void make_console_raw(void)
+{
+	struct termios t;
+
+	if (tcgetattr(STDIN_FILENO, &t))
+		return;
+	cfmakeraw(&t);
+	tcsetattr(STDIN_FILENO, TCSANOW, &t);
+}
+
+static void open_console(void)
+{
+	int fd = open("/dev/console", O_RDWR);
+
+	if (fd < 0)
+		return;
+	dup2(fd, STDIN_FILENO);
+	dup2(fd, STDOUT_FILENO);
+	dup2(fd, STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+static noreturn void run_kernel(char **args)
+{
+	size_t n = 0, skip;
+	char **argv;
+
+	while (args[n])
+		n++;
+	/* The list may begin with the program itself or not. */
+	skip = n && !strcmp(args[0], KERNEL);
+	argv = calloc(n + 2, sizeof(*argv));
+	if (!argv)
+		_exit(EXIT_SETUP);
+	argv[0] = strdup(KERNEL);
+	memcpy(argv + 1, args + skip, (n - skip) * sizeof(*argv));
+
+	setsid();
+	setenv("TMPDIR", "/tmp", 1);
+	setenv("HOME", "/", 1);
+	execv(KERNEL, argv);
+	printf("host-init: %s: %s\n", KERNEL, strerror(errno));
+	fflush(stdout);
+	_exit(errno == ENOENT ? 127 : 126);
+}
+
+/* As the first process, also reap whoever else ends. */
+static int wait_for(pid_t pid)
+{
+	int status;
+	pid_t ended;
+
+	do {
+		ended = wait(&status);
+	} while (ended != pid && (ended > 0 || errno == EINTR));
+
+	if (ended != pid)
+		return EXIT_SETUP;
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) :
+				     WEXITSTATUS(status);
+}
+
+int main(void)
+{
+	char **args;
+	pid_t pid;
+
+	mount_one("devtmpfs", "/dev", NULL);
+	open_console();
+	mount_one("proc", "/proc", NULL);
+	mount_one("sysfs", "/sys", NULL);
+	mount_one("tmpfs", "/tmp", "mode=1777");
+	mount_one("tmpfs", "/dev/shm", "mode=1777");
+	klogctl(KLOG_CONSOLE_OFF, NULL, 0);
+	set_max_map_count();
+
+	args = read_args(ARGS_FILE);
+	if (!args) {
+		printf("host-init: %s: %s\n", ARGS_FILE, strerror(errno));
+		power_off(EXIT_SETUP);
+	}
+
+	printf("@redoubt: host ready\n");
+	fflush(stdout);
+	tcdrain(STDOUT_FILENO);
+	make_console_raw();
+
+	pid = fork();
+	if (pid < 0) {
+		printf("host-init: fork: %s\n", strerror(errno));
+		power_off(EXIT_SETUP);
+	}
+	if (!pid)
+		run_kernel(args);
+	power_off(wait_for(pid));
+}

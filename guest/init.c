@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The first process of a guest: mount what programs expect, run one command,
+ * say how it ended, power off.
+ *
+ * The command is in /etc/redoubt/cmd, one argument per line; without that
+ * file a shell is started for whoever sits at the console.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "compiler.h"
+
+#define COMMAND_FILE	"/etc/redoubt/cmd"
+#define EXIT_SETUP	125	/* the guest could not be set up */
+
+struct mount {
+	const char *type;
+	const char *where;
+	const char *options;
+	bool required;
+};
+
+static const struct mount mounts[] = {
+	{ "devtmpfs", "/dev", NULL, true },
+	{ "proc", "/proc", NULL, true },
+	{ "sysfs", "/sys", NULL, true },
+	{ "debugfs", "/sys/kernel/debug", NULL, false },
+	{ "tmpfs", "/tmp", "mode=1777", true },
+	{ "tmpfs", "/run", "mode=0755", true },
+	{ "devpts", "/dev/pts", "ptmxmode=0666", false },
+	{ "tmpfs", "/dev/shm", "mode=1777", false },
+};
+
+static noreturn void power_off(int status)
+{
+	/* On a line of its own, even if the command did not end its last. */
+	printf("\n@redoubt: exit=%d\n", status);
+	fflush(stdout);
+	tcdrain(STDOUT_FILENO);
+	sync();
+	reboot(RB_POWER_OFF);
+	_exit(status);	/* not reached, but for a kernel that cannot do it */
+}
+
+static int mount_one(const struct mount *m)
+{
+	if (!strncmp(m->where, "/dev/", 5))
+		mkdir(m->where, 0755);
+	/* The kernel may have mounted /dev already. */
+	if (!mount(m->type, m->where, m->type, 0, m->options) ||
+	    errno == EBUSY)
+		return 0;
+	return m->required ? errno : 0;
+}
+
+static void mount_all(void)
+{
+	size_t i;
+	int err;
+
+	for (i = 0; i < ARRAY_SIZE(mounts); i++) {
+		err = mount_one(&mounts[i]);
+		if (!err)
+			continue;
+		fprintf(stderr,
+			"init: mounting %s on %s: %s%s\n", mounts[i].type,
+			mounts[i].where, strerror(err),
+			err == ENOENT ? " (the root directory has to have it)" :
+			err == ENODEV ? " (not in this kernel's configuration)" :
+			"");
+		power_off(EXIT_SETUP);
+	}
+}
+
+/* Use the console if the kernel found none before /dev was there. */
+static void open_console(void)
+{
+	int fd = open("/dev/console", O_RDWR);
+
+	if (fd < 0)
+		return;
+	dup2(fd, STDIN_FILENO);
+	dup2(fd, STDOUT_FILENO);
+	dup2(fd, STDERR_FILENO);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+static noreturn void run_command(char **argv)
+{
+	int tty;
+
+	setsid();
+	/* /dev/console cannot control a session; what is behind it can. */
+	tty = open("/dev/tty0", O_RDWR);
+	if (tty >= 0 && !ioctl(tty, TIOCSCTTY, 0)) {
+		dup2(tty, STDIN_FILENO);
+		dup2(tty, STDOUT_FILENO);
+		dup2(tty, STDERR_FILENO);
+	}
+	if (tty > STDERR_FILENO)
+		close(tty);
+
+	setenv("PATH", "/bin:/sbin:/usr/bin:/usr/sbin", 1);
+	setenv("HOME", "/", 1);
+	setenv("TERM", "linux", 0);
+	execvp(argv[0], argv);
+	fprintf(stderr, "init: %s: %s\n", argv[0], strerror(errno));
+	_exit(errno == ENOENT ? 127 : 126);
+}
+
+/* Wait for @pid and for every orphan meanwhile. Returns an exit status. */
+static int wait_for(pid_t pid)
+{
+	int status;
+	pid_t ended;
+
+	do {
+		ended = wait(&status);
+	} while (ended != pid && (ended > 0 || errno == EINTR));
+
+	if (ended != pid)
+		return EXIT_SETUP;
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) :
+				     WEXITSTATUS(status);
+}
+
+int main(void)
+{
+	char sh[] = "/bin/sh";
+	char *shell[2] = { sh };
+	char **argv;
+	pid_t pid;
+
+	mount_all();
+	open_console();
+
+	argv = read_args(COMMAND_FILE);
+	if (!argv && errno != ENOENT) {
+		fprintf(stderr, "init: %s: %s\n", COMMAND_FILE,
+			strerror(errno));
+		power_off(EXIT_SETUP);
+	}
+	if (!argv) {
+		if (access(sh, X_OK)) {
+			fprintf(stderr,
+				"init: nothing to run: there is no %s and no %s\n",
+				COMMAND_FILE, sh);
+			power_off(EXIT_SETUP);
+		}
+		argv = shell;
+	}
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0) {
+		fprintf(stderr, "init: fork: %s\n", strerror(errno));
+		power_off(EXIT_SETUP);
+	}
+	if (!pid)
+		run_command(argv);
+	power_off(wait_for(pid));
+}
