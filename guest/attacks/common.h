@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the attack programs and their runner share. */
+#ifndef GUEST_ATTACKS_COMMON_H
+#define GUEST_ATTACKS_COMMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compiler.h"
+#include "kpkeys_vuln.h"
+
+#define ATTACKER_UID	1000
+#define TOKEN_LEN	32	/* hexadecimal digits, without a terminator */
+#define ALTERED		"altered by an unprivileged user"
+
+/* File descriptors that the runner hands to an attack. */
+#define FD_LOOT		3	/* what was stolen goes here */
+#define FD_REQUEST	4	/* to the root daemon, if there is one */
+#define FD_REPLY	5	/* from it */
+#define FD_VULN		6	/* the vulnerable driver */
+
+/* The page by which the root daemon decides whom to answer. */
+struct daemon_policy {
+	u64 requests;
+	u64 reader_uid;
+};
+
+/* The register in which the root daemon keeps its decision: r12, denied. */
+#define DAEMON_REG	3
+#define DAEMON_DENIED	0xd0000000
+
+/* Exit with a message if the attack cannot go on. */
+noreturn void die(const char *what);
+noreturn void die_errno(const char *what);
+
+long page_size(void);
+unsigned long parse_number(const char *text);
+
+/* The vulnerable driver; each of these exits on error. */
+const struct kpkeys_vuln_info *vuln_info(void);
+void vuln_write(u64 addr, u64 value);
+struct kpkeys_vuln_entry vuln_entry(int pid, const void *vaddr, int level);
+u64 vuln_file_phys(const char *path);
+u64 vuln_cred(void);
+struct kpkeys_vuln_reg vuln_reg(int pid, int reg);
+void vuln_obj(unsigned long cmd, struct kpkeys_vuln_obj *obj);
+void vuln_flush(void);
+bool vuln_secret(struct kpkeys_vuln_secret *secret);
+
+/* Memory of this process. */
+void *map_pages(void *where, size_t length);
+u64 phys_of(void *page);
+void sync_between(char *before, char *after);
+
+/* The prize. */
+bool is_token(const char *text);
+void report_loot(const char *token);
+void steal_and_alter(char *secret);
+void ask_daemon(char token[TOKEN_LEN]);
+
+#endif /* GUEST_ATTACKS_COMMON_H */
