@@ -21,7 +21,9 @@ the allow-list (a TOML file, see configs/audit-um.toml).
 How a value is found: walk back from the writer to the definition of the value register, without
 crossing a place another path may enter at: a target of a direct branch anywhere in the image, or
 an address that a data section holds (switch tables, exception fixups, jump labels). Anything that
-is not plainly a constant counts as non-constant, so a mistake is a false alarm and not a pass.
+is not plainly a constant counts as non-constant, so a mistake is a false alarm and not a pass. Nor is
+a constant good that was put in a register before a call: the callee saves the register on its
+stack, and what it restores from there is no constant to someone who can write memory.
 
 Not findings, by the threat model: bytes that spell such an instruction inside another one, or in a
 place execution never begins at. To use them an attacker must already have diverted control flow,
@@ -484,7 +486,6 @@ _WHOLE = frozenset(
     + [f"{p}{x}" for p in "re" for x in ("si", "di", "bp", "sp")]
     + [f"r{n}{s}" for n in range(8, 16) for s in ("", "d")]
 )
-_CALLEE_SAVED = frozenset({"ebx", "ebp", "r12d", "r13d", "r14d", "r15d"})
 
 # Instructions that write no register but their last operand (flags aside), and those that write
 # none at all. An instruction in neither list may write anything.
@@ -534,8 +535,7 @@ class _Code:
             if _ENDS.match(insn.mnemonic):
                 return None
             if insn.mnemonic.removesuffix("q") == "call":
-                if family & _CALLEE_SAVED:
-                    continue
+                # A register the callee preserves it preserves in memory, where it can be changed.
                 return None
             if _WRITES_NONE.match(insn.mnemonic):
                 continue

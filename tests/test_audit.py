@@ -109,6 +109,8 @@ def test_a_balanced_function_is_clean(tmp_path: Path) -> None:
         "mov $0x55555558, %eax; or %edi, %eax; wrpkru; ret",
         "mov $0x55555558, %eax; mov $1, %al; wrpkru; ret",
         "mov $0x55555558, %eax; call good; wrpkru; ret",
+        # The callee saves %ebx in memory, where it can be changed.
+        "mov $0x55555558, %ebx; call good; mov %ebx, %eax; wrpkru; ret",
         "mov $0x55555558, %eax; rdtsc; wrpkru; ret",
         "mov $0x55555558, %eax; xchg %eax, %edi; wrpkru; ret",
         # A direct branch enters between the constant and the write.
@@ -137,7 +139,7 @@ def test_a_value_that_may_vary_needs_an_entry(tmp_path: Path, body: str) -> None
         "mov $0x55555558, %eax; wrpkru; ret",
         "movabs $0x55555558, %rax; wrpkru; ret",
         "mov $0x55555558, %eax; xor %ecx, %ecx; cltd; wrpkru; ret",
-        "mov $0x55555558, %ebx; call good; mov %ebx, %eax; wrpkru; ret",
+        "mov $0x55555558, %ebx; nop; mov %ebx, %eax; wrpkru; ret",
         "mov $0x55555558, %eax; mov %rdi, 8(%rsi); cmp %eax, %edi; jne 1f; wrpkru; 1: ret",
     ],
 )
