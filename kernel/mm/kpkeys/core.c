@@ -122,9 +122,9 @@ void __noreturn kpkeys_violation_die(void)
  */
 void kpkeys_assert_default(u64 pkey_reg)
 {
-	WARN_ONCE(pkey_reg != arch_kpkeys_level_reg(KPKEYS_LVL_DEFAULT),
-		  "kpkeys: level %s (0x%llx) where the default is required\n",
-		  level_name(pkey_reg), pkey_reg);
+	WARN(pkey_reg != arch_kpkeys_level_reg(KPKEYS_LVL_DEFAULT),
+	     "kpkeys: level %s (0x%llx) where the default is required\n",
+	     level_name(pkey_reg), pkey_reg);
 }
 
 /**

@@ -1,1 +1,388 @@
 // SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of levels, guards and tagged memory.
+ */
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/hrtimer.h>
+#include <linux/kthread.h>
+#include <linux/smp.h>
+#include <linux/workqueue.h>
+
+#include "test.h"
+
+/* === Guards ============================================================= */
+
+static void guard_raises_and_restores(struct kunit *test)
+{
+	u64 inside;
+
+	skip_unless_protected(test);
+
+	EXPECT_LEVEL_DEFAULT(test);
+	scoped_guard(kpkeys_hardened_pgtables)
+		inside = arch_kpkeys_read_reg();
+	EXPECT_LEVEL_DEFAULT(test);
+	KUNIT_EXPECT_EQ(test, inside, level_reg_pgtables());
+}
+
+static void guard_is_counted(struct kunit *test)
+{
+	unsigned long before, after;
+
+	before = kpkeys_stat_read(KPKEYS_STAT_SWITCHES);
+	scoped_guard(kpkeys_hardened_pgtables)
+		barrier();
+	after = kpkeys_stat_read(KPKEYS_STAT_SWITCHES);
+
+	/* Others may switch as well, but not when nobody does. */
+	if (protected_boot())
+		KUNIT_EXPECT_GT(test, after, before);
+	else
+		KUNIT_EXPECT_EQ(test, after, 0);
+}
+
+static void nested_guard_does_nothing(struct kunit *test)
+{
+	u64 inner, inside, behind;
+
+	skip_unless_protected(test);
+
+	scoped_guard(kpkeys_hardened_pgtables) {
+		inner = kpkeys_set_level(KPKEYS_LVL_PGTABLES);
+		inside = arch_kpkeys_read_reg();
+		kpkeys_restore_pkey_reg(inner);
+		behind = arch_kpkeys_read_reg();
+	}
+	EXPECT_LEVEL_DEFAULT(test);
+	KUNIT_EXPECT_EQ(test, inner, KPKEYS_PKEY_REG_INVAL);
+	KUNIT_EXPECT_EQ(test, inside, level_reg_pgtables());
+	KUNIT_EXPECT_EQ(test, behind, level_reg_pgtables());
+}
+
+static noinline int leave_early(int how)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		guard(kpkeys_hardened_pgtables)();
+
+		if (how == 0)
+			return 1;
+		if (how == 1)
+			break;
+		if (how == 2)
+			goto out;
+	}
+	return 2;
+out:
+	return 3;
+}
+
+static void guard_ends_on_early_exit(struct kunit *test)
+{
+	int how;
+
+	for (how = 0; how < 4; how++) {
+		KUNIT_EXPECT_GT(test, leave_early(how), 0);
+		EXPECT_LEVEL_DEFAULT(test);
+	}
+}
+
+/*
+ * The saved value lies on the stack, where an attacker may write: whatever it
+ * says, the default is what comes back.
+ */
+static void restore_ignores_the_value(struct kunit *test)
+{
+	skip_unless_protected(test);
+
+	kpkeys_set_level(KPKEYS_LVL_PGTABLES);
+	kpkeys_restore_pkey_reg(level_reg_pgtables());
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+static void raising_from_another_level_warns(struct kunit *test)
+{
+	skip_unless_protected(test);
+	if (!IS_ENABLED(CONFIG_KPKEYS_DEBUG))
+		kunit_skip(test, "needs KPKEYS_DEBUG");
+
+	kunit_warning_suppress(test) {
+		kpkeys_assert_default(level_reg_pgtables());
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+		kpkeys_assert_default(level_reg_default());
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+}
+
+/* === What happens inside a guard ======================================== */
+
+struct irq_sample {
+	struct hrtimer timer;
+	u64 on_entry, in_guard, behind_guard;
+	bool done;
+};
+
+static enum hrtimer_restart sample_in_irq(struct hrtimer *timer)
+{
+	struct irq_sample *sample = container_of(timer, typeof(*sample), timer);
+
+	sample->on_entry = arch_kpkeys_read_reg();
+	scoped_guard(kpkeys_hardened_pgtables)
+		sample->in_guard = arch_kpkeys_read_reg();
+	sample->behind_guard = arch_kpkeys_read_reg();
+	smp_store_release(&sample->done, true);
+	return HRTIMER_NORESTART;
+}
+
+static void interrupt_inside_guard(struct kunit *test)
+{
+	struct irq_sample sample = { };
+	unsigned long long spins = 0;
+	u64 after;
+
+	skip_unless_protected(test);
+
+	hrtimer_setup_on_stack(&sample.timer, sample_in_irq, CLOCK_MONOTONIC,
+			       HRTIMER_MODE_REL_HARD);
+	/* Stay on this CPU, where the timer is. */
+	preempt_disable();
+	hrtimer_start(&sample.timer, ms_to_ktime(5), HRTIMER_MODE_REL_HARD);
+	scoped_guard(kpkeys_hardened_pgtables) {
+		while (!smp_load_acquire(&sample.done) && spins < 1ULL << 34)
+			spins++;
+		after = arch_kpkeys_read_reg();
+	}
+	preempt_enable();
+	hrtimer_cancel(&sample.timer);
+	destroy_hrtimer_on_stack(&sample.timer);
+
+	KUNIT_ASSERT_TRUE(test, sample.done);
+	KUNIT_EXPECT_EQ(test, sample.on_entry, level_reg_default());
+	KUNIT_EXPECT_EQ(test, sample.in_guard, level_reg_pgtables());
+	KUNIT_EXPECT_EQ(test, sample.behind_guard, level_reg_default());
+	KUNIT_EXPECT_EQ(test, after, level_reg_pgtables());
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+/* Sleeping in a guard is a bug: it must be noticed, and must fail closed. */
+static void sleep_inside_guard(struct kunit *test)
+{
+	u64 after;
+
+	skip_unless_protected(test);
+
+	kunit_warning_suppress(test) {
+		scoped_guard(kpkeys_hardened_pgtables) {
+			msleep(20);
+			after = arch_kpkeys_read_reg();
+		}
+		if (IS_ENABLED(CONFIG_KPKEYS_DEBUG))
+			KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	KUNIT_EXPECT_EQ(test, after, level_reg_default());
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+#ifdef CONFIG_PREEMPTION
+/* What an involuntary switch does, at a place of our choice. */
+static void preemption_inside_guard(struct kunit *test)
+{
+	u64 after;
+
+	skip_unless_protected(test);
+
+	kunit_warning_suppress(test) {
+		scoped_guard(kpkeys_hardened_pgtables) {
+			preempt_disable();
+			set_tsk_need_resched(current);
+			set_preempt_need_resched();
+			preempt_enable();
+			after = arch_kpkeys_read_reg();
+		}
+	}
+	KUNIT_EXPECT_EQ(test, after, level_reg_default());
+	EXPECT_LEVEL_DEFAULT(test);
+}
+#else
+static void preemption_inside_guard(struct kunit *test)
+{
+	kunit_skip(test, "the kernel is not preemptible");
+}
+#endif
+
+static void fault_inside_guard(struct kunit *test)
+{
+	unsigned long value;
+	u64 after;
+	long ret;
+
+	skip_unless_protected(test);
+
+	scoped_guard(kpkeys_hardened_pgtables) {
+		/* Nothing is mapped on the first page. */
+		ret = copy_from_kernel_nofault(&value, (void *)8, sizeof(value));
+		after = arch_kpkeys_read_reg();
+	}
+	KUNIT_EXPECT_EQ(test, ret, -EFAULT);
+	KUNIT_EXPECT_EQ(test, after, level_reg_pgtables());
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+/* === Where the default must be in force ================================= */
+
+struct sample {
+	u64 reg;
+	struct completion done;
+};
+
+static int sample_thread(void *data)
+{
+	struct sample *sample = data;
+
+	sample->reg = arch_kpkeys_read_reg();
+	complete(&sample->done);
+	return 0;
+}
+
+static void new_thread_is_at_default(struct kunit *test)
+{
+	struct sample sample = { };
+	struct task_struct *task;
+
+	skip_unless_protected(test);
+
+	init_completion(&sample.done);
+	task = kthread_run(sample_thread, &sample, "kpkeys_sample");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	wait_for_completion(&sample.done);
+	KUNIT_EXPECT_EQ(test, sample.reg, level_reg_default());
+}
+
+static void sample_ipi(void *data)
+{
+	*(u64 *)data = arch_kpkeys_read_reg();
+}
+
+static long sample_work(void *data)
+{
+	*(u64 *)data = arch_kpkeys_read_reg();
+	return 0;
+}
+
+static void every_cpu_is_at_default(struct kunit *test)
+{
+	u64 reg;
+	int cpu;
+
+	skip_unless_protected(test);
+
+	for_each_online_cpu(cpu) {
+		reg = 0;
+		smp_call_function_single(cpu, sample_ipi, &reg, 1);
+		KUNIT_EXPECT_EQ_MSG(test, reg, level_reg_default(),
+				    "IPI on CPU %d", cpu);
+		reg = 0;
+		work_on_cpu(cpu, sample_work, &reg);
+		KUNIT_EXPECT_EQ_MSG(test, reg, level_reg_default(),
+				    "thread on CPU %d", cpu);
+	}
+}
+
+/* === Tagged memory ====================================================== */
+
+#define NR_PAGES	4
+
+static void give_back(void *pages)
+{
+	set_memory_pkey((unsigned long)pages, NR_PAGES, KPKEYS_PKEY_DEFAULT);
+	free_pages_exact(pages, NR_PAGES * PAGE_SIZE);
+}
+
+static char *get_pages(struct kunit *test)
+{
+	char *pages = alloc_pages_exact(NR_PAGES * PAGE_SIZE,
+					GFP_KERNEL | __GFP_ZERO);
+
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, give_back, pages),
+			0);
+	return pages;
+}
+
+static void tagged_memory_is_read_only(struct kunit *test)
+{
+	char *pages = get_pages(test);
+	char *first = pages + PAGE_SIZE, *second = first + PAGE_SIZE;
+	u64 reg;
+
+	first[0] = 42;
+	if (arch_max_pkey() >= KPKEYS_PKEY_PGTABLES)
+		KUNIT_ASSERT_EQ(test,
+				set_memory_pkey((unsigned long)first, 2,
+						KPKEYS_PKEY_PGTABLES), 0);
+
+	/* Exactly these two, to the last byte; reading is no matter. */
+	EXPECT_WRITABLE(test, pages + PAGE_SIZE - sizeof(long));
+	EXPECT_PROTECTED(test, first);
+	EXPECT_PROTECTED(test, second + PAGE_SIZE - sizeof(long));
+	EXPECT_WRITABLE(test, second + PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, first[0], 42);
+
+	/* The level opens it. */
+	if (protected_boot()) {
+		reg = kpkeys_set_level(KPKEYS_LVL_PGTABLES);
+		WRITE_ONCE(first[0], 43);
+		kpkeys_restore_pkey_reg(reg);
+		KUNIT_EXPECT_EQ(test, first[0], 43);
+		EXPECT_PROTECTED(test, first);
+	}
+
+	KUNIT_EXPECT_EQ(test, set_memory_pkey((unsigned long)first, 2,
+					      KPKEYS_PKEY_DEFAULT), 0);
+	EXPECT_WRITABLE(test, first);
+	EXPECT_WRITABLE(test, second);
+}
+
+static void set_memory_pkey_refuses_bad_input(struct kunit *test)
+{
+	unsigned long page = (unsigned long)get_pages(test);
+	int pkey = arch_max_pkey();
+
+	KUNIT_EXPECT_EQ(test, set_memory_pkey(page, 1, -1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, set_memory_pkey(page, 1, pkey + 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, set_memory_pkey(page, 0, pkey), -EINVAL);
+	KUNIT_EXPECT_EQ(test, set_memory_pkey(page, -1, pkey), -EINVAL);
+	KUNIT_EXPECT_EQ(test, set_memory_pkey(page + 8, 1, pkey), -EINVAL);
+	EXPECT_WRITABLE(test, (void *)page);
+
+	skip_unless_protected(test);
+	/* Not in the linear map: the first page, and vmalloc space. */
+	KUNIT_EXPECT_EQ(test, set_memory_pkey(0, 1, pkey), -EINVAL);
+	KUNIT_EXPECT_EQ(test, set_memory_pkey(VMALLOC_START, 1, pkey), -EINVAL);
+}
+
+static struct kunit_case levels_cases[] = {
+	KUNIT_CASE(guard_raises_and_restores),
+	KUNIT_CASE(guard_is_counted),
+	KUNIT_CASE(nested_guard_does_nothing),
+	KUNIT_CASE(guard_ends_on_early_exit),
+	KUNIT_CASE(restore_ignores_the_value),
+	KUNIT_CASE(raising_from_another_level_warns),
+	KUNIT_CASE(interrupt_inside_guard),
+	KUNIT_CASE(sleep_inside_guard),
+	KUNIT_CASE(preemption_inside_guard),
+	KUNIT_CASE(fault_inside_guard),
+	KUNIT_CASE(new_thread_is_at_default),
+	KUNIT_CASE(every_cpu_is_at_default),
+	KUNIT_CASE(tagged_memory_is_read_only),
+	KUNIT_CASE(set_memory_pkey_refuses_bad_input),
+	{}
+};
+
+static struct kunit_suite levels_suite = {
+	.name = "kpkeys_levels",
+	.test_cases = levels_cases,
+};
+kunit_test_suite(levels_suite);

@@ -1,1 +1,441 @@
 // SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of hardened page tables.
+ *
+ * Broken guards show here: remove the one in set_pud(), say, and the case
+ * "set_pud" of writers_write dies of a violation.
+ */
+#include <kunit/static_stub.h>
+#include <linux/mm.h>
+#include <linux/mman.h>
+#include <linux/pgtable.h>
+#include <linux/sched/mm.h>
+#include <linux/vmalloc.h>
+
+#include <asm/pgalloc.h>
+#include <asm/tlbflush.h>
+
+#include "test.h"
+
+/* === Every level of every kind of table ================================= */
+
+static void expect_tables_protected(struct kunit *test, struct mm_struct *mm,
+				    unsigned long addr)
+{
+	pgd_t *pgd = pgd_offset(mm, addr);
+	p4d_t *p4d;
+	pud_t *pud;
+	pmd_t *pmd;
+	pte_t *pte;
+
+	EXPECT_PROTECTED(test, pgd);
+	KUNIT_ASSERT_FALSE(test, pgd_none(*pgd) || pgd_leaf(*pgd));
+	p4d = p4d_offset(pgd, addr);
+	EXPECT_PROTECTED(test, p4d);
+	KUNIT_ASSERT_FALSE(test, p4d_none(*p4d) || p4d_leaf(*p4d));
+	pud = pud_offset(p4d, addr);
+	EXPECT_PROTECTED(test, pud);
+	KUNIT_ASSERT_FALSE(test, pud_none(*pud));
+	if (pud_leaf(*pud))
+		return;
+	pmd = pmd_offset(pud, addr);
+	EXPECT_PROTECTED(test, pmd);
+	KUNIT_ASSERT_FALSE(test, pmd_none(*pmd));
+	if (pmd_leaf(*pmd))
+		return;
+	pte = pte_offset_kernel(pmd, addr);
+	EXPECT_PROTECTED(test, pte);
+}
+
+static unsigned long map_user_page(struct kunit *test)
+{
+	unsigned long addr;
+
+	addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NE(test, addr, 0);
+	KUNIT_ASSERT_EQ(test, put_user(1, (int __user *)addr), 0);
+	return addr;
+}
+
+static void user_tables_are_protected(struct kunit *test)
+{
+	unsigned long addr = map_user_page(test);
+
+	expect_tables_protected(test, current->mm, addr);
+}
+
+static void kernel_tables_are_protected(struct kunit *test)
+{
+	unsigned long *p = vmalloc(PAGE_SIZE);
+
+	KUNIT_ASSERT_NOT_NULL(test, p);
+	WRITE_ONCE(*p, 1);
+	expect_tables_protected(test, &init_mm, (unsigned long)p);
+	vfree(p);
+}
+
+static void linear_map_tables_are_protected(struct kunit *test)
+{
+	unsigned long addr = (unsigned long)page_address(ZERO_PAGE(0));
+
+	if (IS_ENABLED(CONFIG_UML))
+		kunit_skip(test, "the linear map of UML is the host's");
+
+	expect_tables_protected(test, &init_mm, addr);
+}
+
+static void root_table_is_protected(struct kunit *test)
+{
+	/* First and last entry: the table has its page for itself. */
+	EXPECT_PROTECTED(test, &init_mm.pgd[0]);
+	EXPECT_PROTECTED(test, &init_mm.pgd[PTRS_PER_PGD - 1]);
+	EXPECT_WRITABLE(test, (unsigned long *)init_mm.pgd - 1);
+	EXPECT_WRITABLE(test, &init_mm.pgd[PTRS_PER_PGD]);
+}
+
+/* === Writing through the helpers ======================================== */
+
+static struct ptdesc *alloc_table(struct kunit *test, unsigned int order)
+{
+	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL, order);
+
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	return pt;
+}
+
+/* Each writes to the first entry of a table that nothing uses. */
+static void write_set_pte(void *table)
+{
+	set_pte(table, pfn_pte(1, PAGE_KERNEL));
+}
+
+static void write_pte_clear(void *table)
+{
+	pte_clear(&init_mm, 0, (pte_t *)table);
+}
+
+static void write_ptep_get_and_clear(void *table)
+{
+	ptep_get_and_clear(&init_mm, 0, table);
+}
+
+static void write_set_pmd(void *table)
+{
+	set_pmd((pmd_t *)table, __pmd(PAGE_SIZE));
+}
+
+static void write_pmd_clear(void *table)
+{
+	pmd_clear((pmd_t *)table);
+}
+
+static void write_set_pud(void *table)
+{
+	set_pud((pud_t *)table, __pud(PAGE_SIZE));
+}
+
+static void write_pud_clear(void *table)
+{
+	pud_clear((pud_t *)table);
+}
+
+static void write_set_p4d(void *table)
+{
+	set_p4d((p4d_t *)table, __p4d(PAGE_SIZE));
+}
+
+static void write_p4d_clear(void *table)
+{
+	p4d_clear((p4d_t *)table);
+}
+
+static const struct writer {
+	const char *name;
+	void (*write)(void *table);
+	bool clears;
+} writers[] = {
+	{ "set_pte",		write_set_pte },
+	{ "pte_clear",		write_pte_clear,		true },
+	{ "ptep_get_and_clear",	write_ptep_get_and_clear,	true },
+	{ "set_pmd",		write_set_pmd },
+	{ "pmd_clear",		write_pmd_clear,		true },
+	{ "set_pud",		write_set_pud },
+	{ "pud_clear",		write_pud_clear,		true },
+	{ "set_p4d",		write_set_p4d },
+	{ "p4d_clear",		write_p4d_clear,		true },
+};
+
+static void writer_name(const struct writer *writer, char *desc)
+{
+	strscpy(desc, writer->name, KUNIT_PARAM_DESC_SIZE);
+}
+KUNIT_ARRAY_PARAM(writer, writers, writer_name);
+
+static void writers_write(struct kunit *test)
+{
+	const struct writer *writer = test->param_value;
+	struct ptdesc *pt = alloc_table(test, 0);
+	unsigned long *entry = ptdesc_address(pt);
+	unsigned long old, new;
+
+	if (writer->clears)
+		write_set_pte(entry);
+	old = READ_ONCE(*entry);
+	writer->write(entry);
+	new = READ_ONCE(*entry);
+
+	KUNIT_EXPECT_NE(test, old, new);
+	EXPECT_LEVEL_DEFAULT(test);
+	EXPECT_PROTECTED(test, entry);
+	pagetable_free(pt);
+}
+
+/* What mprotect(), fork() and reclaim do to an entry, on a real one. */
+static void rmw_helpers_write(struct kunit *test)
+{
+	unsigned long addr = map_user_page(test);
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	spinlock_t *ptl;
+	pte_t *ptep;
+
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, addr);
+	ptep = pte_offset_map_lock(mm, pmd_off(mm, addr), addr, &ptl);
+
+	ptep_set_wrprotect(mm, addr, ptep);
+	KUNIT_EXPECT_FALSE(test, pte_write(ptep_get(ptep)));
+	EXPECT_LEVEL_DEFAULT(test);
+
+	KUNIT_EXPECT_TRUE(test, ptep_test_and_clear_young(vma, addr, ptep));
+	KUNIT_EXPECT_FALSE(test, pte_young(ptep_get(ptep)));
+	EXPECT_LEVEL_DEFAULT(test);
+
+	ptep_set_access_flags(vma, addr, ptep,
+			      pte_mkyoung(pte_mkdirty(ptep_get(ptep))), 1);
+	KUNIT_EXPECT_TRUE(test, pte_young(ptep_get(ptep)));
+	EXPECT_LEVEL_DEFAULT(test);
+
+	set_pte_at(mm, addr, ptep,
+		   pte_mkwrite(ptep_get_and_clear(mm, addr, ptep), vma));
+	KUNIT_EXPECT_TRUE(test, pte_write(ptep_get(ptep)));
+	EXPECT_LEVEL_DEFAULT(test);
+
+	pte_unmap_unlock(ptep, ptl);
+	flush_tlb_page(vma, addr);
+	mmap_read_unlock(mm);
+}
+
+/* === Life of a table ==================================================== */
+
+static void allocated_tables_are_protected(struct kunit *test)
+{
+	unsigned int order;
+
+	for (order = 0; order < 3; order++) {
+		struct ptdesc *pt = alloc_table(test, order);
+		char *addr = ptdesc_address(pt);
+		size_t size = PAGE_SIZE << order;
+
+		EXPECT_PROTECTED(test, addr);
+		EXPECT_PROTECTED(test, addr + size - sizeof(long));
+		KUNIT_EXPECT_NULL(test, memchr_inv(addr, 0, size));
+
+		/* Keep the memory, so that it can be written afterwards. */
+		get_page(ptdesc_page(pt));
+		pagetable_free(pt);
+		EXPECT_WRITABLE(test, addr);
+		EXPECT_WRITABLE(test, addr + size - sizeof(long));
+		KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(ptdesc_page(pt)));
+		__free_pages(ptdesc_page(pt), order);
+	}
+}
+
+static void atomic_allocation_is_protected(struct kunit *test)
+{
+	struct ptdesc *pt;
+
+	preempt_disable();
+	pt = pagetable_alloc(GFP_ATOMIC | __GFP_ZERO, 0);
+	preempt_enable();
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	EXPECT_PROTECTED(test, ptdesc_address(pt));
+	pagetable_free(pt);
+}
+
+static int no_tagging(unsigned long addr, int numpages, int pkey)
+{
+	return pkey == KPKEYS_PKEY_DEFAULT ? 0 : -ENOMEM;
+}
+
+static void failed_tagging_fails_the_allocation(struct kunit *test)
+{
+	struct mm_struct *mm = current->mm ? : &init_mm;
+	unsigned long before;
+
+	skip_unless_protected(test);
+
+	before = kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES);
+	kunit_activate_static_stub(test, set_memory_pkey, no_tagging);
+	KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 0));
+	KUNIT_EXPECT_NULL(test, pte_alloc_one_kernel(&init_mm));
+	KUNIT_EXPECT_NULL(test, pte_alloc_one(mm));
+	KUNIT_EXPECT_NULL(test, pmd_alloc_one(mm, 0));
+	KUNIT_EXPECT_NULL(test, pud_alloc_one(mm, 0));
+	KUNIT_EXPECT_NULL(test, pgd_alloc(mm));
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES),
+			before + 6);
+}
+
+static int no_untagging(unsigned long addr, int numpages, int pkey)
+{
+	return pkey == KPKEYS_PKEY_DEFAULT ? -ENOMEM : 0;
+}
+
+/* A page that cannot be untagged is kept, and freed when it can be. */
+static void failed_untagging_keeps_the_page(struct kunit *test)
+{
+	struct ptdesc *kept, *other;
+	struct page *page;
+	unsigned long *addr;
+
+	skip_unless_protected(test);
+
+	kept = alloc_table(test, 0);
+	other = alloc_table(test, 0);
+	page = ptdesc_page(kept);
+	addr = ptdesc_address(kept);
+	get_page(page);
+
+	kunit_activate_static_stub(test, set_memory_pkey, no_untagging);
+	pagetable_free(kept);
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+	KUNIT_EXPECT_EQ(test, page_count(page), 2);
+	KUNIT_EXPECT_TRUE(test, kpkeys_page_is_ours(page));
+	EXPECT_PROTECTED(test, addr);
+
+	pagetable_free(other);
+	KUNIT_EXPECT_EQ(test, page_count(page), 1);
+	KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(page));
+	EXPECT_WRITABLE(test, addr);
+	__free_page(page);
+}
+
+static void nothing_is_lost(struct kunit *test)
+{
+	unsigned long before, after;
+	int i;
+
+	before = kpkeys_stat_read(KPKEYS_STAT_PTPS_TAGGED) -
+		 kpkeys_stat_read(KPKEYS_STAT_PTPS_UNTAGGED);
+	preempt_disable();
+	for (i = 0; i < 100; i++) {
+		struct ptdesc *pt = pagetable_alloc(GFP_ATOMIC | __GFP_ZERO, 0);
+
+		if (pt)
+			pagetable_free(pt);
+	}
+	preempt_enable();
+	after = kpkeys_stat_read(KPKEYS_STAT_PTPS_TAGGED) -
+		kpkeys_stat_read(KPKEYS_STAT_PTPS_UNTAGGED);
+	KUNIT_EXPECT_EQ(test, before, after);
+}
+
+/* === The checker ======================================================== */
+
+static void expect_check(struct kunit *test, unsigned long untagged,
+			 unsigned long aliases, unsigned long foreign)
+{
+	struct kpkeys_check_result res;
+
+	if (!protected_boot()) {
+		KUNIT_EXPECT_EQ(test, kpkeys_check(&res, NULL), -EOPNOTSUPP);
+		return;
+	}
+	KUNIT_ASSERT_EQ(test, kpkeys_check(&res, NULL), 0);
+	KUNIT_EXPECT_GT(test, res.tables, 0);
+	KUNIT_EXPECT_EQ(test, res.untagged, untagged);
+	KUNIT_EXPECT_EQ(test, res.aliases, aliases);
+	KUNIT_EXPECT_EQ(test, res.foreign, foreign);
+}
+
+static void checker_finds_nothing(struct kunit *test)
+{
+	map_user_page(test);
+	expect_check(test, 0, 0, 0);
+}
+
+static void checker_finds_untagged_table(struct kunit *test)
+{
+	unsigned long addr = (unsigned long)init_mm.pgd;
+
+	skip_unless_protected(test);
+
+	KUNIT_ASSERT_EQ(test, set_memory_pkey(addr, 1, KPKEYS_PKEY_DEFAULT), 0);
+	expect_check(test, 1, 0, 0);
+	KUNIT_ASSERT_EQ(test, set_memory_pkey(addr, 1, KPKEYS_PKEY_PGTABLES),
+			0);
+	expect_check(test, 0, 0, 0);
+}
+
+static void checker_finds_foreign_page(struct kunit *test)
+{
+	unsigned long addr = __get_free_page(GFP_KERNEL);
+
+	KUNIT_ASSERT_NE(test, addr, 0);
+	if (protected_boot())
+		KUNIT_EXPECT_EQ(test,
+				set_memory_pkey(addr, 1, KPKEYS_PKEY_PGTABLES),
+				0);
+	expect_check(test, 0, 0, 1);
+	KUNIT_ASSERT_EQ(test, set_memory_pkey(addr, 1, KPKEYS_PKEY_DEFAULT), 0);
+	free_page(addr);
+	expect_check(test, 0, 0, 0);
+}
+
+static void checker_finds_alias(struct kunit *test)
+{
+	struct page *page;
+	void *alias;
+	pte_t *table;
+
+	skip_unless_protected(test);
+
+	table = pte_alloc_one_kernel(&init_mm);
+	KUNIT_ASSERT_NOT_NULL(test, table);
+	page = virt_to_page(table);
+	alias = vmap(&page, 1, VM_MAP, PAGE_KERNEL);
+	KUNIT_EXPECT_NOT_NULL(test, alias);
+	expect_check(test, 0, 1, 0);
+	vunmap(alias);
+	pte_free_kernel(&init_mm, table);
+	expect_check(test, 0, 0, 0);
+}
+
+static struct kunit_case pgtables_cases[] = {
+	KUNIT_CASE(user_tables_are_protected),
+	KUNIT_CASE(kernel_tables_are_protected),
+	KUNIT_CASE(linear_map_tables_are_protected),
+	KUNIT_CASE(root_table_is_protected),
+	KUNIT_CASE_PARAM(writers_write, writer_gen_params),
+	KUNIT_CASE(rmw_helpers_write),
+	KUNIT_CASE(allocated_tables_are_protected),
+	KUNIT_CASE(atomic_allocation_is_protected),
+	KUNIT_CASE(failed_tagging_fails_the_allocation),
+	KUNIT_CASE(failed_untagging_keeps_the_page),
+	KUNIT_CASE(nothing_is_lost),
+	KUNIT_CASE(checker_finds_nothing),
+	KUNIT_CASE_SLOW(checker_finds_untagged_table),
+	KUNIT_CASE_SLOW(checker_finds_foreign_page),
+	KUNIT_CASE_SLOW(checker_finds_alias),
+	{}
+};
+
+static struct kunit_suite pgtables_suite = {
+	.name = "kpkeys_pgtables",
+	.test_cases = pgtables_cases,
+};
+kunit_test_suite(pgtables_suite);

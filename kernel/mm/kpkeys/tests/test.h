@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Shared by the KUnit suites. They run in two kinds of boot: with page tables
+ * hardened, and with the feature off or impossible. In the second kind a test
+ * of a protection expects the opposite: otherwise it could pass on a kernel
+ * that protects nothing.
+ */
+#ifndef __MM_KPKEYS_TESTS_TEST_H
+#define __MM_KPKEYS_TESTS_TEST_H
+
+#include <kunit/test.h>
+#include <linux/kpkeys.h>
+#include <linux/uaccess.h>
+
+#include "../kpkeys.h"
+
+/* Is it true that the feature protects, in this boot? */
+static inline bool protected_boot(void)
+{
+	return kpkeys_hardened_pgtables_enabled();
+}
+
+#define skip_unless_protected(test)					\
+	do {								\
+		if (!protected_boot())					\
+			kunit_skip(test, "page tables are not hardened in this boot"); \
+	} while (0)
+
+static inline u64 level_reg_default(void)
+{
+	return arch_kpkeys_level_reg(KPKEYS_LVL_DEFAULT);
+}
+
+static inline u64 level_reg_pgtables(void)
+{
+	return arch_kpkeys_level_reg(KPKEYS_LVL_PGTABLES);
+}
+
+#define EXPECT_LEVEL_DEFAULT(test)					\
+	do {								\
+		if (arch_kpkeys_enabled())				\
+			KUNIT_EXPECT_EQ(test, arch_kpkeys_read_reg(),	\
+					level_reg_default());		\
+	} while (0)
+
+/**
+ * probe_write() - Store to memory outside of any guard.
+ * @addr: where; gets the value it has.
+ *
+ * Return: 0 if the store went through, -EFAULT if it faulted.
+ */
+static inline int probe_write(void *addr)
+{
+	unsigned long value = READ_ONCE(*(unsigned long *)addr);
+
+	return copy_to_kernel_nofault(addr, &value, sizeof(value));
+}
+
+/* A store to a protected page is refused, and counted as a violation. */
+#define EXPECT_PROTECTED(test, addr)					\
+	do {								\
+		unsigned long before;					\
+									\
+		before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);	\
+		KUNIT_EXPECT_EQ_MSG(test, probe_write(addr),		\
+				    protected_boot() ? -EFAULT : 0,	\
+				    "write to %s", #addr);		\
+		KUNIT_EXPECT_EQ(test,					\
+				kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS) - \
+				before, protected_boot() ? 1 : 0);	\
+		EXPECT_LEVEL_DEFAULT(test);				\
+	} while (0)
+
+#define EXPECT_WRITABLE(test, addr)					\
+	KUNIT_EXPECT_EQ(test, probe_write(addr), 0)
+
+#endif /* __MM_KPKEYS_TESTS_TEST_H */
