@@ -169,7 +169,7 @@ static int wait_for(pid_t pid, const char *name)
 /* Whether new processes, memory and files still work. */
 static bool machine_alive(void)
 {
-	size_t length = 4 << 20, i;
+	size_t length = 256 << 10, i;
 	int status;
 	pid_t pid;
 

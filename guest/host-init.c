@@ -63,14 +63,15 @@ static void set_max_map_count(void)
 }
 
 /* UML has a terminal of its own: pass every byte as it is, both ways. */
-static void make_console_raw(void)
+static struct termios make_console_raw(void)
 {
-	struct termios t;
+	struct termios before, raw;
 
-	if (tcgetattr(STDIN_FILENO, &t))
-		return;
-	cfmakeraw(&t);
-	tcsetattr(STDIN_FILENO, TCSANOW, &t);
+	tcgetattr(STDIN_FILENO, &before);
+	raw = before;
+	cfmakeraw(&raw);
+	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+	return before;
 }
 
 static void open_console(void)
@@ -128,7 +129,9 @@ static int wait_for(pid_t pid)
 
 int main(void)
 {
+	struct termios console;
 	char **args;
+	int status;
 	pid_t pid;
 
 	mount_one("devtmpfs", "/dev", NULL);
@@ -137,6 +140,7 @@ int main(void)
 	mount_one("sysfs", "/sys", NULL);
 	mount_one("tmpfs", "/tmp", "mode=1777");
 	mount_one("tmpfs", "/dev/shm", "mode=1777");
+	mount_one("devpts", "/dev/pts", NULL);
 	klogctl(KLOG_CONSOLE_OFF, NULL, 0);
 	set_max_map_count();
 
@@ -149,7 +153,7 @@ int main(void)
 	printf("@redoubt: host ready\n");
 	fflush(stdout);
 	tcdrain(STDOUT_FILENO);
-	make_console_raw();
+	console = make_console_raw();
 
 	pid = fork();
 	if (pid < 0) {
@@ -158,5 +162,7 @@ int main(void)
 	}
 	if (!pid)
 		run_kernel(args);
-	power_off(wait_for(pid));
+	status = wait_for(pid);
+	tcsetattr(STDIN_FILENO, TCSADRAIN, &console);
+	power_off(status);
 }
