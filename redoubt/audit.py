@@ -21,9 +21,10 @@ the allow-list (a TOML file, see configs/audit-um.toml).
 How a value is found: walk back from the writer to the definition of the value register, without
 crossing a place another path may enter at: a target of a direct branch anywhere in the image, or
 an address that a data section holds (switch tables, exception fixups, jump labels). Anything that
-is not plainly a constant counts as non-constant, so a mistake is a false alarm and not a pass. Nor is
-a constant good that was put in a register before a call: the callee saves the register on its
-stack, and what it restores from there is no constant to someone who can write memory.
+is not plainly a constant counts as non-constant, so a mistake is a false alarm and not a pass. A
+constant that was put in a register before a call is not good enough either: the callee saves the
+register on its stack, and what it restores from there is whatever someone who can write memory
+left there.
 
 Not findings, by the threat model: bytes that spell such an instruction inside another one, or in a
 place execution never begins at. To use them an attacker must already have diverted control flow,
@@ -376,8 +377,9 @@ _HEAD = re.compile(r"^([0-9a-f]+) <(.*)>:$")
 _LINE = re.compile(r"^\s*([0-9a-f]+):\t(.*)$")
 _TARGET = re.compile(r"^([0-9a-f]+)(?: <.*>)?$")
 _BRANCH_LINE = re.compile(r"\t(?:\w+ )*?(?:call|j[a-z]+|loop[a-z]*)\s+([0-9a-f]+) <")
+_SEGMENTS = ("cs", "ds", "es", "fs", "gs", "ss")
 _PREFIXES = frozenset(
-    "bnd notrack lock rep repz repnz cs ds es fs gs ss data16 addr32 xacquire xrelease".split()
+    {"bnd", "notrack", "lock", "rep", "repz", "repnz", "data16", "addr32", *_SEGMENTS}
 )
 _COMPILER_SUFFIX = re.compile(r"\.(?:cold|part\.\d+|isra\.\d+|constprop\.\d+|lto_priv\.\d+)$")
 

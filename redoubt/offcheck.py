@@ -448,8 +448,11 @@ class _Pair:
         if same_above and self._line(key, offset, a & _BITS_18, b & _BITS_18):
             return True
         halves = [
-            (offset + at, int.from_bytes(old[at : at + 2], "little"))
-            + (int.from_bytes(new[at : at + 2], "little"),)
+            (
+                offset + at,
+                int.from_bytes(old[at : at + 2], "little"),
+                int.from_bytes(new[at : at + 2], "little"),
+            )
             for at in range(0, len(old) - 1, 2)
         ]
         differing = [half for half in halves if half[1] != half[2]]

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.skipif(
 DEFAULT = 0x55555558
 PGTABLES = 0x55555550
 
+FLAGS = ["-O2", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fcf-protection=none"]
+
 # A function that raises and lowers again, so that every image writes all levels.
 GOOD = """
     .type good, @function
@@ -69,8 +71,7 @@ def link(tmp_path: Path, source: Path, *flags: str) -> Path:
     """Compile and link without the C library."""
     result = tmp_path / "image"
     subprocess.run(
-        ["gcc", "-O2", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fcf-protection=none"]
-        + [*flags, "-o", str(result), str(source)],
+        ["gcc", *FLAGS, *flags, "-o", str(result), str(source)],
         check=True,
     )
     return result

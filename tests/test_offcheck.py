@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(
     reason="needs gcc and objdump for x86-64",
 )
 
+FLAGS = ["-O2", "-fno-pie", "-fcf-protection=none"]
+
 HEADER = """
 /* shared by all */
 void slowpath(const char *file, int line, const char *function);
@@ -101,8 +103,7 @@ class Pair:
         unit = source / Path(name).with_suffix(".c")
         # Absolute paths like an out-of-tree build; the header is named relative to the build.
         subprocess.run(
-            ["gcc", "-O2", "-fno-pie", "-fcf-protection=none", f"-I{source}", *flags]
-            + ["-c", "-o", str(path), str(unit)],
+            ["gcc", *FLAGS, f"-I{source}", *flags, "-c", "-o", str(path), str(unit)],
             check=True,
         )
         path.with_name(f".{path.name}.cmd").write_text(

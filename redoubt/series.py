@@ -1,0 +1,545 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The queue as mails: one commit per topic, for `git am` on the pristine tree.
+
+`export` makes the commits in a scratch repository that holds only the files the topics touch, so it
+takes a second and not minutes; the mails are the same. `check` takes the mails back: `git am` puts
+them on a pristine tree and the result has to equal pristine plus kernel/ plus patches/ (without
+local topics) byte for byte, built anew without git; and each prefix of the series can be handed to
+a builder as a real source tree.
+
+git runs apart from the user's configuration (hooks, signing, prefixes and line endings could all
+change a mail); only the identity is the user's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from redoubt import paths, tree
+from redoubt.errors import RedoubtError
+
+# Blob names as long as the kernel's, and nothing that depends on the version of git.
+_FORMAT = ("-n", "--no-renames", "--abbrev=12", "--no-signature")
+
+_TOUCHED = re.compile(r"^--- ([^\t\n]+).*\n\+\+\+ ([^\t\n]+).*\n@@ ", re.MULTILINE)
+_MAIL_TOUCHED = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.MULTILINE)
+
+
+# === Topics ======================================================================================
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One topic of the queue: its files under kernel/ and its patches, in order."""
+
+    name: str
+    local: bool
+    files: tuple[str, ...]
+    patches: tuple[Path, ...]
+
+
+def topics(repo: Path) -> list[Topic]:
+    """The topics of patches/topics in order, with their patches from patches/series.
+
+    Raises RedoubtError for a malformed file, a patch of no topic, and patches out of order.
+    """
+    listing = repo / "patches" / "topics"
+    names: list[tuple[str, bool]] = []
+    files: dict[str, list[str]] = {}
+    for number, line in enumerate(_read(listing).splitlines(), 1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        where = f"{listing}:{number}"
+        if words[0] == "topic":
+            if len(words) not in (2, 3) or words[2:] not in ([], ["local"]):
+                raise RedoubtError(f"{where}: expected 'topic NAME' or 'topic NAME local'")
+            if words[1] in files:
+                raise RedoubtError(f"{where}: topic {words[1]} stands here twice")
+            names.append((words[1], len(words) == 3))
+            files[words[1]] = []
+        elif len(words) > 1 or not names:
+            raise RedoubtError(f"{where}: expected the path of one file, below a topic")
+        elif any(words[0] in known for known in files.values()):
+            raise RedoubtError(f"{where}: {words[0]} is introduced twice")
+        else:
+            files[names[-1][0]].append(words[0])
+    patches = _series(repo, [name for name, _ in names])
+    result = [Topic(name, local, tuple(files[name]), patches[name]) for name, local in names]
+    seen_local = ""
+    for topic in result:
+        if topic.local:
+            seen_local = topic.name
+        elif seen_local:
+            # Its patches may have been made on top of the local ones.
+            raise RedoubtError(f"{listing}: topic {topic.name} follows the local {seen_local}")
+    return result
+
+
+def _series(repo: Path, names: list[str]) -> dict[str, tuple[Path, ...]]:
+    """The patches of each topic; raises RedoubtError unless they stand in the topics' order."""
+    listing = repo / "patches" / "series"
+    found: dict[str, list[Path]] = {name: [] for name in names}
+    last = 0
+    for number, line in enumerate(_read(listing).splitlines(), 1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        where = f"{listing}:{number}"
+        topic = PurePosixPath(words[0]).parts[0]
+        if len(words) > 1:
+            raise RedoubtError(f"{where}: patches are applied with -p1 and no other option")
+        if topic not in found:
+            raise RedoubtError(f"{where}: {words[0]} belongs to no topic of patches/topics")
+        if names.index(topic) < last:
+            raise RedoubtError(f"{where}: {words[0]} stands behind a later topic")
+        last = names.index(topic)
+        path = repo / "patches" / words[0]
+        if not path.is_file():
+            raise RedoubtError(f"{where}: there is no patches/{words[0]}")
+        found[topic].append(path)
+    return {name: tuple(items) for name, items in found.items()}
+
+
+def touched(patch: Path) -> set[str]:
+    """The files a patch changes; raises RedoubtError if it adds or removes one."""
+    found: set[str] = set()
+    for pair in _TOUCHED.findall(_read(patch)):
+        for name in pair:
+            parts = PurePosixPath(name.strip()).parts
+            if name.strip() == "/dev/null":
+                raise RedoubtError(f"{patch} adds or removes a file; new files belong in kernel/")
+            if len(parts) < 2 or ".." in parts or parts[0] == "/":
+                raise RedoubtError(f"{patch} names a file that -p1 cannot resolve: {name}")
+            found.add(str(PurePosixPath(*parts[1:])))
+    if not found:
+        raise RedoubtError(f"{patch} changes no file")
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise RedoubtError(f"cannot read {path}: {error.strerror}") from error
+
+
+# === git =========================================================================================
+
+
+@dataclass(frozen=True)
+class _Git:
+    """git in one directory, deaf to the user's configuration."""
+
+    directory: Path
+    identity: dict[str, str]
+
+    def __call__(self, *arguments: str) -> str:
+        """Run a git command; raises RedoubtError with git's own words if it fails."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        result = _run(
+            ["git", *arguments],
+            cwd=self.directory,
+            env={
+                **clean,
+                **self.identity,
+                "GIT_CONFIG_GLOBAL": os.devnull,
+                "GIT_CONFIG_NOSYSTEM": "1",
+                # The repository is this directory's, whatever repository is around it.
+                "GIT_CEILING_DIRECTORIES": str(self.directory.parent),
+                "LC_ALL": "C",
+                "TZ": "UTC",
+            },
+        )
+        if result.returncode != 0:
+            words = (result.stderr.strip() or result.stdout.strip()).splitlines()
+            raise RedoubtError(f"git {arguments[0]} failed: {' / '.join(words[:6])}")
+        return result.stdout
+
+    def start(self) -> str:
+        """Make a repository of what is here; returns its first commit."""
+        self("init", "-q", "-b", "main", "--template=")
+        self("config", "core.autocrlf", "false")
+        self("config", "gc.auto", "0")
+        self.commit("Pristine")
+        return self("rev-parse", "HEAD").strip()
+
+    def commit(self, message: str) -> None:
+        """Commit everything there is; `message` is taken as it stands."""
+        # Ignore rules of the kernel's own .gitignore must not hide a file.
+        self("add", "-A", "-f", ".")
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
+            file.write(message)
+            file.flush()
+            self("commit", "-q", "--allow-empty", "--cleanup=whitespace", "-F", file.name)
+
+
+def _run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+            **options,
+        )
+    except FileNotFoundError as missing:
+        raise RedoubtError(f"{command[0]} is missing", f"apt-get install {command[0]}") from missing
+
+
+def _author(repo: Path) -> tuple[str, str]:
+    """The user's name and address as git has them; raises RedoubtError if it has none."""
+    result = _run(
+        ["git", "-C", str(repo), "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"]
+    )
+    match = re.match(r"^(.+) <(.+)> \d+ [+-]\d+$", result.stdout.strip())
+    if result.returncode != 0 or match is None:
+        raise RedoubtError(
+            "git does not know who you are, and mails have an author",
+            'git config --global user.name "Your Name" && '
+            "git config --global user.email you@example.org",
+        )
+    return match[1], match[2]
+
+
+def _identity(repo: Path, author: tuple[str, str]) -> dict[str, str]:
+    """Author, committer and date for git.
+
+    The date is that of the repository's last commit, so that the same queue gives the same mails.
+    """
+    last = _run(["git", "-C", str(repo), "log", "-1", "--format=%ct"])
+    seconds = last.stdout.strip() if last.returncode == 0 else ""
+    result: dict[str, str] = {}
+    for role in ("AUTHOR", "COMMITTER"):
+        result[f"GIT_{role}_NAME"], result[f"GIT_{role}_EMAIL"] = author
+        if seconds:
+            result[f"GIT_{role}_DATE"] = f"@{seconds} +0000"
+    return result
+
+
+# === Trees =======================================================================================
+
+
+@contextmanager
+def _scratch(near: Path | None = None, at: Path | None = None) -> Iterator[Path]:
+    """A directory that is gone afterwards.
+
+    It is `.redoubt-series` in `at` if that is given, the same each time. Otherwise it has a random
+    name, beside `near` if that is given and writable (so that files can be linked).
+    """
+    if at is not None:
+        fixed = at / ".redoubt-series"
+        shutil.rmtree(fixed, ignore_errors=True)  # of a run that was killed
+        fixed.mkdir(parents=True)
+        try:
+            yield fixed
+        finally:
+            shutil.rmtree(fixed, ignore_errors=True)
+        return
+    parent = None
+    if near is not None:
+        beside = Path(os.path.realpath(near)).parent
+        parent = beside if os.access(beside, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix=".redoubt-series-", dir=parent) as name:
+        yield Path(name)
+
+
+def _place(source: Path, destination: Path) -> None:
+    """Copy a file with its permissions, never writing into an existing one (it may be linked)."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    destination.unlink(missing_ok=True)
+    shutil.copy(source, destination)
+
+
+def _pick(pristine: Path, names: set[str], destination: Path) -> None:
+    """Copy the named files of the pristine tree; raises RedoubtError if one is not there."""
+    for name in sorted(names):
+        source = pristine / name
+        if not source.is_file() or source.is_symlink():
+            raise RedoubtError(f"a patch changes {name}, which is no file of {pristine}")
+        _place(source, destination / name)
+
+
+def _add_files(repo: Path, pristine: Path, topic: Topic, destination: Path) -> None:
+    """Copy the files a topic introduces; raises RedoubtError for one that is missing or no news."""
+    for name in topic.files:
+        source = repo / "kernel" / name
+        if not source.is_file():
+            raise RedoubtError(f"patches/topics names {name}, but there is no kernel/{name}")
+        if os.path.lexists(pristine / name):
+            raise RedoubtError(f"kernel/{name}: Linux has this file; change it with a patch")
+        _place(source, destination / name)
+
+
+def _exported(repo: Path) -> list[Topic]:
+    """The topics that become mails, which is all but the local ones."""
+    chosen = [topic for topic in topics(repo) if not topic.local]
+    if not chosen:
+        raise RedoubtError(f"{repo}/patches/topics has no topic to export")
+    return chosen
+
+
+def _message(repo: Path, topic: Topic) -> str:
+    """The commit message of a topic; raises RedoubtError if a mail could not carry it."""
+    path = repo / "patches" / topic.name / "COVER"
+    text = _read(path).strip() + "\n"
+    lines = text.split("\n")
+    if not lines[0] or lines[0].startswith("["):
+        raise RedoubtError(f"{path}: the first line must be the subject, without a [tag]")
+    if len(lines) < 3 or lines[1] != "" or not lines[2]:
+        raise RedoubtError(f"{path}: the subject, an empty line and the body are expected")
+    return text
+
+
+# === Export ======================================================================================
+
+
+def export(
+    pristine: Path,
+    out: Path,
+    *,
+    repo: Path | None = None,
+    author: tuple[str, str] | None = None,
+) -> list[Path]:
+    """Write the queue to `out` as mails for `git am`; returns them in order.
+
+    The author is the user (name, address) unless given. Mails of an earlier run are replaced, and
+    only once all new ones are there. Raises RedoubtError for a patch that does not apply exactly, a
+    topic without message or without effect, and a queue that contradicts itself.
+    """
+    repo = repo or paths.repo()
+    identity = _identity(repo, author or _author(repo))
+    chosen = _exported(repo)
+    with _scratch() as scratch:
+        work = scratch / "tree"
+        work.mkdir()
+        git = _Git(work, identity)
+        names = {name for topic in chosen for patch in topic.patches for name in touched(patch)}
+        ours = {name for topic in chosen for name in topic.files}
+        if names & ours:
+            raise RedoubtError(f"a patch changes {sorted(names & ours)[0]}, a file of kernel/")
+        _pick(pristine, names, work)
+        base = git.start()
+        for topic in chosen:
+            message = _message(repo, topic)
+            if topic.patches:
+                tree.apply_series(work, list(topic.patches))
+            _add_files(repo, pristine, topic, work)
+            if not git("status", "--porcelain", "--ignored").strip():
+                raise RedoubtError(f"topic {topic.name} changes nothing")
+            git.commit(message)
+        mails = scratch / "mails"
+        git("format-patch", "-q", "-o", str(mails), *_FORMAT, base)
+        return _publish(sorted(mails.iterdir()), out)
+
+
+def _publish(mails: list[Path], out: Path) -> list[Path]:
+    """Replace the mails in `out` by new ones."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        fresh: list[Path] = []
+        for mail in mails:
+            new = out / f".{mail.name}.new"
+            shutil.copyfile(mail, new)
+            fresh.append(new)
+        for old in out.glob("[0-9][0-9][0-9][0-9]-*.patch"):
+            old.unlink()
+        return [new.replace(out / mail.name) for new, mail in zip(fresh, mails, strict=True)]
+    except OSError as error:
+        raise RedoubtError(f"cannot write the mails to {out}: {error.strerror}") from error
+
+
+# === Check =======================================================================================
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the check saw.
+
+    `different` are files on which the mails and our tree disagree; `built` the topics up to which
+    a prefix was built; `full` tells whether git had the whole pristine tree or the touched files.
+    """
+
+    mails: tuple[Path, ...]
+    files: int
+    different: tuple[str, ...]
+    built: tuple[str, ...]
+    full: bool
+
+    @property
+    def ok(self) -> bool:
+        """True if the mails give our tree."""
+        return not self.different
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return {
+            "ok": self.ok,
+            "mails": [mail.name for mail in self.mails],
+            "files": self.files,
+            "different": list(self.different),
+            "built": list(self.built),
+            "full": self.full,
+        }
+
+
+def render(report: Report) -> list[str]:
+    """The report as lines of text."""
+    lines = [f"DIFFERS {name}" for name in report.different]
+    where = "the whole pristine tree" if report.full else "the files they touch"
+    lines.append(
+        f"{len(report.mails)} mails applied with git am to {where}: {report.files} files compared, "
+        f"{len(report.different)} differ from our tree"
+    )
+    if report.built:
+        lines.append(f"prefixes built: {', '.join(report.built)}")
+    lines.append("series: clean" if report.ok else "series: the mails do not give our tree")
+    return lines
+
+
+def check(
+    pristine: Path,
+    out: Path,
+    *,
+    build: Callable[[Path, str], None] | None,
+    repo: Path | None = None,
+    full: bool = False,
+    work_in: Path | None = None,
+) -> Report:
+    """Apply the mails in `out` to pristine and compare with our tree; then build the prefixes.
+
+    `build` is called with a source tree and the name of the last topic in it, once per topic; the
+    tree is one directory that grows from topic to topic, so that a builder which keeps its objects
+    rebuilds little. The tree may be hard-linked with pristine: build out of tree, never change it.
+    It stands in `work_in`, at the same path in each run, if that is given: ccache looks at paths.
+    With `full`, git am works on all of pristine (a minute) instead of on the touched files.
+
+    Raises RedoubtError if git am refuses a mail, or with the builder's error and the topic's name.
+    Different files are not an error but in the report; then nothing is built.
+    """
+    repo = repo or paths.repo()
+    # Nobody sees these commits, so they can be anyone's.
+    identity = _identity(repo, ("Redoubt", "redoubt@localhost"))
+    chosen = _exported(repo)
+    mails = sorted(out.glob("[0-9][0-9][0-9][0-9]-*.patch")) if out.is_dir() else []
+    if not mails:
+        raise RedoubtError(f"there are no mails in {out}", "export the series first")
+    with _scratch(pristine, work_in) as scratch:
+        expected = scratch / "expected"
+        names = {name for topic in chosen for patch in topic.patches for name in touched(patch)}
+        expected.mkdir()
+        _pick(pristine, names, expected)
+        tree.apply_series(expected, [patch for topic in chosen for patch in topic.patches])
+        for topic in chosen:
+            _add_files(repo, pristine, topic, expected)
+
+        work = scratch / "tree"
+        mailed = {
+            name for mail in mails for pair in _MAIL_TOUCHED.findall(_read(mail)) for name in pair
+        }
+        if full:
+            _copy_tree(pristine, work, link=False)
+        else:
+            work.mkdir()
+            _pick(pristine, {name for name in mailed if (pristine / name).is_file()}, work)
+        git = _Git(work, identity)
+        base = git.start()
+        git("am", "-q", *(str(mail.resolve()) for mail in mails))
+        commits = git("rev-list", "--reverse", f"{base}..HEAD").split()
+        if len(commits) != len(chosen):
+            raise RedoubtError(f"{len(chosen)} topics, but the mails make {len(commits)} commits")
+        different = [
+            f"message of topic {topic.name}"
+            for topic, commit in zip(chosen, commits, strict=True)
+            if git("log", "-1", "--format=%B", commit).strip() != _message(repo, topic).strip()
+        ]
+        changed = git("diff", "-z", "--no-renames", "--name-only", base, "HEAD").split("\0")
+        files = _names(expected) | set(filter(None, changed))
+        if full:
+            files |= _names(work) | _names(pristine)
+        for name in sorted(files):
+            ours = expected / name
+            if not _same(work / name, ours if os.path.lexists(ours) else pristine / name):
+                different.append(name)
+        built: list[str] = []
+        if build is not None and not different:
+            prefix = scratch / "prefix"
+            _copy_tree(pristine, prefix, link=True)
+            for topic, commit in zip(chosen, commits, strict=True):
+                _advance(git, commit, work, prefix)
+                try:
+                    build(prefix, topic.name)
+                except RedoubtError as error:
+                    raise RedoubtError(
+                        f"the series up to topic {topic.name} does not stand alone: {error}"
+                    ) from error
+                built.append(topic.name)
+        return Report(tuple(mails), len(files), tuple(different), tuple(built), full)
+
+
+def _names(directory: Path) -> set[str]:
+    """All files below a directory, by relative path; git's own left out."""
+    found: set[str] = set()
+    for place, subdirectories, files in os.walk(directory):
+        if Path(place) == directory:
+            subdirectories[:] = [name for name in subdirectories if name != ".git"]
+            files = [name for name in files if name != ".git"]
+        links = [name for name in subdirectories if os.path.islink(os.path.join(place, name))]
+        found.update(
+            os.path.relpath(os.path.join(place, name), directory) for name in files + links
+        )
+    return found
+
+
+def _same(one: Path, other: Path) -> bool:
+    """True if both are the same: content and right to execute, or where a link points."""
+    if one.is_symlink() or other.is_symlink():
+        return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
+    if not one.is_file() or not other.is_file():
+        return False
+    if (one.stat().st_mode ^ other.stat().st_mode) & 0o100:
+        return False
+    return one.read_bytes() == other.read_bytes()
+
+
+def _copy_tree(source: Path, destination: Path, *, link: bool) -> None:
+    """Copy a source tree; with `link`, by hard links where the file system grants them."""
+    ways = [["-l"], []] if link else [[]]
+    for way in ways:
+        result = _run(["cp", "-a", "--reflink=auto", *way, f"{source}/.", str(destination)])
+        if result.returncode == 0:
+            _drop_git(destination)
+            return
+        shutil.rmtree(destination, ignore_errors=True)
+    words = result.stderr.strip().splitlines()
+    raise RedoubtError(f"cannot copy {source}: {words[0] if words else 'cp failed'}")
+
+
+def _advance(git: _Git, commit: str, work: Path, prefix: Path) -> None:
+    """Bring the prefix tree from the commit before to `commit`, replacing files, never in place."""
+    git("checkout", "-q", commit)
+    changed = git("diff-tree", "-r", "-z", "--no-commit-id", "--name-only", commit).split("\0")
+    for name in filter(None, changed):
+        if (work / name).exists():
+            _place(work / name, prefix / name)
+        else:
+            (prefix / name).unlink(missing_ok=True)
+
+
+def _drop_git(directory: Path) -> None:
+    """Remove the repository a copied tree brought along, if it is one."""
+    git = directory / ".git"
+    if git.is_dir() and not git.is_symlink():
+        shutil.rmtree(git)
+    else:
+        git.unlink(missing_ok=True)
