@@ -157,7 +157,8 @@ def _config(build: Path) -> dict[str, str]:
             f"{build} is not a kernel build: no .config ({error.strerror})"
         ) from error
     result = dict(re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE))
-    result.update({name: "n" for name in re.findall(r"^# (CONFIG_\w+) is not set$", text, re.M)})
+    unset = re.findall(r"^# (CONFIG_\w+) is not set$", text, re.MULTILINE)
+    result.update(dict.fromkeys(unset, "n"))
     return result
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -183,6 +184,9 @@ def test_one_mail_per_topic_and_none_for_a_local_one(queue: Queue) -> None:
     assert "umlauts: äöü" in texts[0]
     # Three lines of context, whatever the stored patches have.
     assert "@@ -8,7 +8,8 @@" in texts[0]
+    assert re.search(r"^index [0-9a-f]{12}\.\.[0-9a-f]{12} 100644$", texts[0], re.MULTILINE)
+    version = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True)
+    assert version.stdout.split()[2] not in texts[0]
     assert "demo" not in "".join(texts)
     assert not list(queue.out.glob(".*"))
 
@@ -317,7 +321,8 @@ def test_a_mail_that_is_missing_or_does_not_apply_is_an_error(queue: Queue) -> N
 
 def test_the_whole_tree_can_be_used_even_if_it_is_a_repository(queue: Queue) -> None:
     queue.export()
-    subprocess.run(["git", "-C", str(queue.pristine), "init", "-q"], check=True)
+    for command in (["init", "-q"], ["config", "commit.gpgSign", "true"]):
+        subprocess.run(["git", "-C", str(queue.pristine), *command], check=True)
     (queue.pristine / "link").symlink_to("untouched.c")
     before = snapshot(queue.pristine)
     report = queue.check(full=True)
