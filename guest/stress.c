@@ -2,9 +2,11 @@
 /*
  * Keep the kernel busy with page tables, and check every byte on the way.
  *
- * Workers pick operations at random until the time is up. Each operation knows
- * what it must find afterwards; anything else is an error, and one error makes
- * the whole run fail. A worker that dies is an error, too.
+ * Workers share the operations out, to do each once, and then pick at random
+ * until the time is up. Each operation knows what it must find afterwards;
+ * anything else is an error, and one error makes the whole run fail. A worker
+ * that dies is an error, too. Operations are small: in an emulated machine a
+ * page fault takes milliseconds.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -95,7 +97,7 @@ static bool ended_with(pid_t pid, int status)
 
 static bool op_map(void)
 {
-	size_t pages = 1 + rnd(256);
+	size_t pages = 1 + rnd(64);
 	u64 seed = rnd(~0UL);
 	char *m = map(pages * page, MAP_PRIVATE);
 	bool ok;
@@ -114,8 +116,8 @@ static bool op_sparse(void)
 	static const size_t strides[] = { 2 * MB, 64 * MB, GB };
 	size_t stride = strides[rnd(ARRAY_SIZE(strides))];
 	size_t n = 16, i;
+	char *m, *moved;
 	bool ok = true;
-	char *m;
 
 	m = map(n * stride, MAP_PRIVATE | MAP_NORESERVE);
 	if (!check(m))
@@ -124,12 +126,22 @@ static bool op_sparse(void)
 		*(u64 *)(m + i * stride) = i + 1;
 	for (i = 0; i < n; i++)
 		ok &= check(*(u64 *)(m + i * stride) == i + 1);
+
+	/* Grow it, so that it moves unless there happens to be room. */
+	if (stride == 2 * MB) {
+		moved = mremap(m, n * stride, 2 * GB, MREMAP_MAYMOVE);
+		if (!check(moved != MAP_FAILED))
+			return false;
+		for (i = 0; i < n; i++)
+			ok &= check(*(u64 *)(moved + i * stride) == i + 1);
+		return check(!munmap(moved, 2 * GB)) && ok;
+	}
 	return check(!munmap(m, n * stride)) && ok;
 }
 
 static bool op_fork(void)
 {
-	size_t pages = 1 + rnd(128);
+	size_t pages = 1 + rnd(32);
 	u64 mine = rnd(~0UL), other = rnd(~0UL);
 	char *priv = map(pages * page, MAP_PRIVATE);
 	char *shared = map(pages * page, MAP_SHARED);
@@ -194,7 +206,7 @@ static bool write_faults(char *where)
 
 static bool op_protect(void)
 {
-	size_t pages = 3 + rnd(64);
+	size_t pages = 3 + rnd(16);
 	size_t odd = 1 + rnd(pages - 2);
 	u64 seed = rnd(~0UL);
 	char *m = map(pages * page, MAP_PRIVATE);
@@ -219,7 +231,7 @@ static bool op_protect(void)
 
 static bool op_remap(void)
 {
-	size_t pages = 1 + rnd(64), more = pages + 1 + rnd(1024);
+	size_t pages = 1 + rnd(16), more = pages + 1 + rnd(64);
 	u64 seed = rnd(~0UL);
 	char *m = map(pages * page, MAP_PRIVATE), *to, *moved;
 	bool ok;
@@ -246,7 +258,7 @@ static bool op_remap(void)
 
 static bool op_advise(void)
 {
-	size_t pages = 2 + rnd(128), half = pages / 2;
+	size_t pages = 2 + rnd(64), half = pages / 2;
 	u64 seed = rnd(~0UL);
 	char *m = map(pages * page, MAP_PRIVATE);
 	size_t i;
@@ -265,7 +277,7 @@ static bool op_advise(void)
 
 static bool op_file(void)
 {
-	size_t pages = 1 + rnd(64);
+	size_t pages = 1 + rnd(32);
 	u64 seed = rnd(~0UL), value;
 	FILE *file = tmpfile();
 	bool ok;
@@ -294,7 +306,7 @@ static bool op_file(void)
 
 static bool op_pipe(void)
 {
-	size_t size = 256 * KB, i;
+	size_t size = 128 * KB, i;
 	char *out = map(size, MAP_PRIVATE), *in = map(size, MAP_PRIVATE);
 	int fds[2];
 	bool ok = check(out) && check(in) && check(!pipe(fds));
@@ -323,7 +335,7 @@ static bool op_pipe(void)
 static void *thread_main(void *arg)
 {
 	u64 seed = (u64)arg;
-	size_t pages = 64;
+	size_t pages = 16;
 	char *m = map(pages * page, MAP_PRIVATE);
 	bool ok;
 
@@ -428,21 +440,23 @@ static u64 now_ms(void)
 	return t.tv_sec * 1000UL + t.tv_nsec / 1000000;
 }
 
-static void work(struct counts *counts, size_t index, u64 until)
+static void do_one(struct counts *counts, size_t i)
 {
-	size_t next = index;
+	errno = 0;
+	if (!ops[i].run())
+		counts->errors++;
+	counts->done[i]++;
+}
+
+static void work(struct counts *counts, size_t index, size_t workers, u64 until)
+{
+	size_t i;
 
 	random_state = 0x9e3779b97f4a7c15UL * (index + 1);
-	do {
-		/* Each one once, then at random. */
-		size_t i = next < index + ARRAY_SIZE(ops) ?
-			next++ % ARRAY_SIZE(ops) : rnd(ARRAY_SIZE(ops));
-
-		errno = 0;
-		if (!ops[i].run())
-			counts->errors++;
-		counts->done[i]++;
-	} while (now_ms() < until);
+	for (i = index; i < ARRAY_SIZE(ops); i += workers)
+		do_one(counts, i);
+	while (now_ms() < until)
+		do_one(counts, rnd(ARRAY_SIZE(ops)));
 }
 
 static int report(const struct counts *counts, size_t workers, u64 lost)
@@ -484,7 +498,7 @@ static int run_workers(unsigned long seconds, size_t workers)
 			break;
 		}
 		if (!pid) {
-			work(&counts[started], started, until);
+			work(&counts[started], started, workers, until);
 			_exit(0);
 		}
 	}
