@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Each target calls the tool; what it needs is set up on the way.
+
+REDOUBT := .venv/bin/redoubt
+CACHES := .mypy_cache .pytest_cache .ruff_cache redoubt.egg-info
+
+demo: setup				## attack the um kernel, unprotected and protected
+	@$(REDOUBT) attack um
+
+test: setup				## all tests of the tool and of the um kernel
+	@$(REDOUBT) test um
+
+test-long: setup			## the same and the slow ones
+	@$(REDOUBT) test um --long
+
+check: setup				## compare page tables and their keys after boot and under stress
+	@$(REDOUBT) check um
+
+series: setup				## export the queue as mails for git am
+	@$(REDOUBT) series
+
+lint: setup				## ruff, mypy, checkpatch, W=1 and sparse
+	@scripts/prerequisites lint
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@$(REDOUBT) lint
+
+setup: prerequisites .venv/ready	## install the tool into .venv
+
+prerequisites:
+	@scripts/prerequisites
+
+# The stamp is written last and holds the place, as an environment does not survive being moved.
+.venv/ready: pyproject.toml $(if $(filter $(CURDIR),$(file <.venv/ready)),,again) | prerequisites
+	@echo "redoubt: setting up .venv"
+	@rm -f $@
+	@"$$(scripts/prerequisites --python)" -m venv --clear .venv
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@echo '$(CURDIR)' >$@.tmp && mv $@.tmp $@
+
+clean:					## remove what was built here; the download and ccache stay
+	rm -rf build .venv $(CACHES)
+
+help:					## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
+
+again:
+.PHONY: demo test test-long check series lint setup prerequisites clean help again
