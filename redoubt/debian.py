@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Packages from the system's own Debian mirror, without root and without touching the system.
+
+apt runs with a state directory of its own and the mirror that the system is configured for, and
+verifies signatures as it always does.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from redoubt import paths
+from redoubt.errors import RedoubtError
+from redoubt.process import output, run_logged
+from redoubt.progress import Progress
+
+SUITE = "trixie-backports"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+def _mirror() -> str:
+    """The Debian mirror among the sources that the system's apt knows."""
+    if not shutil.which("apt-get"):
+        raise RedoubtError(
+            "this is no Debian system: there is no apt-get to obtain packages with",
+            "give a kernel tree: LINUX_SRC=/path/to/linux-7.3",
+        )
+    listing = output(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Identifier: Packages"],
+        what="asking apt for its sources",
+    )
+    for uri in dict.fromkeys(listing.split()):
+        if uri.rstrip("/").endswith("/debian"):
+            return uri
+    raise RedoubtError(
+        "apt has no Debian mirror in its sources (a URI that ends with /debian)",
+        "add one to /etc/apt/sources.list.d, or give a kernel tree: LINUX_SRC=/path/to/linux-7.3",
+    )
+
+
+class Archive:
+    """The package index of SUITE, in private state under the user's cache."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.state = paths.cache_dir() / "apt"
+        self.log = self.state / "log"
+
+    def _options(self) -> list[str]:
+        settings: dict[str, str | Path] = {
+            "Dir::State": self.state / "state",
+            "Dir::State::status": self.state / "status",
+            "Dir::Cache": self.state / "cache",
+            "Dir::Etc::sourcelist": self.state / "sources.list",
+            "Dir::Etc::sourceparts": "/dev/null",
+            "Acquire::Languages": "none",
+            # A mirror that does not answer: fail instead of waiting for minutes.
+            "Acquire::Retries": "2",
+            "Acquire::http::Timeout": "30",
+        }
+        if os.geteuid() == 0:
+            # The user _apt may not be able to write to root's directories.
+            settings["APT::Sandbox::User"] = "root"
+        return [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+
+    def update(self) -> None:
+        """Fetch the index.
+
+        Raises RedoubtError if the mirror cannot be reached or is not trusted.
+        """
+        if not KEYRING.exists():
+            raise RedoubtError(
+                f"{KEYRING} is missing: nothing could be verified",
+                "sudo apt-get install debian-archive-keyring",
+            )
+        for directory in ("state/lists/partial", "cache/archives/partial"):
+            (self.state / directory).mkdir(parents=True, exist_ok=True)
+        (self.state / "status").touch()
+        (self.state / "sources.list").write_text(
+            f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main\n"
+        )
+        with self.progress.step(f"Reading the package index of {SUITE}"):
+            run_logged(
+                ["apt-get", *self._options(), "update", "--error-on=any"],
+                self.log,
+                what="reading the package index",
+            )
+
+    def newest(self, pattern: str) -> tuple[str, str] | None:
+        """Name and version of the newest package whose name matches a shell pattern."""
+        listing = output(
+            ["apt-cache", *self._options(), "pkgnames"], what="listing the package index"
+        )
+        found: list[tuple[str, str]] = []
+        for name in fnmatch.filter(listing.split(), pattern):
+            policy = output(
+                ["apt-cache", *self._options(), "policy", name], what="reading the package index"
+            )
+            for line in policy.splitlines():
+                if line.strip().startswith("Candidate:") and "(none)" not in line:
+                    found.append((name, line.split()[1]))
+        return max(found, key=lambda entry: _version_key(entry[1]), default=None)
+
+    def download(self, package: str, version: str) -> Path:
+        """The package file, from the cache or the mirror; apt checks its signature.
+
+        Raises RedoubtError if it cannot be had.
+        """
+        kept = paths.cache_dir() / "packages"
+        kept.mkdir(parents=True, exist_ok=True)
+        name = f"{package}_{version.replace(':', '%3a')}.deb"
+        if (kept / name).exists():
+            return kept / name
+        with (
+            self.progress.step(f"Downloading {package} {version}"),
+            tempfile.TemporaryDirectory(dir=kept, prefix=".partial-") as partial,
+        ):
+            run_logged(
+                ["apt-get", *self._options(), "download", f"{package}={version}"],
+                self.log,
+                what=f"downloading {package}",
+                cwd=Path(partial),
+                on_line=self.progress.detail,
+            )
+            (file,) = Path(partial).glob("*.deb")
+            file.rename(kept / name)
+        return kept / name
+
+
+def _version_key(version: str) -> tuple[int, ...]:
+    """Enough to order versions of one packaging: the numbers in it."""
+    return tuple(int(part) for part in "".join(c if c.isdigit() else " " for c in version).split())
+
+
+def extract(package: Path, into: Path, log: Path) -> None:
+    """Unpack the files of a package into a directory.
+
+    Raises RedoubtError if it cannot be unpacked.
+    """
+    run_logged(["dpkg-deb", "-x", package, into], log, what=f"unpacking {package.name}")

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The one exception that reaches the user as a message."""
+
+from __future__ import annotations
+
+
+class RedoubtError(Exception):
+    """Something the user can understand, and usually mend.
+
+    `message` says what is wrong, `hint` how to mend it (a command, if there is one).
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint

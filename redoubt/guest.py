@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The root directory of a guest: a few static programs and one command to run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from redoubt import paths
+from redoubt.errors import RedoubtError
+from redoubt.process import output, run_logged
+from redoubt.progress import Progress
+
+_DIRECTORIES = ("bin", "dev", "etc/redoubt", "proc", "root", "run", "sys", "tmp")
+
+
+def programs(progress: Progress) -> Path:
+    """Build the guest programs; quick when they are.
+
+    Raises RedoubtError if they do not compile.
+    """
+    directory = paths.build_dir() / "guest"
+    with progress.step("Building the guest programs"):
+        run_logged(
+            ["make", "-C", paths.repo() / "guest", f"O={directory}"],
+            paths.build_dir() / "log" / "guest.log",
+            what="building the guest programs",
+        )
+    return directory
+
+
+def _busybox() -> Path | None:
+    """The host's busybox, if there is a static one: a shell for interactive use."""
+    found = shutil.which("busybox")
+    if found and "statically linked" in output(["file", "-L", found], what="file"):
+        return Path(found)
+    return None
+
+
+def root_directory(built: Path, where: Path, command: Sequence[str]) -> Path:
+    """Make a guest root at `where` that runs `command`, or a shell if that is empty.
+
+    Raises RedoubtError if an argument contains a newline: the file has one argument a line.
+    """
+    if any("\n" in word for word in command):
+        raise RedoubtError("an argument for the guest must not contain a newline")
+    for name in _DIRECTORIES:
+        (where / name).mkdir(parents=True, exist_ok=True)
+    for file in built.iterdir():
+        if file.is_file() and file.name != "init":
+            shutil.copy2(file, where / "bin" / file.name)
+    shutil.copytree(built / "attacks", where / "bin" / "attacks")
+    shutil.copy2(built / "init", where / "init")
+    if command:
+        (where / "etc/redoubt/cmd").write_text("".join(f"{word}\n" for word in command))
+    else:
+        shell = _busybox() if shutil.which("file") else None
+        if shell:
+            shutil.copy2(shell, where / "bin" / "busybox")
+            (where / "bin" / "sh").symlink_to("busybox")
+    return where
+
+
+def sequence(commands: Sequence[Sequence[str]]) -> list[str]:
+    """One guest command that runs several, one after the other."""
+    words = ["/bin/then"]
+    for index, command in enumerate(commands):
+        words += ["++"] if index else []
+        words += command
+    return words

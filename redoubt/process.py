@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Running other programs so that nothing of them outlives us."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redoubt.errors import RedoubtError
+
+# How long a process group gets to end by itself after SIGTERM, in seconds.
+_GRACE = 2.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code (negative: a signal), and whether the time ran out."""
+
+    code: int
+    timed_out: bool
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the whole process group. The caller started it, as a session of its own."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            continue
+    # Children that ignored SIGTERM may outlive the leader.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _group(
+    command: Sequence[str | Path], cwd: Path | None, env: Mapping[str, str] | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=cwd,
+            env={**os.environ, **env} if env else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise RedoubtError(
+            f"{error.filename}: not found", "redoubt doctor says what is missing"
+        ) from error
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            _end(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if process.stdout:
+            process.stdout.close()
+
+
+def run_lines(
+    command: Sequence[str | Path],
+    on_line: Callable[[str], None],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+) -> Ended:
+    """Run a command and hand over each line of its output (stderr included) as it comes.
+
+    `timeout` is in seconds. Whatever happens, Ctrl-C included, the process and all its children are
+    gone when this returns.
+    """
+    lines: queue.Queue[str | None] = queue.Queue()
+    deadline = None if timeout is None else time.monotonic() + timeout
+
+    def read(process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout
+        with contextlib.suppress(ValueError):
+            for line in process.stdout:
+                lines.put(line.decode(errors="replace").rstrip("\r\n"))
+        lines.put(None)
+
+    with _group(command, cwd, env) as process:
+        reader = threading.Thread(target=read, args=(process,), daemon=True)
+        reader.start()
+        timed_out = False
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                timed_out = True
+                break
+            try:
+                line = lines.get(timeout=0.5 if left is None else min(left, 0.5))
+            except queue.Empty:
+                # A child may keep the pipe open; the command itself is what counts.
+                if process.poll() is not None and not reader.is_alive():
+                    break
+                continue
+            if line is None:
+                break
+            on_line(line)
+        if timed_out:
+            _end(process)
+        code = process.wait()
+    return Ended(code, timed_out)
+
+
+def run_logged(
+    command: Sequence[str | Path],
+    log: Path,
+    *,
+    what: str,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Run a command with its output in a file.
+
+    Raises RedoubtError, with the last lines and the path of the log, if it fails.
+    """
+    tail: list[str] = []
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as out:
+
+        def keep(line: str) -> None:
+            out.write(line + "\n")
+            tail.append(line)
+            del tail[:-15]
+            on_line(line)
+
+        ended = run_lines(command, keep, cwd=cwd, env=env)
+    if ended.code:
+        raise RedoubtError(
+            f"{what} failed (exit {ended.code}):\n" + "\n".join("    " + line for line in tail),
+            f"the whole output is in {log}",
+        )
+
+
+def output(command: Sequence[str | Path], *, what: str, env: Mapping[str, str] | None = None) -> str:
+    """The output of a short command.
+
+    Raises RedoubtError if it fails.
+    """
+    lines: list[str] = []
+    ended = run_lines(command, lines.append, env=env)
+    if ended.code:
+        raise RedoubtError(f"{what} failed (exit {ended.code}):\n" + "\n".join(lines[-15:]))
+    return "\n".join(lines)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The pristine kernel: Debian's source package, or a tree the user has."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from redoubt import debian, paths
+from redoubt.errors import RedoubtError
+from redoubt.process import run_logged
+from redoubt.progress import Progress
+
+SERIES = "7.3"
+PACKAGE = f"linux-source-{SERIES}"
+_GIVE_TREE = f"give a tree: LINUX_SRC=/path/to/linux-{SERIES}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A pristine kernel tree and its version, like 7.3.4."""
+
+    path: Path
+    version: str
+
+
+def version_of(tree: Path) -> str:
+    """The version that the top Makefile of a kernel tree states.
+
+    Raises RedoubtError if it is not a kernel tree.
+    """
+    try:
+        head = (tree / "Makefile").read_text(errors="replace")[:2000]
+    except OSError as error:
+        raise RedoubtError(
+            f"{tree} is not a kernel tree: {error.strerror or error}", _GIVE_TREE
+        ) from error
+    fields = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL)\s*=\s*(\d+)\s*$", head, re.MULTILINE))
+    if len(fields) != 3 or not (tree / "Kbuild").exists():
+        raise RedoubtError(f"{tree} is not a kernel tree: its Makefile is not Linux's", _GIVE_TREE)
+    return f"{fields['VERSION']}.{fields['PATCHLEVEL']}.{fields['SUBLEVEL']}"
+
+
+def _checked(tree: Path) -> Source:
+    version = version_of(tree)
+    if not version.startswith(SERIES + "."):
+        raise RedoubtError(
+            f"{tree} is Linux {version}; the patches are for {SERIES}.y", _GIVE_TREE
+        )
+    return Source(tree, version)
+
+
+def obtain(progress: Progress) -> Source:
+    """The pristine kernel: $LINUX_SRC if that is set, else downloaded and unpacked once.
+
+    Raises RedoubtError if it cannot be had or is of another version.
+    """
+    given = os.environ.get("LINUX_SRC")
+    if given:
+        return _checked(Path(given).resolve())
+
+    destination = paths.build_dir() / "src"
+    if destination.exists():
+        # It is renamed into place when complete, so it is.
+        return _checked(destination)
+
+    archive = debian.Archive(progress)
+    archive.update()
+    found = archive.newest(PACKAGE)
+    if not found:
+        raise RedoubtError(f"the archive no longer carries {PACKAGE}", _GIVE_TREE)
+    package = archive.download(*found)
+    _unpack(package, destination, progress)
+    return _checked(destination)
+
+
+def _unpack(package: Path, destination: Path, progress: Progress) -> None:
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    log = destination.parent / "log" / "source.log"
+    with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".src-") as name:
+        partial = Path(name)
+        with progress.step(f"Unpacking {package.name}"):
+            try:
+                debian.extract(package, partial, log)
+            except RedoubtError:
+                # Perhaps cut short by a full disk: do not trip over it again.
+                package.unlink(missing_ok=True)
+                raise
+            (tarball,) = partial.glob("usr/src/linux-source-*.tar.xz")
+            (partial / "tree").mkdir()
+            run_logged(
+                ["tar", "-xf", tarball, "-C", partial / "tree", "--strip-components=1"],
+                log,
+                what=f"unpacking {tarball.name}",
+            )
+            tarball.unlink()
+        (partial / "tree").rename(destination)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What can be built and booted. A target is data: adding one touches no code elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redoubt.errors import RedoubtError
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to boot a target.
+
+    `pristine` is Linux without our work; the others are one build of our tree, told apart by
+    `boot_args`.
+    """
+
+    name: str
+    boot_args: tuple[str, ...]
+    pristine: bool = False
+    protected: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kernel that can be built and booted.
+
+    `fragments` (names in configs/) make it boot, `ours` switch our work on, `debug` is added for
+    the long tests. `image` and `vmlinux` are paths in the build directory.
+    """
+
+    name: str
+    arch: str
+    fragments: tuple[str, ...]
+    ours: tuple[str, ...]
+    debug: tuple[str, ...]
+    image: str
+    vmlinux: str
+    audit: str
+    variants: tuple[Variant, ...]
+    cross_compile: str = ""
+
+
+UM = Target(
+    name="um",
+    arch="um",
+    fragments=("base", "um"),
+    ours=("kpkeys", "um-kpkeys", "kunit", "vuln"),
+    debug=("debug",),
+    image="linux",
+    vmlinux="linux",
+    audit="audit-um.toml",
+    variants=(
+        Variant("pristine", (), pristine=True),
+        Variant("off", ("kpkeys_hardened_pgtables=off",)),
+        Variant("on", ("kpkeys_hardened_pgtables=on",), protected=True),
+    ),
+)
+
+TARGETS = {target.name: target for target in (UM,)}
+
+
+def get_target(name: str) -> Target:
+    """The target of that name.
+
+    Raises RedoubtError naming the targets there are.
+    """
+    if name not in TARGETS:
+        raise RedoubtError(f"unknown target '{name}'", "targets: " + ", ".join(TARGETS))
+    return TARGETS[name]
+
+
+def get_variant(target: Target, name: str) -> Variant:
+    """The variant of that name of a target.
+
+    Raises RedoubtError naming the variants there are.
+    """
+    for variant in target.variants:
+        if variant.name == name:
+            return variant
+    raise RedoubtError(
+        f"unknown variant '{name}' of target {target.name}",
+        "variants: " + ", ".join(variant.name for variant in target.variants),
+    )

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Our tree: a copy of the pristine kernel, each file of kernel/ linked in, all patches pushed.
+
+Files are linked one by one, so that an edit in kernel/ is an edit of the tree, and patches are
+pushed with quilt, so that `quilt edit` and `quilt refresh` work in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from redoubt import paths
+from redoubt.errors import RedoubtError
+from redoubt.process import run_lines, run_logged
+from redoubt.progress import Progress, Silent
+from redoubt.source import version_of
+
+STAMP = ".redoubt-stamp"
+# A change here rebuilds every tree.
+_FORMAT = 1
+_TOUCHED = re.compile(r"^\+\+\+ [^/\s]+/(\S+)", re.MULTILINE)
+# What patch says when it had to guess: with one line of context that is not good enough.
+_GUESSED = re.compile(r"^Hunk #\d+ (?:succeeded at .*(?:offset|fuzz)|FAILED)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What makes a pristine tree ours: the files of kernel/ and the patches, in order."""
+
+    kernel: Path
+    files: tuple[str, ...]
+    patches: tuple[Path, ...]
+
+
+def queue(repo: Path) -> Queue:
+    """The queue of a repository.
+
+    Raises RedoubtError if the series names a patch that does not exist.
+    """
+    kernel = repo / "kernel"
+    files = sorted(str(file.relative_to(kernel)) for file in kernel.rglob("*") if file.is_file())
+    series = repo / "patches" / "series"
+    patches = []
+    for line in series.read_text().splitlines():
+        name = line.split("#")[0].strip()
+        if not name:
+            continue
+        if not (repo / "patches" / name).is_file():
+            raise RedoubtError(f"patches/series names {name}, which does not exist")
+        patches.append(repo / "patches" / name)
+    return Queue(kernel, tuple(files), tuple(patches))
+
+
+def _judge(code: int, text: str, what: str) -> None:
+    guesses = _GUESSED.findall(text)
+    if code == 0 and not guesses:
+        return
+    lines = [line for line in text.splitlines() if line.strip()]
+    if code == 0:
+        raise RedoubtError(
+            f"{what} applies only with an offset or fuzz, so it may have hit the wrong place:\n"
+            + "\n".join(f"    {line}" for line in lines[-10:]),
+            "refresh it on the pinned kernel: quilt push && quilt refresh -U1",
+        )
+    raise RedoubtError(
+        f"{what} does not apply:\n" + "\n".join(f"    {line}" for line in lines[-10:]),
+        "mend it in patches/ (docs: README, 'How the repository is laid out')",
+    )
+
+
+def apply_series(pristine_copy: Path, patches: list[Path]) -> None:
+    """Apply patches to a tree without quilt, exactly where they say.
+
+    Raises RedoubtError if one does not apply, or only with an offset or fuzz.
+    """
+    for patch in patches:
+        lines: list[str] = []
+        ended = run_lines(
+            ["patch", "-p1", "--fuzz=0", "--batch", "--forward", "--no-backup-if-mismatch",
+             "-d", pristine_copy, "-i", patch],
+            lines.append,
+            env={"LC_ALL": "C"},
+        )  # fmt: skip
+        _judge(ended.code, "\n".join(lines), f"patch {patch.parent.name}/{patch.name}")
+
+
+def _quilt_push(dest: Path, repo: Path) -> None:
+    lines: list[str] = []
+    ended = run_lines(
+        ["quilt", "--quiltrc", "-", "push", "-a", "--fuzz=0"],
+        lines.append,
+        cwd=dest,
+        env={"LC_ALL": "C", "QUILT_PATCHES": str(repo / "patches"), "QUILT_PC": ".pc"},
+    )
+    text = "\n".join(lines)
+    applying = re.findall(r"^Applying patch (\S+)", text, re.MULTILINE)
+    guess = _GUESSED.search(text)
+    if guess:
+        # The last patch named before the first guess.
+        applying = re.findall(r"^Applying patch (\S+)", text[: guess.start()], re.MULTILINE)
+    name = Path(applying[-1]) if applying else Path("?")
+    _judge(ended.code, text, f"patch {name.parent.name}/{name.name}")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _key(pristine: Path, version: str, ours: Queue, repo: Path) -> str:
+    known = hashlib.sha256()
+    known.update(f"{_FORMAT}\n{pristine}\n{version}\n{repo}\n".encode())
+    known.update("\n".join(ours.files).encode())
+    for patch in ours.patches:
+        known.update(f"\n{patch}\n".encode() + patch.read_bytes())
+    return known.hexdigest()
+
+
+def _drift(dest: Path, stamp: dict[str, dict[str, str]]) -> list[str]:
+    """Files of a tree that are no longer what we made them."""
+    changed = []
+    for name, digest in stamp["patched"].items():
+        file = dest / name
+        if not file.is_file() or _digest(file) != digest:
+            changed.append(name)
+    for name, link in stamp["linked"].items():
+        file = dest / name
+        if not file.is_symlink() or os.readlink(file) != link:
+            changed.append(name)
+    return changed
+
+
+def _read_stamp(dest: Path) -> dict[str, dict[str, str]] | None:
+    try:
+        stamp = json.loads((dest / STAMP).read_text())
+    except (OSError, ValueError):
+        return None
+    return stamp if isinstance(stamp, dict) else None
+
+
+def _undo(pristine: Path, dest: Path, stamp: dict[str, dict[str, str]]) -> None:
+    """Make a tree pristine again; much faster than a new copy, and keeps what make knows of it."""
+    (dest / STAMP).unlink()
+    for name in stamp["linked"]:
+        (dest / name).unlink(missing_ok=True)
+    for name in stamp["patched"]:
+        shutil.copy2(pristine / name, dest / name)
+    shutil.rmtree(dest / ".pc", ignore_errors=True)
+
+
+def _dress(dest: Path, ours: Queue, repo: Path, key: str) -> None:
+    """Link and patch a pristine copy, then stamp it."""
+    linked = {}
+    for name in ours.files:
+        file = dest / name
+        if file.exists() or file.is_symlink():
+            raise RedoubtError(
+                f"kernel/{name} is a file that Linux has",
+                "what changes an existing file is a patch: move it to patches/",
+            )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.symlink_to(ours.kernel / name)
+        linked[name] = str(ours.kernel / name)
+    if ours.patches:
+        _quilt_push(dest, repo)
+    touched = sorted({n for patch in ours.patches for n in _TOUCHED.findall(patch.read_text())})
+    stamp = {
+        "key": {"sha256": key},
+        "patched": {name: _digest(dest / name) for name in touched},
+        "linked": linked,
+    }
+    partial = dest / (STAMP + ".partial")
+    partial.write_text(json.dumps(stamp, indent=1))
+    partial.rename(dest / STAMP)
+
+
+def materialise(
+    pristine: Path, dest: Path, *, repo: Path | None = None, progress: Progress | None = None
+) -> Path:
+    """Make `dest` our tree on top of `pristine`; quick when it is that already.
+
+    Raises RedoubtError if a patch does not apply exactly, a file of kernel/ exists in Linux, or
+    somebody changed the tree without refreshing the patches.
+    """
+    repo = repo or paths.repo()
+    progress = progress or Silent()
+    ours = queue(repo)
+    key = _key(pristine, version_of(pristine), ours, repo)
+
+    stamp = _read_stamp(dest)
+    if stamp:
+        changed = _drift(dest, stamp)
+        if changed:
+            raise RedoubtError(
+                f"{dest} has changes that are not in patches/:\n"
+                + "\n".join(f"    {name}" for name in changed[:10]),
+                f"keep them with `quilt refresh` there, or drop them: rm {dest / STAMP}",
+            )
+        if stamp["key"].get("sha256") == key:
+            return dest
+
+    with progress.step("Applying the patches"):
+        if stamp:
+            _undo(pristine, dest, stamp)
+            _dress(dest, ours, repo, key)
+            return dest
+
+        # Nothing, or something unfinished: start from a fresh copy.
+        dest.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=dest.parent, prefix=f".{dest.name}-") as name:
+            partial = Path(name) / "tree"
+            run_logged(
+                ["cp", "-a", "--reflink=auto", pristine, partial],
+                dest.parent / "log" / "tree.log",
+                what="copying the kernel",
+            )
+            _dress(partial, ours, repo, key)
+            if dest.exists():
+                dest.rename(Path(name) / "old")
+            partial.rename(dest)
+    return dest
