@@ -23,7 +23,9 @@ differences let through are in the report.
 
 Left out, as no part of the kernel or as made from parts that are compared: host programs
 (`scripts/`, `tools/`), the linker's intermediate results (`.tmp_*`, `vmlinux.o`). The time of the
-build, in `init/version-timestamp.o`, is masked: exactly the text of utsversion.h.
+build, in `init/version-timestamp.o`, is masked: exactly the text of utsversion.h. UML's
+`arch/um/kernel/config.o` is the text of .config (for --showconfig), in which our options, off as
+they are, have a line: it may differ if its generated source is the same without these lines.
 """
 
 from __future__ import annotations
@@ -45,11 +47,13 @@ PERMITTED_ONE_SIDED: dict[str, str] = {}
 
 HOST_DIRECTORIES = ("scripts", "tools")
 TIMESTAMP_OBJECT = "init/version-timestamp.o"
+CONFIG_OBJECT = "arch/um/kernel/config.o"
 DETAIL_LINES = 6
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _INSN = re.compile(r"^\s*([0-9a-f]+):\t((?:[0-9a-f]{2} )+)\s*(?:\t(.*))?$")
 _IMMEDIATE = re.compile(r"\$0x([0-9a-f]+)")
+_CONFIG_LINE = re.compile(r'^"(?:(CONFIG_\w+)=.*|# (CONFIG_\w+) is not set)\\n",$')
 _BITS_18 = (1 << 18) - 1
 _SHN_RESERVED = {0: "undefined", 0xFFF1: "absolute", 0xFFF2: "common"}
 
@@ -79,12 +83,16 @@ class Difference:
 
 @dataclass(frozen=True)
 class Report:
-    """What the comparison saw. Objects are named by their path in the build directory."""
+    """What the comparison saw. Objects are named by their path in the build directory.
+
+    `config_text` tells that the object with the text of .config differs by our options' lines.
+    """
 
     pristine: Path
     patched: Path
     compared: int
     identical: int
+    config_text: bool
     line_changes: tuple[LineChange, ...]
     differing: tuple[Difference, ...]
     only_pristine: tuple[str, ...]
@@ -101,6 +109,7 @@ class Report:
             "ok": self.ok,
             "compared": self.compared,
             "identical": self.identical,
+            "config_text": self.config_text,
             "line_changes": [vars(change) for change in self.line_changes],
             "differing": [
                 {"object": item.object, "detail": list(item.detail)} for item in self.differing
@@ -122,6 +131,7 @@ def render(report: Report) -> list[str]:
     lines.append(
         f"{report.compared} objects compared: {report.identical} identical to the byte, "
         f"{moved} with moved line numbers ({len(report.line_changes)} places), "
+        f"{int(report.config_text)} with the text of .config, "
         f"{len(report.differing)} different; {len(report.only_pristine)} only in pristine, "
         f"{len(report.only_patched)} only in ours"
     )
@@ -176,6 +186,11 @@ def _check_configs(pristine: Path, patched: Path) -> None:
 def _source_root(build: Path) -> Path:
     """The source tree a build was made from."""
     link = build / "source"
+    if link.is_symlink() and not link.exists():
+        raise RedoubtError(
+            f"the source tree of {build} is gone: {os.readlink(link)}",
+            "line numbers are judged by the source; build again",
+        )
     return Path(os.path.realpath(link)) if link.exists() else build
 
 
@@ -558,6 +573,25 @@ def _timestamps(old: _Side, new: _Side) -> tuple[bytes, bytes] | None:
     return found[0], found[1]
 
 
+def _only_our_options(pristine: _Side, patched: _Side) -> bool:
+    """True if the generated text of .config is the same but for options pristine lacks."""
+    known = _config(pristine.build)
+    texts: list[list[str]] = []
+    for side in (pristine, patched):
+        try:
+            text = (side.build / CONFIG_OBJECT).with_suffix(".c").read_text(encoding="utf-8")
+        except OSError:
+            return False
+        texts.append(
+            [
+                line
+                for line in text.splitlines()
+                if not (match := _CONFIG_LINE.match(line)) or (match[1] or match[2]) in known
+            ]
+        )
+    return texts[0] == texts[1]
+
+
 def _pairs(pristine: _Side, patched: _Side, names: list[str]) -> Iterator[_Pair]:
     lines = _Lines(pristine, patched)
     times = _timestamps(pristine, patched)
@@ -586,12 +620,16 @@ def compare(pristine_build: Path, patched_build: Path) -> Report:
             "build both kernels first",
         )
     identical = 0
+    config_text = False
     changes: list[LineChange] = []
     differing: list[Difference] = []
     for pair in _pairs(pristine, patched, common):
         try:
             found = pair.compare()
         except _Differs as difference:
+            if pair.name == CONFIG_OBJECT and _only_our_options(pristine, patched):
+                config_text = True
+                continue
             differing.append(Difference(pair.name, difference.detail))
             continue
         changes += found
@@ -601,6 +639,7 @@ def compare(pristine_build: Path, patched_build: Path) -> Report:
         patched=patched_build,
         compared=len(common),
         identical=identical,
+        config_text=config_text,
         line_changes=tuple(changes),
         differing=tuple(differing),
         only_pristine=tuple(sorted(before - after - set(PERMITTED_ONE_SIDED))),

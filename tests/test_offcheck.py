@@ -317,6 +317,34 @@ def test_the_build_time_is_masked_in_its_object_only(pair: Pair) -> None:
     ]
 
 
+def test_the_text_of_the_configuration_may_have_our_options(pair: Pair) -> None:
+    name = "arch/um/kernel/config.c"
+    lines = ['"CONFIG_A=y\\n",', '"# CONFIG_B is not set\\n",']
+
+    def build(side: str, *more: str) -> None:
+        text = "\n".join(["const char *config[] = {", *lines, *more, "};", ""])
+        pair.write(side, name, text)
+        # The kernel generates this file in the build directory.
+        pair.write(f"{side}-build", name, text)
+        pair.compile(side, name.replace(".c", ".o"))
+
+    build("pristine")
+    build("patched", '"# CONFIG_OURS is not set\\n",', '"CONFIG_ARCH_OURS=y\\n",')
+    report = pair.compare()
+    assert report.ok, offcheck.render(report)
+    assert report.config_text
+    for more in ('"CONFIG_A=y\\n",', '"anything\\n",', '"CONFIG_OURS=y",'):
+        build("patched", more)
+        assert not pair.report().ok
+    # The source must be there to be judged.
+    build("patched", '"# CONFIG_OURS is not set\\n",')
+    assert pair.report().ok
+    (pair.root / "patched-build" / name).unlink()
+    assert not pair.report().ok
+    build("patched")
+    assert not pair.report().config_text
+
+
 def test_the_detail_shows_the_first_differing_lines(pair: Pair) -> None:
     pair.patch("mm/file.c", "argument + 300", "argument + 302")
     detail = "\n".join(pair.compare().differing[0].detail)
@@ -337,6 +365,10 @@ def test_builds_that_do_not_compare_are_refused(pair: Pair) -> None:
     assert pair.report().ok
     config.write_text("CONFIG_A=m\nCONFIG_B=y\n")
     with pytest.raises(RedoubtError, match="different configurations: CONFIG_A, CONFIG_B"):
+        pair.report()
+    config.write_text("CONFIG_A=y\n# CONFIG_B is not set\n")
+    (pair.root / "patched").rename(pair.root / "elsewhere")
+    with pytest.raises(RedoubtError, match=r"the source tree of .*patched-build is gone"):
         pair.report()
     config.unlink()
     with pytest.raises(RedoubtError, match=r"not a kernel build: no \.config"):
