@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kernel's own checkers over what we add: checkpatch --strict, W=1 and sparse.
+
+A file of kernel/ is ours to its last line. In a file that Linux has, a finding counts if it stands
+on a line that differs from the pristine file; those on other lines are kept apart, as `old`.
+
+checkpatch sees a patch the way a reviewer will, as a mail with three lines of context. The stored
+patches have one, which leaves it guessing, so the mail is made anew from the copies that quilt
+keeps of the files before each patch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from redoubt import paths
+from redoubt.build import environment
+from redoubt.errors import RedoubtError
+from redoubt.process import run_lines
+
+# FILE_PATH_CHANGES: asks for MAINTAINERS, which a queue outside of Linux has no entry in.
+_IGNORED = "FILE_PATH_CHANGES"
+
+# Of one file each, with the reason.
+PERMITTED: dict[str, tuple[frozenset[str], str]] = {
+    "include/linux/kpkeys.h": (
+        frozenset({"COMPLEX_MACRO", "MACRO_ARG_REUSE"}),
+        "the macros that declare a guard expand to declarations, which cannot stand in"
+        " parentheses, and put the name into several of them",
+    ),
+}
+
+# sparse 0.6.4 does not know this keyword, and the kernel takes gcc's word that it is there.
+_SPARSE = "sparse -D__typeof_unqual__=__typeof__"
+
+# file:line: WARNING:TYPE: message
+_CHECKPATCH = re.compile(
+    r"^(?P<file>.*?):(?P<line>\d+): (?:ERROR|WARNING|CHECK):(?P<text>\w+: .*)$"
+)
+# gcc and sparse: file:line:column: warning: message; kernel-doc: Warning: file:line message
+_COMPILER = re.compile(
+    r"^(?P<file>[^\s:]+):(?P<line>\d+):(?:\d+:)? (?P<text>(?:fatal )?(?:warning|error): .*)$"
+)
+_KERNEL_DOC = re.compile(
+    r"^(?P<text>(?:Warning|Error): )(?P<file>[^\s:]+):(?P<line>\d+) (?P<rest>.*)$"
+)
+_ARCH = re.compile(r"^# Linux/(\S+) ", re.MULTILINE)
+_STEP = re.compile(r"^\s+(CC|CHECK)\s+(\S+)")
+
+
+# === The report ==================================================================================
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """What a checker says of a line; `file` is a path in the kernel tree or a patch's name."""
+
+    file: str
+    line: int
+    tool: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that was found, and how much was looked at.
+
+    `old` are findings on lines of Linux, which do not count. `unbuilt` are sources of ours that
+    the configuration does not build, so that only checkpatch has seen them.
+    """
+
+    findings: tuple[Finding, ...]
+    old: tuple[Finding, ...]
+    unbuilt: tuple[str, ...]
+    files: int
+    patches: int
+    objects: int
+
+    @property
+    def clean(self) -> bool:
+        """True if nothing was found on our lines."""
+        return not self.findings
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return {**asdict(self), "clean": self.clean}
+
+
+def render(report: Report) -> list[str]:
+    """The report as lines for a person."""
+    lines = [f"{f.file}:{f.line}: {f.tool}: {f.text}" for f in report.findings]
+    lines += [f"{name}: not built in this configuration" for name in report.unbuilt]
+    lines.append(
+        f"lint: {report.files} files, {report.patches} patches, {report.objects} objects:"
+        f" {len(report.findings)} findings ({len(report.old)} more on lines of Linux)"
+    )
+    return lines
+
+
+# === Lines of ours ===============================================================================
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The lines of the tree that are ours: whole files, or the changed lines of a file."""
+
+    added: frozenset[str]
+    changed: dict[str, frozenset[int]]
+
+    def has(self, name: str, line: int) -> bool:
+        """True if that line is ours."""
+        return name in self.added or line in self.changed.get(name, ())
+
+    def touches(self, name: str) -> bool:
+        """True if the file has a line of ours."""
+        return name in self.added or name in self.changed
+
+
+def _text(file: Path) -> list[str]:
+    try:
+        return file.read_text(errors="replace").splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+
+
+def changed_lines(before: Sequence[str], after: Sequence[str]) -> frozenset[int]:
+    """The numbers, from 1, of the lines of `after` that are not in `before`.
+
+    Where lines were only taken away, the two lines around the gap stand in for them.
+    """
+    found: set[int] = set()
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for kind, _, _, low, high in matcher.get_opcodes():
+        if kind == "delete":
+            found.update({low, low + 1})
+        elif kind != "equal":
+            found.update(range(low + 1, high + 1))
+    return frozenset(found)
+
+
+def _applied(tree: Path) -> list[str]:
+    """The names of the patches quilt has applied, in order."""
+    try:
+        return (tree / ".pc" / "applied-patches").read_text().split()
+    except FileNotFoundError as error:
+        raise RedoubtError(
+            f"{tree} has no patches applied by quilt", "run: redoubt tree"
+        ) from error
+
+
+def _kept(tree: Path, patch: str) -> list[str]:
+    """The files a patch touches, of which quilt keeps what they were before."""
+    top = tree / ".pc" / patch
+    return sorted(
+        str(file.relative_to(top))
+        for file in top.rglob("*")
+        if file.is_file() and not file.name.startswith(".")
+    )
+
+
+def _ours(tree: Path, added: Iterable[str]) -> _Lines:
+    changed: dict[str, frozenset[int]] = {}
+    for patch in _applied(tree):
+        for name in _kept(tree, patch):
+            # The first patch that touches a file keeps the pristine one.
+            if name not in changed:
+                changed[name] = changed_lines(
+                    _text(tree / ".pc" / patch / name), _text(tree / name)
+                )
+    return _Lines(frozenset(added), changed)
+
+
+# === checkpatch ==================================================================================
+
+
+def _checkpatch(tree: Path, home: Path, arguments: Sequence[str | Path]) -> Iterator[Finding]:
+    lines: list[str] = []
+    ended = run_lines(
+        ["perl", "scripts/checkpatch.pl", "--strict", "--no-tree", "--no-signoff", "--terse",
+         "--no-summary", "--show-types", "--showfile", "--color=never", "--ignore", _IGNORED,
+         *arguments],
+        lines.append,
+        cwd=tree,
+        # It reads a .checkpatch.conf there.
+        env={"HOME": str(home), "LC_ALL": "C"},
+    )  # fmt: skip
+    matches = [match for line in lines if (match := _CHECKPATCH.match(line))]
+    if ended.code and not matches:
+        raise RedoubtError(
+            f"checkpatch failed (exit {ended.code}):\n" + "\n".join(lines[-10:]),
+            "it needs perl: scripts/prerequisites lint",
+        )
+    for match in matches:
+        yield Finding(match["file"], int(match["line"]), "checkpatch", match["text"])
+
+
+def _permitted(finding: Finding) -> bool:
+    kinds, _ = PERMITTED.get(finding.file, (frozenset(), ""))
+    return finding.text.split(":")[0] in kinds
+
+
+def mail(tree: Path, patch: str, text: str) -> str:
+    """A patch of the queue as a mail with the usual context.
+
+    `text` is the stored patch, of which the message is taken; the difference comes from the tree.
+    """
+    message = re.split(r"^(?:---|diff|Index:) ?.*$", text, maxsplit=1, flags=re.MULTILINE)[
+        0
+    ].strip()
+    subject, _, body = message.removeprefix("Subject:").strip().partition("\n")
+    applied = _applied(tree)
+    later = applied[applied.index(patch) + 1 :]
+    parts = [f"Subject: [PATCH] {subject}\n\n{body.strip()}\n---\n"]
+    for name in _kept(tree, patch):
+        after = next((f for p in later if (f := tree / ".pc" / p / name).exists()), tree / name)
+        before = tree / ".pc" / patch / name
+        parts.append(f"diff --git a/{name} b/{name}\n")
+        parts += difflib.unified_diff(_text(before), _text(after), f"a/{name}", f"b/{name}")
+    return "".join(parts)
+
+
+def _check_sources(tree: Path, repo: Path, added: Sequence[str], home: Path) -> Iterator[Finding]:
+    for name in added:
+        for finding in _checkpatch(tree, home, ["-f", name]):
+            if not _permitted(finding):
+                yield finding
+    for patch in _applied(tree):
+        text = (repo / "patches" / patch).read_text(errors="replace")
+        file = home / patch.replace("/", "-")
+        file.write_text(mail(tree, patch, text))
+        for finding in _checkpatch(tree, home, [file]):
+            # What it says of the message bears the name of the mail.
+            if Path(finding.file).name == file.name:
+                yield Finding(f"patches/{patch}", finding.line, finding.tool, finding.text)
+            else:
+                yield finding
+
+
+# === W=1 and sparse ==============================================================================
+
+
+@contextmanager
+def _copy(build_dir: Path) -> Iterator[Path]:
+    """A copy of a build directory without the linked kernels.
+
+    W=1 changes the compiler's flags, so that in the directory itself the next build would compile
+    those objects again.
+    """
+
+    def linked(directory: str, names: list[str]) -> list[str]:
+        if Path(directory) != build_dir:
+            return []
+        return [n for n in names if n.startswith(("vmlinux", ".tmp_vmlinux", "linux", ".lint-"))]
+
+    with tempfile.TemporaryDirectory(prefix=".lint-", dir=build_dir.parent) as scratch:
+        copy = Path(scratch) / "build"
+        shutil.copytree(build_dir, copy, symlinks=True, ignore=linked)
+        yield copy
+
+
+def parse(lines: Iterable[str], tree: Path) -> Iterator[Finding]:
+    """What gcc, sparse and kernel-doc found, as they print it; paths relative to the tree."""
+    for line in lines:
+        match = _COMPILER.match(line) or _KERNEL_DOC.match(line)
+        if not match:
+            continue
+        name = os.path.normpath(match["file"])
+        if name.startswith(f"{tree}/"):
+            name = name[len(str(tree)) + 1 :]
+        text = match["text"] + match.groupdict().get("rest", "")
+        yield Finding(name, int(match["line"]), "make W=1 C=2", text)
+
+
+def _compile(
+    tree: Path, copy: Path, arch: str, cross_compile: str, objects: Sequence[str]
+) -> list[str]:
+    """Compile and check objects anew; the output.
+
+    Raises RedoubtError if one does not compile, or one of the checkers was not run on one.
+    """
+    for name in objects:
+        (copy / name).unlink()
+    compiler = f"{cross_compile}gcc"
+    if shutil.which("ccache"):
+        compiler = f"ccache {compiler}"
+    lines: list[str] = []
+    ended = run_lines(
+        ["make", "-C", tree, f"O={copy}", f"ARCH={arch}", f"CC={compiler}",
+         f"CROSS_COMPILE={cross_compile}", "W=1", "C=2", f"CHECK={_SPARSE}", "--output-sync=target",
+         "--keep-going", f"-j{os.cpu_count() or 1}", *objects],
+        lines.append,
+        env=environment(),
+    )  # fmt: skip
+    seen = {(m[1], Path(m[2]).with_suffix("")) for line in lines if (m := _STEP.match(line))}
+    missed = [
+        f"{name} ({step})"
+        for name in objects
+        for step in ("CC", "CHECK")
+        if (step, Path(name).with_suffix("")) not in seen
+    ]
+    if ended.code or missed:
+        what = ["not done: " + ", ".join(missed)] if missed else []
+        raise RedoubtError(
+            f"make W=1 C=2 failed (exit {ended.code}):\n" + "\n".join([*lines[-15:], *what])
+        )
+    return lines
+
+
+def _check_objects(
+    tree: Path, build_dir: Path, cross_compile: str, ours: _Lines
+) -> tuple[list[Finding], list[str], list[str]]:
+    """The findings on files of ours, the objects looked at, and sources that are not built."""
+    config = build_dir / ".config"
+    if not config.is_file():
+        raise RedoubtError(
+            f"{build_dir} is not a kernel's build directory", "run: redoubt build um"
+        )
+    arch = _ARCH.search(config.read_text())
+    if not arch:
+        raise RedoubtError(f"{config} does not say which architecture it is for")
+    sources = sorted(n for n in ours.added | ours.changed.keys() if n.endswith(".c"))
+    objects = [n[:-1] + "o" for n in sources if (build_dir / (n[:-1] + "o")).exists()]
+    unbuilt = [n for n in sources if n[:-1] + "o" not in objects]
+    if not objects:
+        raise RedoubtError(f"{build_dir} has no object of ours", "run: redoubt build um")
+    with _copy(build_dir) as copy:
+        lines = _compile(tree, copy, arch[1], cross_compile, objects)
+    # A header's finding comes once for each object that includes it.
+    found = sorted({f for f in parse(lines, tree) if ours.touches(f.file)})
+    return found, objects, unbuilt
+
+
+# === Everything ==================================================================================
+
+
+def lint(
+    tree: Path, build_dir: Path, *, repo: Path | None = None, cross_compile: str = ""
+) -> Report:
+    """Check what we add to Linux.
+
+    `tree` is our materialised tree, `build_dir` a finished build of it; neither is changed.
+    Raises RedoubtError if a checker is missing or an object does not compile.
+    """
+    for program in ("perl", "sparse"):
+        if not shutil.which(program):
+            raise RedoubtError(f"{program}: not found", "run: scripts/prerequisites lint")
+    repo = repo or paths.repo()
+    tree, build_dir = tree.resolve(), build_dir.resolve()
+    kernel = repo / "kernel"
+    added = sorted(
+        str(file.relative_to(kernel))
+        for file in kernel.rglob("*")
+        if file.is_file() and (tree / file.relative_to(kernel)).exists()
+    )
+    ours = _ours(tree, added)
+    with tempfile.TemporaryDirectory(prefix="redoubt-lint-") as home:
+        findings = list(_check_sources(tree, repo, added, Path(home)))
+    compiled, objects, unbuilt = _check_objects(tree, build_dir, cross_compile, ours)
+    new = [f for f in compiled if ours.has(f.file, f.line)]
+    old = [f for f in compiled if not ours.has(f.file, f.line)]
+    return Report(
+        tuple(sorted({*findings, *new})),
+        tuple(old),
+        tuple(unbuilt),
+        len(added),
+        len(_applied(tree)),
+        len(objects),
+    )
