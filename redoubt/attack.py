@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Attacking a kernel: the same exploits with protection off and on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from redoubt import guest
+from redoubt.boot import Machine, Result, boot
+from redoubt.errors import RedoubtError
+from redoubt.progress import Progress
+from redoubt.targets import Variant
+
+SUCCEEDED, BLOCKED, ERROR = "succeeded", "blocked", "error"
+
+_LINE = re.compile(
+    r"^@attack: (?P<name>\S+) outcome=(?P<outcome>succeeded|failed) prize=(?P<prize>.*) "
+    r"attacker=(?P<how>exit|signal) (?P<number>\d+) alive=(?P<alive>yes|no)$"
+)
+_VIOLATION = re.compile(r"kpkeys: violation: .*")
+# /proc/<pid>/comm holds that much of a program's name.
+_COMM = 15
+# Seconds for a boot with all attacks; the emulated host needs about 15.
+_TIMEOUT = 300.0
+
+
+@dataclass(frozen=True)
+class Attack:
+    """An attack the guest knows, and whether the protection is meant to stop it."""
+
+    name: str
+    in_scope: bool
+    description: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an attack in one variant; `detail` is the evidence."""
+
+    target: str
+    attack: str
+    variant: str
+    outcome: str
+    detail: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md."""
+        return asdict(self)
+
+
+def parse_list(lines: Sequence[str]) -> list[Attack]:
+    """The attacks in the output of `attack --list`."""
+    found = []
+    for line in lines:
+        words = line.split(maxsplit=2)
+        if len(words) == 3 and words[1] in ("in-scope", "out-of-scope"):
+            found.append(Attack(words[0], words[1] == "in-scope", words[2]))
+    return found
+
+
+def judge(target: str, variant: str, attack: str, lines: Sequence[str]) -> Outcome:
+    """What the console says of one attack; `lines` are those up to and including its own.
+
+    Blocked means: the prize is intact, the attacker was killed, the kernel reported a violation by
+    this very program, and the machine went on. Anything between that and success is an error.
+    """
+
+    def outcome(what: str, detail: str) -> Outcome:
+        return Outcome(target, attack, variant, what, detail)
+
+    match = next((m for m in map(_LINE.match, lines) if m and m["name"] == attack), None)
+    if not match:
+        return outcome(ERROR, "the guest did not say what came of it")
+    if match["alive"] != "yes":
+        return outcome(ERROR, "the machine did not work any more afterwards")
+    if match["outcome"] == "succeeded":
+        return outcome(SUCCEEDED, match["prize"])
+    ended = f"{match['how']} {match['number']}"
+    if match["how"] != "signal":
+        return outcome(ERROR, f"failed, but was not stopped by the kernel ({ended})")
+    violations = [
+        found[0]
+        for line in lines
+        if (found := _VIOLATION.search(line)) and f", {attack[:_COMM]}[" in found[0]
+    ]
+    if not violations:
+        return outcome(ERROR, f"died ({ended}) without a violation")
+    return outcome(BLOCKED, violations[0])
+
+
+def _split(lines: Sequence[str]) -> dict[str, list[str]]:
+    """The console cut into pieces that end with the line of an attack."""
+    pieces: dict[str, list[str]] = {}
+    piece: list[str] = []
+    for line in lines:
+        piece.append(line)
+        if match := _LINE.match(line):
+            pieces[match["name"]] = piece
+            piece = []
+    return pieces
+
+
+def known(machine: Machine, progress: Progress) -> list[Attack]:
+    """The attacks that the guest offers.
+
+    Raises RedoubtError if it offers none.
+    """
+    result = boot(
+        machine, ["/bin/attack", "--list"], timeout=_TIMEOUT, name="attack-list", progress=progress
+    )
+    attacks = parse_list(result.console)
+    if result.status != 0 or not attacks:
+        raise RedoubtError("the guest does not say which attacks it has: " + result.describe())
+    return attacks
+
+
+def run(
+    machine: Machine, variant: Variant, attacks: Sequence[Attack], progress: Progress
+) -> tuple[list[Outcome], Result]:
+    """Run all attacks in one boot of a variant."""
+    target = machine.build.target.name
+    with progress.step(f"Attacking {target} ({variant.name})"):
+        result = boot(
+            machine,
+            guest.sequence([["/bin/attack", attack.name] for attack in attacks]),
+            timeout=_TIMEOUT,
+            name=f"attack-{target}-{variant.name}",
+            progress=progress,
+        )
+    pieces = _split(result.console)
+    outcomes = [
+        judge(target, variant.name, attack.name, pieces.get(attack.name, []))
+        for attack in attacks
+    ]
+    return outcomes, result
+
+
+def as_expected(attack: Attack, outcome: Outcome, variant: Variant) -> bool:
+    """Did the attack end as the protection promises?
+
+    Without protection every attack succeeds, or the demonstration shows nothing. With it those in
+    scope are blocked and the others still succeed: when one of them stops, the docs are wrong.
+    """
+    expected = BLOCKED if variant.protected and attack.in_scope else SUCCEEDED
+    return outcome.outcome == expected

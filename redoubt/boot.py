@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Booting a kernel, running a command in it and understanding how that ended."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from redoubt import guest, host, paths
+from redoubt.build import Build
+from redoubt.errors import RedoubtError
+from redoubt.process import run_lines
+from redoubt.progress import Progress
+
+_EXIT = re.compile(r"^@redoubt: exit=(\d+)$")
+_PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
+# The first line of what a kernel prints when it is unhappy with itself.
+_SPLAT = re.compile(
+    r"^(?:\[[^]]*\] )?(?:"
+    r"WARNING: |BUG: |kernel BUG at |INFO: (?:possible|task|rcu|suspicious)|"
+    r"Kernel panic|Oops|Unable to handle|general protection|Bad page state|"
+    r"rcu: INFO|=+\[ BUG|Kernel mode fault|Modules linked in|------------\[ cut here"
+    r")"
+)
+MEMORY_MB = 256
+_HOST_EXTRA_MB = 1024
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a boot ended.
+
+    `outcome` is "finished" (the command ran; `status` is its exit status), "panic", "hang" (time
+    ran out) or "died" (the kernel went away without a word). `console` is the guest's output,
+    `splats` the complaints of its kernel in it.
+    """
+
+    outcome: str
+    status: int | None
+    console: tuple[str, ...]
+    splats: tuple[str, ...]
+    log: Path
+    detail: str = ""
+
+    def describe(self) -> str:
+        """What happened, with the last lines of the guest and where the whole log is."""
+        what = {
+            "finished": f"the command in the guest ended with status {self.status}",
+            "panic": f"the guest's kernel panicked: {self.detail}",
+            "hang": f"the guest hung: {self.detail}",
+            "died": "the guest died without a word",
+        }[self.outcome]
+        last = "\n".join(f"    {line}" for line in self.console[-15:])
+        return f"{what}\n{last}\n    (whole console: {self.log})"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What to boot: a kernel with arguments, on which host, with how many CPUs."""
+
+    build: Build
+    programs: Path
+    host: str
+    args: tuple[str, ...] = ()
+    cpus: int = 1
+    memory_mb: int = MEMORY_MB
+
+
+@dataclass
+class _Console:
+    """Collects the guest's lines; what the host prints before it is ready is dropped."""
+
+    skipping: bool
+    watch: Callable[[str], None]
+    lines: list[str] = field(default_factory=list)
+
+    def feed(self, line: str) -> None:
+        if self.skipping:
+            self.skipping = host.READY not in line
+            return
+        self.lines.append(line)
+        self.watch(line)
+
+
+def kernel_args(machine: Machine, root: str) -> list[str]:
+    """The command line of UML."""
+    args = [
+        "root=/dev/root", "rootfstype=hostfs", f"rootflags={root}", "rw", "init=/init",
+        f"mem={machine.memory_mb}M", "con0=fd:0,fd:1", "con=null", "ssl=null", "noreboot",
+        "panic=-1",
+    ]  # fmt: skip
+    if machine.cpus > 1:
+        args += ["seccomp=on", f"ncpus={machine.cpus}"]
+    return [*args, *machine.args]
+
+
+def _command(machine: Machine, run: Path, progress: Progress) -> list[str]:
+    """The command that boots `machine` with the root directory made in `run`."""
+    root = run / "root"
+    if machine.host == host.NATIVE:
+        return [str(machine.build.image), f"uml_dir={run}/", *kernel_args(machine, str(root))]
+
+    archive = run / "initramfs"
+    host.initramfs(
+        {"init": machine.programs / "host-init", "linux": machine.build.image},
+        {"cmdline": host.args_file(kernel_args(machine, "/root-fs"))},
+        {"root-fs": root},
+        archive,
+    )
+    memory = machine.memory_mb + _HOST_EXTRA_MB
+    return host.command(host.kernel(progress), archive, machine.cpus, memory)
+
+
+def _judge(lines: list[str], timed_out: bool, timeout: float, log: Path) -> Result:
+    status = None
+    panic = None
+    for line in lines:
+        if match := _EXIT.match(line):
+            status = int(match[1])
+        elif match := _PANIC.search(line):
+            panic = panic or match[1]
+    splats = tuple(line for line in lines if _SPLAT.match(line))
+    console = tuple(lines)
+    if panic is not None:
+        return Result("panic", None, console, splats, log, panic)
+    if status is not None:
+        return Result("finished", status, console, splats, log)
+    if timed_out:
+        return Result("hang", None, console, splats, log, f"no end after {timeout:g} s")
+    return Result("died", None, console, splats, log)
+
+
+def boot(
+    machine: Machine,
+    command: Sequence[str],
+    *,
+    timeout: float,
+    name: str,
+    progress: Progress,
+    watch: Callable[[str], None] = lambda line: None,
+) -> Result:
+    """Boot, run a command in the guest, power off.
+
+    `timeout` is in seconds; on an emulated host time passes slowly. The console is kept in
+    <build>/log/boot-<name>.log, and each line given to `watch` as it comes.
+    Raises RedoubtError if the machine cannot be started at all.
+    """
+    log = paths.build_dir() / "log" / f"boot-{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    console = _Console(machine.host == host.EMULATED, watch)
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as directory, log.open("w") as out:
+        run = Path(directory)
+        guest.root_directory(machine.programs, run / "root", command)
+        words = _command(machine, run, progress)
+
+        def keep(line: str) -> None:
+            out.write(line + "\n")
+            console.feed(line)
+
+        ended = run_lines(words, keep, timeout=timeout)
+    if console.skipping:
+        raise RedoubtError(
+            "the emulated host did not start" + (" in time" if ended.timed_out else ""),
+            f"its console is in {log}",
+        )
+    return _judge(console.lines, ended.timed_out, timeout, log)
+
+
+def interactive(machine: Machine, progress: Progress) -> int:
+    """Boot with the guest's console on this terminal; returns the exit code of the machine.
+
+    Raises RedoubtError if it cannot be started.
+    """
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
+        run = Path(directory)
+        guest.root_directory(machine.programs, run / "root", ())
+        words = _command(machine, run, progress)
+        try:
+            process = subprocess.Popen(words)
+        except OSError as error:
+            raise RedoubtError(f"{words[0]}: {error.strerror}") from error
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                # Ctrl-C belongs to the guest; give it a moment before ending it.
+                process.terminate()
+                time.sleep(0.5)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Asking a running kernel whether every page table is protected, before and after stress."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from redoubt import guest
+from redoubt.boot import Machine, Result, boot
+from redoubt.errors import RedoubtError
+from redoubt.progress import Progress
+from redoubt.targets import Variant
+
+_CHECK = "/sys/kernel/debug/kpkeys/check"
+_STATS = "/sys/kernel/debug/kpkeys/stats"
+_COUNT = re.compile(r"^(tables|untagged|aliases|foreign) (\d+)$")
+_EXCEPTION = re.compile(r"^(?:untagged|alias|foreign) \D.* 0x")
+_STRESS = re.compile(r"^@stress: ops=(\d+) errors=(\d+)$")
+# Seconds beyond the stress itself: booting, and two walks of all tables, under emulation.
+_MARGIN = 240.0
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What one run of the checker found."""
+
+    tables: int
+    untagged: int
+    aliases: int
+    foreign: int
+
+    @property
+    def clean(self) -> bool:
+        """True if it walked tables and found nothing wrong."""
+        return self.tables > 0 and not (self.untagged or self.aliases or self.foreign)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The checker after boot and after stress; `operations` is what stress got done."""
+
+    target: str
+    variant: str
+    walks: tuple[Walk, ...]
+    exceptions: tuple[str, ...]
+    operations: int
+    stress_errors: int
+    splats: tuple[str, ...]
+    boot: Result
+
+    @property
+    def ok(self) -> bool:
+        """True if everything was protected all the time and nothing went wrong."""
+        return (
+            self.boot.outcome == "finished"
+            and self.boot.status == 0
+            and len(self.walks) == 2
+            and all(walk.clean for walk in self.walks)
+            and not self.stress_errors
+            and not self.splats
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md: the worst of all walks."""
+        return {
+            "target": self.target,
+            "variant": self.variant,
+            "tables": max((walk.tables for walk in self.walks), default=0),
+            "untagged": max((walk.untagged + walk.aliases for walk in self.walks), default=0),
+            "foreign": max((walk.foreign for walk in self.walks), default=0),
+            "splats": len(self.splats),
+        }
+
+
+def parse_walks(lines: tuple[str, ...]) -> tuple[Walk, ...]:
+    """The results of the checker on a console; the last line of each is "foreign"."""
+    walks = []
+    counts: dict[str, int] = {}
+    for line in lines:
+        if match := _COUNT.match(line):
+            counts[match[1]] = int(match[2])
+            if match[1] == "foreign":
+                walks.append(
+                    Walk(*(counts.get(n, 0) for n in ("tables", "untagged", "aliases", "foreign")))
+                )
+                counts = {}
+    return tuple(walks)
+
+
+def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -> Report:
+    """Check after boot, stress for `stress_s` seconds of guest time, check again.
+
+    Raises RedoubtError if the variant has no checker to ask.
+    """
+    if not variant.protected:
+        raise RedoubtError(
+            f"variant {variant.name} protects nothing: there is nothing to check",
+            "check the variant on",
+        )
+    target = machine.build.target.name
+    commands = [["/bin/cat", _CHECK]]
+    if stress_s:
+        commands.append(["/bin/stress", str(stress_s), str(max(2, machine.cpus))])
+    commands += [["/bin/cat", _CHECK], ["/bin/cat", _STATS]]
+    title = f"Checking {target} ({variant.name}), {stress_s} s of stress on {machine.cpus} CPUs"
+    with progress.step(title):
+        result = boot(
+            machine,
+            guest.sequence(commands),
+            timeout=stress_s * 3 + _MARGIN,
+            name=f"check-{target}-{variant.name}-{machine.cpus}",
+            progress=progress,
+        )
+    operations, errors = 0, 0 if not stress_s else 1
+    for line in result.console:
+        if match := _STRESS.match(line):
+            operations, errors = int(match[1]), int(match[2])
+    return Report(
+        target,
+        variant.name,
+        parse_walks(result.console),
+        tuple(line for line in result.console if _EXCEPTION.match(line)),
+        operations,
+        errors,
+        result.splats,
+        result,
+    )

@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line: the only part that prints and exits."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from redoubt import (
+    attack as attack_module,
+    audit as audit_module,
+    boot as boot_module,
+    check as check_module,
+    doctor as doctor_module,
+    host as host_module,
+    kernels,
+    lint as lint_module,
+    offcheck as offcheck_module,
+    paths,
+    series as series_module,
+    source as source_module,
+    suite as suite_module,
+)
+from redoubt.errors import RedoubtError
+from redoubt.targets import TARGETS, Target, Variant, get_target, get_variant
+
+app = typer.Typer(
+    help="Fetch, build, boot, attack and check a hardened Linux kernel.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+TargetArg = Annotated[str, typer.Argument(help=f"One of: {', '.join(TARGETS)}.")]
+VariantOpt = Annotated[
+    str, typer.Option("--variant", help="pristine (Linux as it is), off, or on.")
+]
+HostOpt = Annotated[
+    str,
+    typer.Option(
+        "--host",
+        help="Where um runs: native, emulated (QEMU), or auto: the first that has PKU.",
+    ),
+]
+JsonOpt = Annotated[
+    Path | None, typer.Option("--json", help="Write the result to this file.", dir_okay=False)
+]
+
+
+class Display:
+    """Shows steps: a spinner when a person watches, plain lines when not."""
+
+    def __init__(self) -> None:
+        self.status: Status | None = None
+        self.title = ""
+
+    @contextlib.contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Show a step until it is done; a step within a step takes over the line."""
+        started = time.monotonic()
+        outer = self.title
+        self.title = title
+        if err.is_terminal:
+            with contextlib.ExitStack() as stack:
+                if self.status is None:
+                    self.status = stack.enter_context(err.status(title))
+                    stack.callback(setattr, self, "status", None)
+                self.status.update(title)
+                yield
+        else:
+            err.print(f"{title} ...", markup=False)
+            yield
+        seconds = time.monotonic() - started
+        if err.is_terminal and seconds >= 1:
+            err.print(f"{title}: {seconds:.0f} s", markup=False, style="dim")
+        self.title = outer
+
+    def detail(self, text: str) -> None:
+        """Show how far the step is, to a person only."""
+        if self.status:
+            self.status.update(f"{self.title}  [dim]{text[:60]}[/dim]")
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Keep two runs from building in the same directory."""
+    directory = paths.build_dir()
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            err.print(f"waiting for another redoubt that works in {directory}", markup=False)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _write_json(file: Path | None, value: Any) -> None:
+    if file is None:
+        return
+    partial = file.with_name(file.name + ".partial")
+    try:
+        partial.write_text(json.dumps(value, indent=2) + "\n")
+        partial.rename(file)
+    except OSError as error:
+        raise RedoubtError(f"cannot write {file}: {error.strerror}") from error
+
+
+def _print_lines(lines: list[str]) -> None:
+    for line in lines:
+        out.print(line, markup=False)
+
+
+def _bench(
+    target: str, variant: str, host: str, display: Display
+) -> tuple[Target, Variant, kernels.Bench]:
+    chosen = get_target(target)
+    way = get_variant(chosen, variant)
+    return chosen, way, kernels.bench(chosen, way, host_module.pick(host), display)
+
+
+def _needs_enforcing(host: str) -> str:
+    """The host on which protection keys work; an error if there is none."""
+    found = host_module.enforcing(host)
+    if not found:
+        raise RedoubtError(
+            host_module.NO_HOST,
+            "sudo apt-get install qemu-system-x86, or use a machine with PKU",
+        )
+    return found
+
+
+# === Verbs =======================================================================================
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine has and lacks, and what mends it."""
+    findings = doctor_module.examine()
+    for finding in findings:
+        mark = "ok" if finding.ok else ("MISSING" if finding.needed else "no")
+        out.print(f"{mark:8} {finding.name}: {finding.detail}", markup=False)
+    missing = [finding for finding in findings if finding.needed and not finding.ok]
+    for fix in dict.fromkeys(finding.fix for finding in missing if finding.fix):
+        out.print(f"mend with: {fix}", markup=False)
+    raise typer.Exit(1 if missing else 0)
+
+
+@app.command()
+def source() -> None:
+    """Obtain and unpack the pristine kernel, or check the one in LINUX_SRC."""
+    with _alone():
+        found = source_module.obtain(Display())
+    out.print(f"Linux {found.version} in {found.path}", markup=False)
+
+
+@app.command()
+def tree() -> None:
+    """Make our tree: pristine source, the files of kernel/, all patches."""
+    with _alone():
+        out.print(str(kernels.our_tree(Display())), markup=False)
+
+
+@app.command()
+def build(target: TargetArg, variant: VariantOpt = "on") -> None:
+    """Configure and build a kernel."""
+    chosen = get_target(target)
+    way = get_variant(chosen, variant)
+    with _alone():
+        built = kernels.prepare(chosen, way, Display())
+    out.print(str(built.directory / chosen.image), markup=False)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def run(
+    target: TargetArg,
+    command: Annotated[
+        list[str] | None, typer.Argument(help="A command for the guest (put -- before it).")
+    ] = None,
+    variant: VariantOpt = "on",
+    host: HostOpt = "auto",
+    cpus: Annotated[int, typer.Option(help="CPUs of the guest.", min=1, max=2)] = 1,
+    timeout: Annotated[float, typer.Option(help="Seconds for the command.", min=1)] = 300,
+    append: Annotated[
+        list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
+    ] = None,
+) -> None:
+    """Boot a kernel: with a shell, or to run a command and exit with its status."""
+    display = Display()
+    with _alone():
+        _, way, bench = _bench(target, variant, host, display)
+        machine = bench.machine(way, *(append or ()), cpus=cpus)
+    if not command:
+        raise typer.Exit(boot_module.interactive(machine, display))
+    result = boot_module.boot(
+        machine,
+        command,
+        timeout=timeout,
+        name=f"run-{target}",
+        progress=display,
+        watch=lambda line: out.print(line, markup=False),
+    )
+    if result.outcome != "finished":
+        raise RedoubtError(result.describe())
+    raise typer.Exit(result.status or 0)
+
+
+@app.command()
+def attack(
+    target: TargetArg,
+    host: HostOpt = "auto",
+    json_file: JsonOpt = None,
+) -> None:
+    """Run the same exploits against the kernel without and with protection."""
+    display = Display()
+    chosen = get_target(target)
+    off, on = get_variant(chosen, "off"), get_variant(chosen, "on")
+    with _alone():
+        bench = kernels.bench(chosen, on, _needs_enforcing(host), display)
+    attacks = attack_module.known(bench.machine(off, attacks=True), display)
+    found: dict[tuple[str, str], attack_module.Outcome] = {}
+    consoles = {}
+    for variant in (off, on):
+        outcomes, result = attack_module.run(
+            bench.machine(variant, attacks=True, cpus=2), variant, attacks, display
+        )
+        consoles[variant.name] = result
+        found |= {(outcome.attack, variant.name): outcome for outcome in outcomes}
+    _write_json(json_file, [outcome.as_json() for outcome in found.values()])
+
+    _show_attacks(chosen, attacks, found, bench.host)
+    wrong = [
+        (known, variant)
+        for known in attacks
+        for variant in (off, on)
+        if not attack_module.as_expected(known, found[known.name, variant.name], variant)
+    ]
+    for name in dict.fromkeys(variant.name for _, variant in wrong):
+        err.print(f"\n{name}: {consoles[name].describe()}", markup=False)
+    if wrong:
+        raise RedoubtError(
+            "not as it should be: " + ", ".join(f"{a.name} ({v.name})" for a, v in wrong)
+        )
+
+
+def _show_attacks(
+    target: Target,
+    attacks: list[attack_module.Attack],
+    found: dict[tuple[str, str], attack_module.Outcome],
+    host: str,
+) -> None:
+    where = "this CPU's protection keys" if host == host_module.NATIVE else (
+        "the protection keys of a CPU emulated by QEMU"
+    )  # fmt: skip
+    out.print(f"\nLinux on {target.name}, {where}; attacker: an unprivileged user.\n", markup=False)
+    for in_scope, title in ((True, "ATTACKS ON PAGE TABLES"), (False, "OUT OF SCOPE")):
+        chosen = [known for known in attacks if known.in_scope == in_scope]
+        if not chosen:
+            continue
+        table = Table(title=title, title_justify="left", title_style="bold", box=None)
+        for column in ("attack", "protection off", "protection on", "what it does"):
+            table.add_column(column, no_wrap=column != "what it does")
+        for known in chosen:
+            marks = []
+            for variant in ("off", "on"):
+                outcome = found[known.name, variant].outcome
+                style = {"succeeded": "red", "blocked": "green"}.get(outcome, "yellow")
+                marks.append(f"[{style}]{outcome.upper()}[/{style}]")
+            table.add_row(known.name, *marks, known.description)
+        out.print(table)
+        for known in chosen:
+            detail = found[known.name, "on"].detail
+            out.print(f"  {known.name}: {detail}", markup=False, style="dim")
+        out.print()
+
+
+@app.command()
+def check(
+    target: TargetArg,
+    variant: VariantOpt = "on",
+    host: HostOpt = "auto",
+    stress: Annotated[int, typer.Option(help="Seconds of stress between two checks.", min=0)] = 0,
+    cpus: Annotated[int, typer.Option(help="CPUs of the guest.", min=1, max=2)] = 2,
+    json_file: JsonOpt = None,
+) -> None:
+    """Ask a running kernel whether every page table is protected, before and after stress."""
+    display = Display()
+    chosen = get_target(target)
+    way = get_variant(chosen, variant)
+    with _alone():
+        bench = kernels.bench(chosen, way, _needs_enforcing(host), display)
+    report = check_module.run(bench.machine(way, cpus=cpus), way, stress, display)
+    _write_json(json_file, report.as_json())
+    for when, walk in zip(("after boot", "after stress"), report.walks, strict=False):
+        out.print(
+            f"{when}: {walk.tables} page table pages, {walk.untagged} untagged, "
+            f"{walk.aliases} writable aliases, {walk.foreign} foreign pages tagged",
+            markup=False,
+        )
+    if stress:
+        out.print(
+            f"stress: {report.operations} operations, {report.stress_errors} wrong", markup=False
+        )
+    _print_lines(list(report.exceptions))
+    if not report.ok:
+        raise RedoubtError("the check failed: " + report.boot.describe())
+
+
+@app.command()
+def audit(target: TargetArg, json_file: JsonOpt = None) -> None:
+    """List every instruction of the image that writes the pkey register, and judge it."""
+    chosen = get_target(target)
+    with _alone():
+        built = kernels.prepare(chosen, get_variant(chosen, "on"), Display())
+        report = audit_module.audit(built.vmlinux, paths.repo() / "configs" / chosen.audit)
+    _write_json(json_file, report.as_json())
+    _print_lines(audit_module.render(report))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def offcheck(target: TargetArg, json_file: JsonOpt = None) -> None:
+    """Compare the objects of the pristine kernel with ours when all our options are off."""
+    chosen = get_target(target)
+    with _alone():
+        report = suite_module.off_check(chosen, Display())
+    _write_json(json_file, report.as_json())
+    _print_lines(offcheck_module.render(report))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def series(
+    check: Annotated[
+        bool, typer.Option("--check", help="Take the mails back and build every prefix.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Where to write the mails.", file_okay=False)
+    ] = None,
+    json_file: JsonOpt = None,
+) -> None:
+    """Export the queue as mails for git am, one commit per topic."""
+    display = Display()
+    with _alone():
+        pristine = source_module.obtain(display).path
+        mails = series_module.export(pristine, output or paths.build_dir() / "series")
+        for mail in mails:
+            out.print(str(mail), markup=False)
+        if not check:
+            return
+        task = suite_module.Run(get_target("um"), "auto", True, display)
+        report = suite_module.series_check(task, sampled=False)
+    _write_json(json_file, report.as_json())
+    _print_lines(series_module.render(report))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def lint() -> None:
+    """Check the kernel code: checkpatch --strict, W=1, sparse."""
+    display = Display()
+    with _alone():
+        chosen = get_target("um")
+        built = kernels.prepare(chosen, get_variant(chosen, "on"), display)
+        with display.step("Checking the kernel code"):
+            report = lint_module.lint(kernels.our_tree(display), built.directory)
+    _print_lines(lint_module.render(report))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def test(
+    targets: Annotated[list[str] | None, typer.Argument(help="Targets; all if none.")] = None,
+    host: HostOpt = "auto",
+    long: Annotated[
+        bool, typer.Option("--long", help="Also what takes long: debug flavour, offcheck.")
+    ] = False,
+    json_file: JsonOpt = None,
+) -> None:
+    """Run all tests, with protection on and off; the last line counts them."""
+    display = Display()
+    chosen = [get_target(name) for name in targets or TARGETS]
+    result: list[dict[str, Any]] = []
+    items: list[suite_module.Item] = []
+
+    def show(item: suite_module.Item) -> None:
+        mark = "FAIL" if item.failed else ("skip" if not item.passed else "ok")
+        counts = f"{item.passed} passed, {item.failed} failed, {item.skipped} skipped"
+        out.print(f"{mark:4}  {item.variant:3}  {item.name}: {counts}", markup=False)
+        if item.detail:
+            for line in item.detail.splitlines():
+                out.print(f"          {line}", markup=False)
+
+    with _alone():
+        for target in chosen:
+            done = suite_module.run_all(suite_module.Run(target, host, long, display), show)
+            items += done
+            result += suite_module.as_json(target.name, done)
+    _write_json(json_file, result)
+    passed, failed, skipped = (
+        sum(getattr(item, name) for item in items) for name in ("passed", "failed", "skipped")
+    )
+    out.print(f"\n{passed} passed, {failed} failed, {skipped} skipped", markup=False)
+    raise typer.Exit(1 if failed or not passed else 0)
+
+
+# === Ends ========================================================================================
+
+
+def _fail(message: str, hint: str | None = None) -> NoReturn:
+    err.print(f"redoubt: {message}", markup=False, style="red")
+    if hint:
+        err.print(f"    {hint}", markup=False)
+    sys.exit(1)
+
+
+def _terminated(number: int, frame: object) -> None:
+    """SIGTERM ends like Ctrl-C: everything that runs is ended, everything half-made removed."""
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Run the tool; exits with 0 only on success, 130 when interrupted."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as error:
+        sys.exit(error.exit_code)
+    except RedoubtError as error:
+        _fail(error.message, error.hint)
+    except (KeyboardInterrupt, typer.Abort):
+        err.print("redoubt: interrupted; running it again is safe", markup=False)
+        sys.exit(130)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        _fail(
+            f"no space left: {error.filename or paths.build_dir()}",
+            "make room, or set REDOUBT_BUILD to a directory on another disk",
+        )
+    sys.exit(0)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""KUnit results from a console, by the kernel's own parser (tools/testing/kunit)."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The counts of one test suite, and the names of what failed in it."""
+
+    name: str
+    passed: int
+    failed: int
+    skipped: int
+    failures: tuple[str, ...] = ()
+
+
+@contextmanager
+def _parser(kernel: Path) -> Iterator[Any]:
+    """The parser of a kernel tree. It is no package, so it needs to be on the path."""
+    directory = str(kernel / "tools/testing/kunit")
+    sys.path.insert(0, directory)
+    try:
+        yield importlib.import_module("kunit_parser"), importlib.import_module("kunit_printer")
+    finally:
+        sys.path.remove(directory)
+
+
+def _failures(test: Any, path: str = "") -> list[str]:
+    name = f"{path}.{test.name}" if path else str(test.name)
+    if test.subtests:
+        return [found for sub in test.subtests for found in _failures(sub, name)]
+    return [name] if test.counts.failed or test.counts.crashed else []
+
+
+def parse(kernel: Path, console: Sequence[str]) -> list[Suite]:
+    """The suites in a console log.
+
+    A crash, an error in the format, a suite without tests and a log without any KTAP count as a
+    failure.
+    """
+    with _parser(kernel) as (parser, printer):
+        test = parser.parse_run_tests(list(console), printer.Printer(False, io.StringIO()))
+    suites = []
+    for sub in test.subtests:
+        counts = sub.counts
+        failed = counts.failed + counts.crashed + counts.errors
+        if counts.total() == 0:
+            failed += 1
+        suites.append(
+            Suite(sub.name, counts.passed, failed, counts.skipped, tuple(_failures(sub)))
+        )
+    if not suites:
+        suites.append(Suite("kunit", 0, 1, 0, ("no test results on the console",)))
+    elif test.counts.errors > sum(sub.counts.errors for sub in test.subtests):
+        suites.append(Suite("kunit", 0, 1, 0, ("the test results are malformed",)))
+    return suites

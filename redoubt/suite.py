@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The test run: everything that must hold, in the order of what it costs to find out."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from redoubt import attack, audit, build, check, host, kernels, ktap, offcheck, paths, series, source
+from redoubt.boot import boot
+from redoubt.errors import RedoubtError
+from redoubt.process import run_lines
+from redoubt.progress import Progress
+from redoubt.targets import Target, Variant, get_variant
+
+# Seconds of guest time. The emulated host does in them what silicon does in one or two.
+STRESS_S = 60
+LONG_STRESS_S = 300
+_KUNIT_TIMEOUT = 300.0
+_TRUE = ("/bin/cat", "/proc/version")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One suite of the run. `variant` is "-" where none was booted; `detail` is for people."""
+
+    name: str
+    variant: str
+    passed: int
+    failed: int
+    skipped: int
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a test run needs to know."""
+
+    target: Target
+    host_choice: str
+    long: bool
+    progress: Progress
+
+    def variant(self, name: str) -> Variant:
+        """A variant of the target."""
+        return get_variant(self.target, name)
+
+
+def as_json(target: str, items: list[Item]) -> list[dict[str, Any]]:
+    """The stable form, see docs/json.md: one entry per variant."""
+    result: dict[str, dict[str, Any]] = {}
+    for item in items:
+        entry = result.setdefault(
+            item.variant, {"target": target, "variant": item.variant, "suites": []}
+        )
+        entry["suites"].append(
+            {
+                "name": item.name,
+                "passed": item.passed,
+                "failed": item.failed,
+                "skipped": item.skipped,
+            }
+        )
+    return list(result.values())
+
+
+# === The tool itself =============================================================================
+
+
+def _unit(run: Run) -> Iterator[Item]:
+    """The tool's own tests, by pytest."""
+    with (
+        run.progress.step("Testing the tool"),
+        tempfile.TemporaryDirectory(prefix="redoubt-") as name,
+    ):
+        report = Path(name) / "junit.xml"
+        lines: list[str] = []
+        ended = run_lines(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o",
+             "console_output_style=classic", f"--junitxml={report}", "tests"],
+            lines.append,
+            cwd=paths.repo(),
+        )  # fmt: skip
+        if not report.exists():
+            yield Item("tool", "-", 0, 1, 0, "\n".join(lines[-20:]))
+            return
+        suites = ElementTree.parse(report).getroot().iter("testsuite")
+        total = failed = skipped = 0
+        for suite in suites:
+            total += int(suite.get("tests", 0))
+            failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            skipped += int(suite.get("skipped", 0))
+        if not total or (ended.code and not failed):
+            failed += 1
+        detail = "\n".join(lines[-40:]) if failed else ""
+        yield Item("tool", "-", max(0, total - failed - skipped), failed, skipped, detail)
+
+
+# === Booted kernels ==============================================================================
+
+
+def _kunit(
+    run: Run, made: kernels.Bench, variant: Variant, *, cpus: int = 1, label: str = ""
+) -> Iterator[Item]:
+    name = f"{run.target.name}-{variant.name}-{cpus}{label}"
+    with run.progress.step(f"KUnit on {run.target.name} ({variant.name}, {cpus} CPU)"):
+        result = boot(
+            made.kunit_machine(variant, cpus=cpus),
+            _TRUE,
+            timeout=_KUNIT_TIMEOUT,
+            name=f"kunit-{name}",
+            progress=run.progress,
+        )
+    for suite in ktap.parse(kernels.our_tree(run.progress), result.console):
+        detail = f"failed: {', '.join(suite.failures)}; log: {result.log}" if suite.failed else ""
+        yield Item(
+            f"{suite.name}{label} ({cpus} CPU)", variant.name,
+            suite.passed, suite.failed, suite.skipped, detail,
+        )  # fmt: skip
+    # The tests provoke violations, which are no splats; whatever else the kernel says is one.
+    bad = result.outcome != "finished" or result.status != 0 or bool(result.splats)
+    detail = "\n".join((*result.splats, result.describe())) if bad else ""
+    yield Item(f"boot with KUnit{label} ({cpus} CPU)", variant.name, not bad, bad, 0, detail)
+
+
+def _attacks(run: Run, made: kernels.Bench) -> Iterator[Item]:
+    off, on = run.variant("off"), run.variant("on")
+    attacks = attack.known(made.machine(off, attacks=True), run.progress)
+    for variant in (off, on):
+        outcomes, result = attack.run(
+            made.machine(variant, attacks=True, cpus=2), variant, attacks, run.progress
+        )
+        good = 0
+        bad = []
+        for known, outcome in zip(attacks, outcomes, strict=True):
+            if attack.as_expected(known, outcome, variant):
+                good += 1
+            else:
+                bad.append(f"{outcome.attack}: {outcome.outcome}, {outcome.detail}")
+        detail = "\n".join((*bad, result.describe())) if bad else ""
+        yield Item("attacks", variant.name, good, len(bad), 0, detail)
+
+
+def _panic_policy(run: Run, made: kernels.Bench) -> Iterator[Item]:
+    """kpkeys.violation=panic must take the machine down, and only then."""
+    on = run.variant("on")
+    with run.progress.step("Attacking with kpkeys.violation=panic"):
+        result = boot(
+            made.machine(on, "kpkeys.violation=panic", attacks=True),
+            ["/bin/attack", "own-pte"],
+            timeout=_KUNIT_TIMEOUT,
+            name=f"panic-{run.target.name}",
+            progress=run.progress,
+        )
+    good = result.outcome == "panic" and "kpkeys" in result.detail
+    yield Item(
+        "violation=panic", on.name, good, not good, 0, "" if good else result.describe()
+    )
+
+
+def _checks(run: Run, made: kernels.Bench) -> Iterator[Item]:
+    on = run.variant("on")
+    long = LONG_STRESS_S if run.long else STRESS_S
+    for cpus, seconds in ((2, long), (1, 10)):
+        report = check.run(made.machine(on, cpus=cpus), on, seconds, run.progress)
+        detail = "" if report.ok else _check_detail(report)
+        yield Item(
+            f"checker and {seconds} s of stress ({cpus} CPU)", on.name, report.ok, not report.ok,
+            0, detail,
+        )  # fmt: skip
+
+
+def _check_detail(report: check.Report) -> str:
+    return "\n".join(
+        (
+            f"{report.walks}, {report.operations} operations, {report.stress_errors} wrong",
+            *report.exceptions[:10],
+            *report.splats[:10],
+            report.boot.describe(),
+        )
+    )
+
+
+def _without_keys(run: Run, made: kernels.Bench) -> Iterator[Item]:
+    """A host without protection keys: one line says so, and everything else works."""
+    on = run.variant("on")
+    native = kernels.Bench(made.build, made.programs, host.NATIVE)
+    result = boot(
+        native.machine(on, "nopku"),
+        _TRUE,
+        timeout=_KUNIT_TIMEOUT,
+        name=f"nopku-{run.target.name}",
+        progress=run.progress,
+    )
+    said = [line for line in result.console if "kpkeys: page tables not hardened: " in line]
+    good = result.status == 0 and len(said) == 1 and not result.splats
+    yield Item("no protection keys", "on", good, not good, 0, "" if good else result.describe())
+
+
+def _protection(run: Run, made: kernels.Bench) -> Iterator[Item]:
+    """Everything that boots a kernel on a host that enforces."""
+    on, off = run.variant("on"), run.variant("off")
+    yield from _kunit(run, made, on)
+    yield from _kunit(run, made, off)
+    yield from _kunit(run, made, on, cpus=2)
+    yield from _attacks(run, made)
+    yield from _panic_policy(run, made)
+    yield from _checks(run, made)
+
+
+def _skipped(run: Run) -> Iterator[Item]:
+    for variant in ("off", "on"):
+        for name in ("KUnit", "attacks"):
+            yield Item(name, variant, 0, 0, 1, host.NO_HOST)
+    yield Item("checker and stress", "on", 0, 0, 1, host.NO_HOST)
+
+
+def _booted(run: Run) -> Iterator[Item]:
+    chosen = host.enforcing(run.host_choice)
+    made = kernels.bench(run.target, run.variant("on"), chosen or host.NATIVE, run.progress)
+    yield from _without_keys(run, made)
+    if chosen:
+        yield from _protection(run, made)
+    else:
+        yield from _skipped(run)
+
+
+# === What needs no boot ==========================================================================
+
+
+def _audit(run: Run) -> Iterator[Item]:
+    built = kernels.prepare(run.target, run.variant("on"), run.progress)
+    with run.progress.step("Auditing the image"):
+        report = audit.audit(built.vmlinux, paths.repo() / "configs" / run.target.audit)
+    detail = "" if report.ok else "\n".join(audit.render(report))
+    yield Item("audit", "-", report.ok, not report.ok, 0, detail)
+
+
+def series_check(run: Run, *, sampled: bool) -> series.Report:
+    """Export the series, take it back with git am, and build prefixes: all, or the first.
+
+    Raises RedoubtError if a mail does not apply or a prefix does not build.
+    """
+    pristine = source.obtain(run.progress).path
+    out = paths.build_dir() / "series"
+    series.export(pristine, out)
+    built: list[str] = []
+
+    def compile_prefix(prefix: Path, topic: str) -> None:
+        if sampled and built:
+            return
+        build.compile_kernel(
+            run.target, prefix, f"series-{topic}", run.target.fragments, run.progress,
+            directory=paths.build_dir() / run.target.name / "series",
+        )  # fmt: skip
+        built.append(topic)
+
+    with run.progress.step("Checking the series"):
+        return series.check(
+            pristine, out, build=compile_prefix, full=not sampled, work_in=paths.build_dir()
+        )
+
+
+def _series(run: Run) -> Iterator[Item]:
+    report = series_check(run, sampled=not run.long)
+    detail = "" if report.ok else "\n".join(series.render(report))
+    yield Item("series", "-", report.ok, not report.ok, 0, detail)
+
+
+def off_check(target: Target, progress: Progress) -> offcheck.Report:
+    """Build pristine and ours with the same options, ours all off, and compare the objects.
+
+    Raises RedoubtError if one does not build.
+    """
+    pristine = source.obtain(progress).path
+    ours = kernels.our_tree(progress)
+    one = build.compile_kernel(target, pristine, "pristine", target.fragments, progress)
+    other = build.compile_kernel(target, ours, "off", target.fragments, progress)
+    with progress.step("Comparing the objects"):
+        return offcheck.compare(one.directory, other.directory)
+
+
+def _offcheck(run: Run) -> Iterator[Item]:
+    report = off_check(run.target, run.progress)
+    detail = "" if report.ok else "\n".join(offcheck.render(report))
+    yield Item("offcheck", "-", report.ok, not report.ok, 0, detail)
+
+
+def _debug(run: Run) -> Iterator[Item]:
+    """The same under the kernel's own checks: lockdep, DEBUG_VM, preemption."""
+    chosen = host.enforcing(run.host_choice)
+    if not chosen:
+        yield Item("debug flavour", "on", 0, 0, 1, host.NO_HOST)
+        return
+    on, off = run.variant("on"), run.variant("off")
+    made = kernels.bench(run.target, on, chosen, run.progress, debug=True)
+    for variant in (on, off):
+        yield from _kunit(run, made, variant, cpus=2, label=", debug flavour")
+    for cpus in (1, 2):
+        report = check.run(made.machine(on, cpus=cpus), on, STRESS_S, run.progress)
+        yield Item(
+            f"checker and {STRESS_S} s of stress, debug flavour ({cpus} CPU)", on.name,
+            report.ok, not report.ok, 0, "" if report.ok else _check_detail(report),
+        )  # fmt: skip
+
+
+def run_all(run: Run, show: Callable[[Item], None]) -> list[Item]:
+    """Run everything; `show` gets each item when it is done.
+
+    A step that cannot run at all is a failure with the reason, and the rest goes on.
+    """
+    steps: list[tuple[str, Callable[[Run], Iterator[Item]]]] = [
+        ("tool", _unit),
+        ("boots", _booted),
+        ("audit", _audit),
+        ("series", _series),
+    ]
+    if run.long:
+        steps += [("offcheck", _offcheck), ("debug flavour", _debug)]
+    items: list[Item] = []
+
+    def add(item: Item) -> None:
+        items.append(item)
+        show(item)
+
+    for name, step in steps:
+        try:
+            for item in step(run):
+                add(item)
+        except RedoubtError as error:
+            hint = f"\n{error.hint}" if error.hint else ""
+            add(Item(name, "-", 0, 1, 0, error.message + hint))
+    return items
