@@ -32,16 +32,12 @@ setup: prerequisites .venv/ready	## install the tool into .venv
 prerequisites:
 	@scripts/prerequisites
 
-# The stamp is written last and holds the place, as an environment does not survive being moved.
+# Also when this directory was moved, which an environment does not survive.
 .venv/ready: pyproject.toml $(if $(filter $(CURDIR),$(file <.venv/ready)),,again) | prerequisites
-	@echo "redoubt: setting up .venv"
-	@rm -f $@
-	@"$$(scripts/prerequisites --python)" -m venv --clear .venv
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@echo '$(CURDIR)' >$@.tmp && mv $@.tmp $@
+	@scripts/setup
 
 clean:					## remove what was built here; the download and ccache stay
-	rm -rf build .venv $(CACHES)
+	rm -rf build .venv .setup.lock $(CACHES)
 
 help:					## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
