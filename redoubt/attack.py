@@ -132,8 +132,7 @@ def run(
         )
     pieces = _split(result.console)
     outcomes = [
-        judge(target, variant.name, attack.name, pieces.get(attack.name, []))
-        for attack in attacks
+        judge(target, variant.name, attack.name, pieces.get(attack.name, [])) for attack in attacks
     ]
     return outcomes, result
 

@@ -9,8 +9,8 @@ library it is linked with) and checks the claim on the instructions themselves:
 * ``unknown-value``: a constant that is not the register value of a known level;
 * ``outlined-helper``: a level-switch helper that exists as a function of its own, although it must
   be inlined everywhere (an out-of-line copy is a gadget that takes the level as an argument);
-* ``leaves-raised``: a writer of a raised level from which no later write of the default is
-  reachable in the same function, so that the caller gets the raised level;
+* ``leaves-raised``: a writer of a raised level from which some path leaves the function without
+  passing a write of the default, so that the caller gets the raised level;
 * ``unwritten-level``: a level nothing writes, meaning the audit looked at a kernel without the
   feature or recognises its instructions no longer; without this rule such an audit would pass;
 * ``stale-entry``: an entry of the allow-list that excuses nothing.
@@ -563,10 +563,12 @@ class _Code:
             return None
         return None
 
-    def reaches(self, function: _Function, at: int, goals: set[int]) -> bool:
-        """True if an address of `goals` can be reached after instruction number `at`.
+    def way_out(self, function: _Function, at: int, goals: set[int]) -> int | None:
+        """Where control may leave after instruction number `at` without passing one of `goals`.
 
-        Paths stay in the function, its `.cold` part included.
+        The address of the instruction that leaves (a return, a jump elsewhere or by pointer), None
+        if there is none. Paths stay in the function, its `.cold` part included. Conditions are not
+        understood: if two branches always go the same way, a path that mixes them counts too.
         """
         seen: set[int] = set()
         todo = [(function, at + 1)]
@@ -578,17 +580,19 @@ class _Code:
                 insn = insns[index]
                 seen.add(insn.address)
                 if insn.address in goals:
-                    return True
-                if insn.mnemonic.startswith(("j", "loop")) and insn.target is not None:
-                    there = self.function_at(insn.target)
-                    if there is not None and there.name.removesuffix(".cold") == name:
-                        addresses = [other.address for other in self.insns[there.start]]
-                        step = bisect.bisect_left(addresses, insn.target)
-                        todo.append((there, step))
+                    break
+                if insn.mnemonic.startswith(("j", "loop")):
+                    there = None if insn.target is None else self.function_at(insn.target)
+                    if there is None or there.name.removesuffix(".cold") != name:
+                        return insn.address
+                    addresses = [other.address for other in self.insns[there.start]]
+                    todo.append((there, bisect.bisect_left(addresses, insn.target or 0)))
+                elif _RETURNS.match(insn.mnemonic):
+                    return insn.address
                 if _ENDS.match(insn.mnemonic):
                     break
                 index += 1
-        return False
+        return None
 
 
 def _references(elf: Elf, wanted: set[int]) -> set[int]:
@@ -663,8 +667,8 @@ def audit(vmlinux: Path, allow: Path) -> Report:
     )
 
 
-def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site], set[int]]:
-    """Writers, cleared writers, and the addresses of writers that leave their level raised."""
+def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site], dict[int, int]]:
+    """Writers, cleared writers, and by address those that leave their level raised: where."""
     writers = {name: writer for writer in policy.isa.writers for name in writer.mnemonics}
     hint = re.compile(r"\b(?:" + "|".join(map(re.escape, sorted(writers))) + r")\b")
     kept: list[_Function] = []
@@ -706,17 +710,17 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
             )
             (sites if writer.selected(selector) else cleared).append(site)
     defaults = {site.address for site in sites if site.level == DEFAULT_LEVEL}
-    raised = {
-        site.address
-        for site in sites
-        if site.level not in (None, DEFAULT_LEVEL)
-        and not code.reaches(*places[site.address], defaults)
-    }
+    raised: dict[int, int] = {}
+    for site in sites:
+        if site.level not in (None, DEFAULT_LEVEL):
+            way_out = code.way_out(*places[site.address], defaults)
+            if way_out is not None:
+                raised[site.address] = way_out
     return sites, cleared, raised
 
 
 def _judge(
-    policy: Policy, sites: list[Site], raised: set[int], names: set[str]
+    policy: Policy, sites: list[Site], raised: dict[int, int], names: set[str]
 ) -> tuple[list[Finding], set[Excuse], list[Site]]:
     """Apply the rules: findings, the excuses that were needed, the sites with their excuse."""
     excuses = {(excuse.function, excuse.rule): excuse for excuse in policy.excuses}
@@ -734,8 +738,8 @@ def _judge(
         elif site.address in raised:
             rule = LEAVES_RAISED
             message = (
-                f"{site.function}: raises to level {site.level}, and no write of the default "
-                "follows in the function"
+                f"{site.function}: raises to level {site.level}, and a path leaves the function at "
+                f"{raised[site.address]:x} without a write of the default"
             )
         excuse = excuses.get((base_name(site.function), rule)) if rule else None
         if excuse is not None:

@@ -113,9 +113,7 @@ def _configure(
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     make_scratch = make_args(target, source, scratch)
-    run_logged(
-        [*make_scratch, "tinyconfig"], log, what="make tinyconfig", env=environment()
-    )
+    run_logged([*make_scratch, "tinyconfig"], log, what="make tinyconfig", env=environment())
     run_logged(
         [source / "scripts/kconfig/merge_config.sh", "-m", "-Q", "-O", scratch,
          scratch / ".config", *fragments],

@@ -21,17 +21,39 @@ from rich.table import Table
 
 from redoubt import (
     attack as attack_module,
+)
+from redoubt import (
     audit as audit_module,
+)
+from redoubt import (
     boot as boot_module,
+)
+from redoubt import (
     check as check_module,
+)
+from redoubt import (
     doctor as doctor_module,
+)
+from redoubt import (
     host as host_module,
+)
+from redoubt import (
     kernels,
-    lint as lint_module,
-    offcheck as offcheck_module,
     paths,
+)
+from redoubt import (
+    lint as lint_module,
+)
+from redoubt import (
+    offcheck as offcheck_module,
+)
+from redoubt import (
     series as series_module,
+)
+from redoubt import (
     source as source_module,
+)
+from redoubt import (
     suite as suite_module,
 )
 from redoubt.errors import RedoubtError

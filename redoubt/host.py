@@ -117,7 +117,9 @@ def _entry(out: BinaryIO, inode: int, name: str, mode: int, data: bytes) -> None
         out.write(part + b"\0" * (-len(part) % 4))
 
 
-def initramfs(files: dict[str, Path], made: dict[str, bytes], roots: dict[str, Path], to: Path) -> None:
+def initramfs(
+    files: dict[str, Path], made: dict[str, bytes], roots: dict[str, Path], to: Path
+) -> None:
     """Write an initramfs: files by name, files made up here, and whole directories."""
     with to.open("wb") as out:
         inode = 0

@@ -56,9 +56,7 @@ def parse(kernel: Path, console: Sequence[str]) -> list[Suite]:
         failed = counts.failed + counts.crashed + counts.errors
         if counts.total() == 0:
             failed += 1
-        suites.append(
-            Suite(sub.name, counts.passed, failed, counts.skipped, tuple(_failures(sub)))
-        )
+        suites.append(Suite(sub.name, counts.passed, failed, counts.skipped, tuple(_failures(sub))))
     if not suites:
         suites.append(Suite("kunit", 0, 1, 0, ("no test results on the console",)))
     elif test.counts.errors > sum(sub.counts.errors for sub in test.subtests):

@@ -150,7 +150,9 @@ def run_logged(
         )
 
 
-def output(command: Sequence[str | Path], *, what: str, env: Mapping[str, str] | None = None) -> str:
+def output(
+    command: Sequence[str | Path], *, what: str, env: Mapping[str, str] | None = None
+) -> str:
     """The output of a short command.
 
     Raises RedoubtError if it fails.

@@ -47,9 +47,7 @@ def version_of(tree: Path) -> str:
 def _checked(tree: Path) -> Source:
     version = version_of(tree)
     if not version.startswith(SERIES + "."):
-        raise RedoubtError(
-            f"{tree} is Linux {version}; the patches are for {SERIES}.y", _GIVE_TREE
-        )
+        raise RedoubtError(f"{tree} is Linux {version}; the patches are for {SERIES}.y", _GIVE_TREE)
     return Source(tree, version)
 
 

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from redoubt import attack, audit, build, check, host, kernels, ktap, offcheck, paths, series, source
+from redoubt import (
+    attack,
+    audit,
+    build,
+    check,
+    host,
+    kernels,
+    ktap,
+    offcheck,
+    paths,
+    series,
+    source,
+)
 from redoubt.boot import boot
 from redoubt.errors import RedoubtError
 from redoubt.process import run_lines
@@ -158,9 +170,7 @@ def _panic_policy(run: Run, made: kernels.Bench) -> Iterator[Item]:
             progress=run.progress,
         )
     good = result.outcome == "panic" and "kpkeys" in result.detail
-    yield Item(
-        "violation=panic", on.name, good, not good, 0, "" if good else result.describe()
-    )
+    yield Item("violation=panic", on.name, good, not good, 0, "" if good else result.describe())
 
 
 def _checks(run: Run, made: kernels.Bench) -> Iterator[Item]:
