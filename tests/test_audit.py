@@ -197,7 +197,15 @@ LOWER = "mov $0x55555558, %eax; xor %ecx, %ecx; xor %edx, %edx; wrpkru;"
         (f"{RAISE} {LOWER} ret", False),
         # It stands earlier in memory, and a path leads there.
         (f"jmp 2f; 1: {LOWER} ret; 2: {RAISE} jmp 1b", False),
-        (f"{RAISE} test %edi, %edi; jne 1f; {LOWER} 1: ret", False),
+        # One path lowers and one does not: an early return.
+        (f"{RAISE} test %edi, %edi; jne 1f; {LOWER} 1: ret", True),
+        (f"{RAISE} test %edi, %edi; jne 1f; {LOWER} ret; 1: {LOWER} ret", False),
+        (f"{RAISE} 1: test %edi, %edi; jne 1b; {LOWER} ret", False),
+        # By a jump through a pointer, or a conditional jump to another function.
+        (f"{RAISE} test %edi, %edi; jne 1f; jmp *%rdi; 1: {LOWER} ret", True),
+        (f"{RAISE} test %edi, %edi; jne good; {LOWER} ret", True),
+        # Not leaving at all is fine.
+        (f"{RAISE} test %edi, %edi; jne 1f; ud2; 1: jmp 1b", False),
         (f"{RAISE} call good; {LOWER} ret", False),
     ],
 )
@@ -214,7 +222,7 @@ def test_the_cold_part_belongs_to_its_function(tmp_path: Path) -> None:
         '.section .text.unlikely, "ax"\n.type "split.cold", @function\n'
         f'"split.cold": {LOWER} ret\n.text\n'
     )
-    body = function("split", f'{RAISE} test %edi, %edi; jne "split.cold"; ud2')
+    body = function("split", f'{RAISE} test %edi, %edi; jne "split.cold"; {LOWER} ret')
     assert run(tmp_path, body + cold).ok
     other = body.replace("split.cold", "other.cold") + cold.replace("split.cold", "other.cold")
     assert broken(run(tmp_path, other)) == [(audit.LEAVES_RAISED, "split")]
