@@ -37,7 +37,7 @@ prerequisites:
 	@scripts/setup
 
 clean:					## remove what was built here; the download and ccache stay
-	rm -rf build .venv .setup.lock $(CACHES)
+	rm -rf build .venv .setup.lock .setup.log $(CACHES)
 
 help:					## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile

@@ -86,13 +86,13 @@ class Report:
     objects: int
 
     @property
-    def clean(self) -> bool:
+    def ok(self) -> bool:
         """True if nothing was found on our lines."""
         return not self.findings
 
-    def to_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
-        return {**asdict(self), "clean": self.clean}
+        return {**asdict(self), "ok": self.ok}
 
 
 def render(report: Report) -> list[str]:
