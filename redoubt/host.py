@@ -29,7 +29,7 @@ READY = "@redoubt: host ready"
 # /proc/cpuinfo: the CPU has protection keys, and the kernel has switched them on.
 _FLAG = "ospke"
 # Old and new packaging of Debian's small kernel for virtual machines.
-_KERNEL_PACKAGES = ("linux-binary-*-cloud-amd64", "linux-image-*-cloud-amd64-unsigned")
+_KERNEL_PACKAGES = ("linux-binary-[0-9]*-cloud-amd64", "linux-image-[0-9]*-cloud-amd64")
 _KERNEL_FILES = ("usr/lib/modules/*/vmlinuz", "boot/vmlinuz-*")
 
 

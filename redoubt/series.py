@@ -411,7 +411,7 @@ def check(
     pristine: Path,
     out: Path,
     *,
-    build: Callable[[Path, str], None] | None,
+    build: Callable[[Path, str], bool | None] | None,
     repo: Path | None = None,
     full: bool = False,
     work_in: Path | None = None,
@@ -420,7 +420,8 @@ def check(
 
     `build` is called with a source tree and the name of the last topic in it, once per topic; the
     tree is one directory that grows from topic to topic, so that a builder which keeps its objects
-    rebuilds little. The tree may be hard-linked with pristine: build out of tree, never change it.
+    rebuilds little. A builder that leaves a prefix out returns False, and the report does not name
+    it. The tree may be hard-linked with pristine: build out of tree, never change it.
     It stands in `work_in`, at the same path in each run, if that is given: ccache looks at paths.
     With `full`, git am works on all of pristine (a minute) instead of on the touched files.
 
@@ -478,12 +479,13 @@ def check(
             for topic, commit in zip(chosen, commits, strict=True):
                 _advance(git, commit, work, prefix)
                 try:
-                    build(prefix, topic.name)
+                    done = build(prefix, topic.name)
                 except RedoubtError as error:
                     raise RedoubtError(
                         f"the series up to topic {topic.name} does not stand alone: {error}"
                     ) from error
-                built.append(topic.name)
+                if done is not False:
+                    built.append(topic.name)
         return Report(tuple(mails), len(files), tuple(different), tuple(built), full)
 
 
