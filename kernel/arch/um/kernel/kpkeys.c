@@ -164,16 +164,18 @@ static void smaps_line(struct smaps_scan *scan, const char *line)
 int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 {
 	struct smaps_scan scan = { .ranges = ranges, .max = max };
-	char *buf __free(kfree) = kmalloc(SMAPS_BUF, GFP_KERNEL);
 	int fd, len, have = 0;
-	char *line, *nl;
+	char *buf, *line, *nl;
 
+	buf = kmalloc(SMAPS_BUF, GFP_KERNEL);
 	if (!buf)
 		return -ENOMEM;
 
 	fd = os_open_file("/proc/self/smaps", of_read(OPENFLAGS()), 0);
-	if (fd < 0)
+	if (fd < 0) {
+		kfree(buf);
 		return fd;
+	}
 
 	while ((len = os_read_file(fd, buf + have, SMAPS_BUF - 1 - have)) > 0) {
 		have += len;
@@ -187,6 +189,7 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 	}
 
 	os_close_file(fd);
+	kfree(buf);
 	return len < 0 ? len : scan.nr;
 }
 

@@ -132,7 +132,7 @@ static enum hrtimer_restart sample_in_irq(struct hrtimer *timer)
 	scoped_guard(kpkeys_hardened_pgtables)
 		sample->in_guard = arch_kpkeys_read_reg();
 	sample->behind_guard = arch_kpkeys_read_reg();
-	smp_store_release(&sample->done, true);
+	WRITE_ONCE(sample->done, true);
 	return HRTIMER_NORESTART;
 }
 
@@ -146,11 +146,11 @@ static void interrupt_inside_guard(struct kunit *test)
 
 	hrtimer_setup_on_stack(&sample.timer, sample_in_irq, CLOCK_MONOTONIC,
 			       HRTIMER_MODE_REL_HARD);
-	/* Stay on this CPU, where the timer is. */
+	/* Stay on this CPU: the timer interrupts it. */
 	preempt_disable();
 	hrtimer_start(&sample.timer, ms_to_ktime(5), HRTIMER_MODE_REL_HARD);
 	scoped_guard(kpkeys_hardened_pgtables) {
-		while (!smp_load_acquire(&sample.done) && spins < 1ULL << 34)
+		while (!READ_ONCE(sample.done) && spins < 1ULL << 34)
 			spins++;
 		after = arch_kpkeys_read_reg();
 	}
@@ -385,4 +385,5 @@ static struct kunit_suite levels_suite = {
 	.name = "kpkeys_levels",
 	.test_cases = levels_cases,
 };
+
 kunit_test_suite(levels_suite);

@@ -170,6 +170,7 @@ static void writer_name(const struct writer *writer, char *desc)
 {
 	strscpy(desc, writer->name, KUNIT_PARAM_DESC_SIZE);
 }
+
 KUNIT_ARRAY_PARAM(writer, writers, writer_name);
 
 static void writers_write(struct kunit *test)
@@ -197,7 +198,7 @@ static void rmw_helpers_write(struct kunit *test)
 	unsigned long addr = map_user_page(test);
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma;
-	spinlock_t *ptl;
+	spinlock_t *ptl;	/* of the page table */
 	pte_t *ptep;
 
 	mmap_read_lock(mm);
@@ -438,4 +439,5 @@ static struct kunit_suite pgtables_suite = {
 	.name = "kpkeys_pgtables",
 	.test_cases = pgtables_cases,
 };
+
 kunit_test_suite(pgtables_suite);

@@ -57,19 +57,20 @@ static inline int probe_write(void *addr)
 }
 
 /* A store to a protected page is refused, and counted as a violation. */
-#define EXPECT_PROTECTED(test, addr)					\
-	do {								\
-		unsigned long before;					\
-									\
-		before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);	\
-		KUNIT_EXPECT_EQ_MSG(test, probe_write(addr),		\
-				    protected_boot() ? -EFAULT : 0,	\
-				    "write to %s", #addr);		\
-		KUNIT_EXPECT_EQ(test,					\
-				kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS) - \
-				before, protected_boot() ? 1 : 0);	\
-		EXPECT_LEVEL_DEFAULT(test);				\
-	} while (0)
+static inline void expect_protected(struct kunit *test, void *addr,
+				    const char *what)
+{
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	bool refused = protected_boot();
+
+	KUNIT_EXPECT_EQ_MSG(test, probe_write(addr), refused ? -EFAULT : 0,
+			    "write to %s", what);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS),
+			before + refused);
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+#define EXPECT_PROTECTED(test, addr)	expect_protected(test, addr, #addr)
 
 #define EXPECT_WRITABLE(test, addr)					\
 	KUNIT_EXPECT_EQ(test, probe_write(addr), 0)

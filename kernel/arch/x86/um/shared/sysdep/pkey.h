@@ -22,7 +22,7 @@
 /* Does the host have protection keys, and do we use them? Fixed at boot. */
 extern int um_pku_active;
 
-static inline __attribute__((__always_inline__)) unsigned int um_read_pkru(void)
+static __always_inline unsigned int um_read_pkru(void)
 {
 	unsigned int pkru, edx;
 
@@ -30,8 +30,7 @@ static inline __attribute__((__always_inline__)) unsigned int um_read_pkru(void)
 	return pkru;
 }
 
-static inline __attribute__((__always_inline__)) void
-um_write_pkru(const unsigned int pkru)
+static __always_inline void um_write_pkru(const unsigned int pkru)
 {
 	__asm__ volatile("wrpkru" : : "a" (pkru), "c" (0), "d" (0) : "memory");
 }
@@ -40,7 +39,7 @@ um_write_pkru(const unsigned int pkru)
  * Give this CPU the default level: first thing in every signal handler, which
  * the host enters with no access to key 1, and wherever a context begins.
  */
-static inline __attribute__((__always_inline__)) void um_pku_reset(void)
+static __always_inline void um_pku_reset(void)
 {
 	if (um_pku_active)
 		um_write_pkru(UM_PKRU_DEFAULT);
