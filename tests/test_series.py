@@ -144,7 +144,7 @@ class Queue:
         return series.export(self.pristine, self.out, repo=self.repo)
 
     def check(
-        self, build: Callable[[Path, str], None] | None = None, full: bool = False
+        self, build: Callable[[Path, str], bool | None] | None = None, full: bool = False
     ) -> series.Report:
         """Check the mails."""
         return series.check(self.pristine, self.out, build=build, repo=self.repo, full=full)
@@ -356,6 +356,11 @@ def test_every_prefix_is_built_as_a_whole_tree(queue: Queue) -> None:
     # The prefix tree is linked with pristine; replacing a file must not reach through the link.
     assert snapshot(queue.pristine) == before
     assert "prefixes built: core, arch" in series.render(report)
+
+
+def test_a_prefix_that_is_left_out_is_not_called_built(queue: Queue) -> None:
+    queue.export()
+    assert queue.check(lambda _tree, topic: topic == "arch").built == ("arch",)
 
 
 def test_a_prefix_that_does_not_build_is_named(queue: Queue) -> None:
