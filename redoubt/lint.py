@@ -238,9 +238,9 @@ def _check_sources(tree: Path, repo: Path, added: Sequence[str], home: Path) -> 
         file = home / patch.replace("/", "-")
         file.write_text(mail(tree, patch, text))
         for finding in _checkpatch(tree, home, [file]):
-            # What it says of the message bears the name of the mail.
-            if Path(finding.file).name == file.name:
-                yield Finding(f"patches/{patch}", finding.line, finding.tool, finding.text)
+            # Of the message it says the name of the mail, or of the first file.
+            if Path(finding.file).name == file.name or finding.text.startswith("COMMIT_"):
+                yield Finding(f"patches/{patch}", 1, finding.tool, finding.text)
             else:
                 yield finding
 

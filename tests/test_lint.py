@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""lint on a small tree of its own: real compiler, stand-ins for checkpatch and sparse."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from redoubt import lint
+from redoubt.errors import RedoubtError
+
+needs_tools = pytest.mark.skipif(
+    not all(shutil.which(name) for name in ("gcc", "make", "perl", "sparse")),
+    reason="needs gcc, make, perl and sparse (scripts/prerequisites lint)",
+)
+
+PRISTINE = "int old(int a)\n{\n\tint old_unused;\n\treturn a;\n}\n"
+PATCHED = PRISTINE + "int new(int a)\n{\n\tint new_unused;\n\treturn a;\n}\n"
+
+# It compiles as Kbuild does, as far as lint looks: what it prints, and where objects go.
+MAKEFILE = """
+%.o:
+\t@echo "  CC      $@"; gcc -Wall -c -o $(O)/$@ $(CURDIR)/$*.c
+\t@echo "  CHECK   $*.c"
+"""
+
+# Finds one thing: the word BAD in a file or an added line.
+CHECKPATCH = r"""
+my $patch = !grep { $_ eq "-f" } @ARGV;
+my $name = my $file = $ARGV[-1];
+my ($bad, $line) = (0, 0);
+open(my $in, "<", $file) or die "cannot open $file\n";
+while (<$in>) {
+    $line++;
+    if (/^\+\+\+ b\/(\S+)/) { $name = $1; next; }
+    if (/^@@ -\S+ \+(\d+)/) { $line = $1 - 1; next; }
+    $line-- if $patch && /^-/;
+    if (/BAD/ && (!$patch || /^\+/)) { print "$name:$line: ERROR:BADNESS: bad\n"; $bad = 1; }
+    print "$name:$line: WARNING:COMPLEX_MACRO: macro\n" if /MACRO/;
+}
+exit $bad;
+"""
+
+
+class Tree:
+    """A tree with one added file (mm/added.c) and one patch on mm/touched.c."""
+
+    def __init__(self, top: Path) -> None:
+        self.repo, self.tree, self.build = top / "repo", top / "tree", top / "b" / "um"
+        self.added = self.write(self.repo / "kernel" / "mm" / "added.c", "int added;\n")
+        self.patch = self.write(
+            self.repo / "patches" / "topic" / "0001-a.patch",
+            "mm: touch\n\nBecause.\n--- a/mm/touched.c\n+++ b/mm/touched.c\n@@ -5 +5,2 @@\n }\n+\n",
+        )
+        self.write(self.tree / "Makefile", MAKEFILE)
+        self.write(self.tree / "scripts" / "checkpatch.pl", CHECKPATCH)
+        self.write(self.tree / ".pc" / "applied-patches", "topic/0001-a.patch\n")
+        self.write(self.tree / ".pc" / "topic/0001-a.patch" / "mm" / "touched.c", PRISTINE)
+        self.touched = self.write(self.tree / "mm" / "touched.c", PATCHED)
+        (self.tree / "mm" / "added.c").symlink_to(self.added)
+        self.write(self.build / ".config", "#\n# Linux/um 7.3.4 Kernel Configuration\n")
+        self.write(self.build / "mm" / "added.o", "object")
+        self.write(self.build / "mm" / "touched.o", "object")
+
+    @staticmethod
+    def write(file: Path, text: str) -> Path:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def lint(self) -> lint.Report:
+        return lint.lint(self.tree, self.build, repo=self.repo)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+@needs_tools
+def test_only_new_lines_of_a_touched_file_count(tree: Tree) -> None:
+    report = tree.lint()
+    assert [(f.file, f.line) for f in report.findings] == [("mm/touched.c", 8)]
+    assert "new_unused" in report.findings[0].text
+    assert [(f.file, f.line) for f in report.old] == [("mm/touched.c", 3)]
+    assert not report.ok
+    assert (report.files, report.patches, report.objects) == (1, 1, 2)
+
+
+@needs_tools
+def test_every_line_of_an_added_file_counts(tree: Tree) -> None:
+    tree.touched.write_text(PRISTINE + "int new(void);\n")
+    assert tree.lint().ok
+    tree.added.write_text("static int never_called(void)\n{\n\treturn 0; /* BAD */\n}\n")
+    found = {(f.file, f.line, f.tool) for f in tree.lint().findings}
+    assert found == {("mm/added.c", 3, "checkpatch"), ("mm/added.c", 1, "make W=1 C=2")}
+
+
+@needs_tools
+def test_checkpatch_sees_the_patch(tree: Tree) -> None:
+    tree.touched.write_text(PRISTINE + "int new; /* BAD */\n")
+    (finding,) = tree.lint().findings
+    assert (finding.file, finding.line, finding.tool) == ("mm/touched.c", 6, "checkpatch")
+
+
+@needs_tools
+def test_what_is_permitted_is_permitted_in_that_file_only(tree: Tree) -> None:
+    tree.touched.write_text(PRISTINE)
+    (name,) = lint.PERMITTED
+    tree.write(tree.repo / "kernel" / name, "/* MACRO */\n")
+    tree.write(tree.tree / name, "/* MACRO */\n")
+    assert tree.lint().ok
+    tree.added.write_text("/* MACRO */\n")
+    assert [(f.file, f.line) for f in tree.lint().findings] == [("mm/added.c", 1)]
+
+
+@needs_tools
+def test_the_build_directory_is_left_alone(tree: Tree) -> None:
+    before = {file: file.stat().st_mtime_ns for file in tree.build.rglob("*")}
+    tree.lint()
+    assert {file: file.stat().st_mtime_ns for file in tree.build.rglob("*")} == before
+    assert list(tree.build.parent.iterdir()) == [tree.build]
+
+
+@needs_tools
+def test_a_checker_that_did_not_run_is_an_error(tree: Tree) -> None:
+    text = (tree.tree / "Makefile").read_text()
+    (tree.tree / "Makefile").write_text(text.replace("CHECK ", "SKIPPED "))
+    with pytest.raises(RedoubtError, match=r"not done: mm/added.o \(CHECK\)"):
+        tree.lint()
+
+
+@needs_tools
+def test_a_file_that_does_not_compile_is_an_error(tree: Tree) -> None:
+    tree.added.write_text("int added(\n")
+    with pytest.raises(RedoubtError, match="W=1 C=2 failed"):
+        tree.lint()
+
+
+@needs_tools
+def test_a_source_that_is_not_built_is_named(tree: Tree) -> None:
+    (tree.build / "mm" / "added.o").unlink()
+    report = tree.lint()
+    assert report.unbuilt == ("mm/added.c",)
+    assert "mm/added.c: not built in this configuration" in lint.render(report)
+
+
+@needs_tools
+def test_a_broken_checkpatch_is_an_error(tree: Tree) -> None:
+    (tree.tree / "scripts" / "checkpatch.pl").write_text('die "no";')
+    with pytest.raises(RedoubtError, match="checkpatch failed"):
+        tree.lint()
+
+
+def test_a_missing_checker_is_named(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lint.shutil, "which", lambda name: None if name == "sparse" else name)
+    with pytest.raises(RedoubtError, match="sparse: not found"):
+        tree.lint()
+
+
+@needs_tools
+def test_no_build_no_lint(tree: Tree) -> None:
+    (tree.build / ".config").unlink()
+    with pytest.raises(RedoubtError, match="not a kernel's build directory"):
+        tree.lint()
+
+
+def test_a_mail_has_the_message_and_three_lines_of_context(tree: Tree) -> None:
+    text = lint.mail(tree.tree, "topic/0001-a.patch", tree.patch.read_text())
+    assert text.startswith("Subject: [PATCH] mm: touch\n\nBecause.\n---\ndiff --git")
+    assert "@@ -3,3 +3,8 @@\n" in text
+    assert "+\tint new_unused;\n" in text
+
+
+def test_changed_lines() -> None:
+    before = ["a\n", "b\n", "c\n", "d\n"]
+    assert lint.changed_lines(before, before) == frozenset()
+    assert lint.changed_lines(before, ["a\n", "x\n", "b\n", "c\n", "D\n"]) == {2, 5}
+    assert lint.changed_lines(before, ["a\n", "c\n", "d\n"]) == {1, 2}
+
+
+def test_parse_knows_what_the_checkers_print() -> None:
+    lines = [
+        "  CC      mm/a.o",
+        "/t/mm/a.c:3:5: warning: unused variable 'x' [-Wunused-variable]",
+        "    3 | int x;",
+        "../mm/../mm/a.c:4:1: error: incompatible types",
+        "Warning: /t/mm/b.c:7 function parameter 'p' not described in 'f'",
+        "/t/mm/a.c:3:5: note: in included file:",
+        "In file included from /t/mm/a.c:1:",
+    ]
+    found = [(f.file, f.line, f.text) for f in lint.parse(lines, Path("/t"))]
+    assert found == [
+        ("mm/a.c", 3, "warning: unused variable 'x' [-Wunused-variable]"),
+        ("../mm/a.c", 4, "error: incompatible types"),
+        ("mm/b.c", 7, "Warning: function parameter 'p' not described in 'f'"),
+    ]

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""scripts/prerequisites with machines made up of a directory of programs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+SCRIPT = REPO / "scripts" / "prerequisites"
+TABLE = REPO / "scripts" / "prerequisites.txt"
+
+# What the script itself uses, and Debian always has.
+ESSENTIAL = ("sh", "env", "dirname", "grep", "true")
+
+
+class Machine:
+    """A machine that has only the programs it is given."""
+
+    def __init__(self, top: Path) -> None:
+        self.bin = top / "bin"
+        self.bin.mkdir()
+        self.log = top / "apt.log"
+        self.table = top / "table"
+        for name in ESSENTIAL:
+            path = shutil.which(name)
+            assert path
+            (self.bin / name).symlink_to(path)
+        self.program("id", "echo 1000")
+
+    def program(self, name: str, text: str = "true") -> None:
+        file = self.bin / name
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+
+    def apt(self, install: str) -> None:
+        """An apt-get that logs its arguments and does `install` when asked to install."""
+        self.program(
+            "apt-get", f'echo "$@" >>{self.log}\ncase $1 in install) {install} ;; esac\ntrue'
+        )
+
+    def makes(self, name: str) -> str:
+        """The command that makes a program appear, as an installation does."""
+        true = shutil.which("true")
+        ln = shutil.which("ln")
+        return f"{ln} -s {true} {self.bin / name}"
+
+    def asked(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [SCRIPT, *arguments],
+            env={
+                "PATH": str(self.bin),
+                "PYTHON": sys.executable,
+                "REDOUBT_PREREQUISITES": str(self.table),
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    made = Machine(tmp_path)
+    made.table.write_text(
+        "# a comment\n\nbase frobber frob-pkg frobs\nbase frobd frob-pkg frobs more\n"
+        "lint linter lint-pkg only lint\n"
+    )
+    return made
+
+
+def test_nothing_missing_is_silent(machine: Machine) -> None:
+    machine.program("frobber")
+    machine.program("frobd")
+    machine.apt("true")
+    ran = machine.run()
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert machine.asked() == []
+
+
+def test_a_user_is_told_the_one_command(machine: Machine) -> None:
+    machine.apt("true")
+    ran = machine.run()
+    assert ran.returncode == 1
+    assert "missing: frobber frobd" in ran.stderr
+    command = "apt-get update && apt-get install --no-install-recommends -y frob-pkg"
+    assert ran.stderr.splitlines()[-1] == f"redoubt: run as root: {command}"
+    assert machine.asked() == []
+
+
+def test_a_user_whose_sudo_asks_is_told_to_use_it(machine: Machine) -> None:
+    machine.apt("true")
+    machine.program("sudo", "exit 1")
+    ran = machine.run()
+    assert ran.returncode == 1
+    assert "run: sudo apt-get update && sudo apt-get install" in ran.stderr
+    assert machine.asked() == []
+
+
+def test_no_debian(machine: Machine) -> None:
+    ran = machine.run()
+    assert ran.returncode == 1
+    assert "no apt-get; on Debian these come from: frob-pkg" in ran.stderr
+
+
+def install_both(machine: Machine) -> None:
+    machine.apt(f"{machine.makes('frobber')}; {machine.makes('frobd')}")
+
+
+def test_root_installs(machine: Machine) -> None:
+    install_both(machine)
+    machine.program("id", "echo 0")
+    ran = machine.run()
+    assert ran.returncode == 0, ran.stderr
+    assert machine.asked() == ["update -q", "install --no-install-recommends -y frob-pkg -q"]
+    assert machine.run().returncode == 0
+    assert len(machine.asked()) == 2
+
+
+def test_a_user_whose_sudo_does_not_ask_installs(machine: Machine) -> None:
+    install_both(machine)
+    machine.program("sudo", 'shift; exec "$@"')
+    ran = machine.run()
+    assert ran.returncode == 0, ran.stderr
+    assert len(machine.asked()) == 2
+
+
+def test_failed_installation(machine: Machine) -> None:
+    machine.apt("exit 100")
+    machine.program("id", "echo 0")
+    ran = machine.run()
+    assert ran.returncode == 1
+    assert "apt-get failed" in ran.stderr
+
+
+def test_installation_that_does_not_help(machine: Machine) -> None:
+    machine.apt(machine.makes("frobber"))
+    machine.program("id", "echo 0")
+    ran = machine.run()
+    assert ran.returncode == 1
+    assert "still missing after the installation: frobd" in ran.stderr
+
+
+def test_lint_is_asked_for(machine: Machine) -> None:
+    machine.program("frobber")
+    machine.program("frobd")
+    assert machine.run().returncode == 0
+    ran = machine.run("lint")
+    assert ran.returncode == 1
+    assert "missing: linter" in ran.stderr
+
+
+def test_report(machine: Machine) -> None:
+    machine.program("frobber")
+    ran = machine.run("--report")
+    assert ran.returncode == 0
+    assert ran.stdout.splitlines() == [
+        "base\tfrobber\tfrob-pkg\tyes\tfrobs",
+        "base\tfrobd\tfrob-pkg\tno\tfrobs more",
+        "lint\tlinter\tlint-pkg\tno\tonly lint",
+    ]
+
+
+def test_a_library_is_looked_for_with_gcc(machine: Machine) -> None:
+    machine.table.write_text("base lib:libx.a x-dev links\n")
+    machine.program("gcc", "echo libx.a")
+    assert "\tno\t" in machine.run("--report").stdout
+    machine.program("gcc", "echo /usr/lib/libx.a")
+    assert "\tyes\t" in machine.run("--report").stdout
+
+
+def test_unknown_argument(machine: Machine) -> None:
+    ran = machine.run("--nonsense")
+    assert ran.returncode == 2
+    assert "--nonsense" in ran.stderr
+
+
+def test_python_is_recent_enough() -> None:
+    ran = subprocess.run([SCRIPT, "--python"], capture_output=True, text=True, check=True)
+    code = "import sys, venv, ensurepip; print(sys.version_info >= (3, 11))"
+    assert subprocess.check_output([ran.stdout.strip(), "-c", code], text=True) == "True\n"
+
+
+def test_an_old_python_is_passed_over(machine: Machine) -> None:
+    machine.program("oldpython", "exit 1")
+    ran = subprocess.run(
+        [SCRIPT, "--python"],
+        env={**os.environ, "PYTHON": str(machine.bin / "oldpython")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "oldpython" not in ran.stdout
+
+
+def test_the_table_is_well_formed() -> None:
+    lines = [line.split(None, 3) for line in TABLE.read_text().splitlines()]
+    entries = [words for words in lines if words and not words[0].startswith("#")]
+    assert len(entries) > 10
+    for words in entries:
+        assert len(words) == 4, words
+        assert words[0] in ("base", "no-pku", "lint"), words
+    things = [words[1] for words in entries]
+    assert len(set(things)) == len(things)
