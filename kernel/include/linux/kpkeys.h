@@ -186,7 +186,7 @@ KPKEYS_GUARD(kpkeys_hardened_pgtables, KPKEYS_LVL_PGTABLES,
 
 void kpkeys_hardened_pgtables_init(void);
 struct page *__kpkeys_pgtable_alloc(struct page *page, unsigned int order);
-bool __kpkeys_pgtable_free(struct page *page, unsigned int order);
+bool __kpkeys_pgtable_free(struct page *page);
 
 /**
  * kpkeys_pgtable_alloc() - Make fresh memory a protected page table.
@@ -208,16 +208,15 @@ static inline struct page *kpkeys_pgtable_alloc(struct page *page,
 /**
  * kpkeys_pgtable_free() - Turn a page table back into ordinary memory.
  * @page: the page table; its destructor has run.
- * @order: order of @page.
  *
  * Context: any in which pages may be freed, softirqs included.
  * Return: true if the caller shall free @page; false if the protection could
  * not be removed and the page has been kept back, to be freed later.
  */
-static inline bool kpkeys_pgtable_free(struct page *page, unsigned int order)
+static inline bool kpkeys_pgtable_free(struct page *page)
 {
 	if (kpkeys_hardened_pgtables_enabled())
-		return __kpkeys_pgtable_free(page, order);
+		return __kpkeys_pgtable_free(page);
 	return true;
 }
 
@@ -238,7 +237,7 @@ static inline struct page *kpkeys_pgtable_alloc(struct page *page,
 	return page;
 }
 
-static inline bool kpkeys_pgtable_free(struct page *page, unsigned int order)
+static inline bool kpkeys_pgtable_free(struct page *page)
 {
 	return true;
 }

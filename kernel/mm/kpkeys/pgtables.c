@@ -126,13 +126,13 @@ struct page *__kpkeys_pgtable_alloc(struct page *page, unsigned int order)
 	return page;
 }
 
-bool __kpkeys_pgtable_free(struct page *page, unsigned int order)
+bool __kpkeys_pgtable_free(struct page *page)
 {
 	/* Not tagged: from before, and not reachable from the roots then. */
 	if (!kpkeys_page_is_ours(page))
 		return true;
 
-	if (untag_page(page, order)) {
+	if (untag_page(page, compound_order(page))) {
 		keep_page(page);
 		return false;
 	}

@@ -30,10 +30,18 @@ static __always_inline unsigned int um_read_pkru(void)
 	return pkru;
 }
 
-static __always_inline void um_write_pkru(const unsigned int pkru)
-{
-	__asm__ volatile("wrpkru" : : "a" (pkru), "c" (0), "d" (0) : "memory");
-}
+/*
+ * An immediate operand within the asm: as an input in EAX the compiler may keep
+ * the constant in a register across calls, so that it ends up on the stack,
+ * where an arbitrary write can change it.
+ */
+#define um_write_pkru(pkru)						\
+	__asm__ volatile("movl %0, %%eax\n\t"				\
+			 "xorl %%ecx, %%ecx\n\t"				\
+			 "xorl %%edx, %%edx\n\t"				\
+			 "wrpkru"					\
+			 : : "i" (pkru)					\
+			 : "eax", "ecx", "edx", "memory", "cc")
 
 /*
  * Give this CPU the default level: first thing in every signal handler, which
