@@ -258,17 +258,19 @@ def series_check(run: Run, *, sampled: bool) -> series.Report:
     """
     pristine = source.obtain(run.progress).path
     out = paths.build_dir() / "series"
-    series.export(pristine, out)
+    # A fresh machine has no git identity, and nobody gets these mails.
+    series.export(pristine, out, author=("Redoubt", "redoubt@localhost"))
     built: list[str] = []
 
-    def compile_prefix(prefix: Path, topic: str) -> None:
+    def compile_prefix(prefix: Path, topic: str) -> bool:
         if sampled and built:
-            return
+            return False
         build.compile_kernel(
             run.target, prefix, f"series-{topic}", run.target.fragments, run.progress,
             directory=paths.build_dir() / run.target.name / "series",
         )  # fmt: skip
         built.append(topic)
+        return True
 
     with run.progress.step("Checking the series"):
         return series.check(
