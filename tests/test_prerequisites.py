@@ -122,7 +122,9 @@ def test_root_installs(machine: Machine) -> None:
     machine.program("id", "echo 0")
     ran = machine.run()
     assert ran.returncode == 0, ran.stderr
-    assert machine.asked() == ["update -q", "install --no-install-recommends -y frob-pkg -q"]
+    update, install = machine.asked()
+    assert update.startswith("update")
+    assert install.startswith("install --no-install-recommends -y frob-pkg ")
     assert machine.run().returncode == 0
     assert len(machine.asked()) == 2
 
