@@ -17,7 +17,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 from rich.status import Status
-from rich.table import Table
 
 from redoubt import (
     attack as attack_module,
@@ -294,20 +293,16 @@ def _show_attacks(
         chosen = [known for known in attacks if known.in_scope == in_scope]
         if not chosen:
             continue
-        table = Table(title=title, title_justify="left", title_style="bold", box=None)
-        for column in ("attack", "protection off", "protection on", "what it does"):
-            table.add_column(column, no_wrap=column != "what it does")
+        out.print(f"[bold]{title:24}  protection off  protection on[/bold]")
         for known in chosen:
             marks = []
             for variant in ("off", "on"):
                 outcome = found[known.name, variant].outcome
                 style = {"succeeded": "red", "blocked": "green"}.get(outcome, "yellow")
-                marks.append(f"[{style}]{outcome.upper()}[/{style}]")
-            table.add_row(known.name, *marks, known.description)
-        out.print(table)
-        for known in chosen:
-            detail = found[known.name, "on"].detail
-            out.print(f"  {known.name}: {detail}", markup=False, style="dim")
+                marks.append(f"[{style}]{outcome.upper():14}[/{style}]")
+            out.print(f"{known.name:24}  {'  '.join(marks)}")
+            out.print(f"    {known.description}", markup=False)
+            out.print(f"    on: {found[known.name, 'on'].detail}", markup=False, style="dim")
         out.print()
 
 
