@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,10 +183,13 @@ def interactive(machine: Machine, progress: Progress) -> int:
             process = subprocess.Popen(words)
         except OSError as error:
             raise RedoubtError(f"{words[0]}: {error.strerror}") from error
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                # Ctrl-C belongs to the guest; give it a moment before ending it.
+        # On the guest's terminal, Ctrl-C is a character for the guest; this is for other times.
+        try:
+            return process.wait()
+        finally:
+            if process.poll() is None:
                 process.terminate()
-                time.sleep(0.5)
+                try:
+                    process.wait(2)
+                except subprocess.TimeoutExpired:
+                    process.kill()

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
+import shutil
 import signal
 import sys
 import time
@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 
 from redoubt import (
@@ -39,6 +40,7 @@ from redoubt import (
 from redoubt import (
     kernels,
     paths,
+    process,
 )
 from redoubt import (
     lint as lint_module,
@@ -55,7 +57,10 @@ from redoubt import (
 from redoubt import (
     suite as suite_module,
 )
-from redoubt.errors import RedoubtError
+from redoubt import (
+    tree as tree_module,
+)
+from redoubt.errors import Interrupted, RedoubtError
 from redoubt.targets import TARGETS, Target, Variant, get_target, get_variant
 
 app = typer.Typer(
@@ -96,25 +101,29 @@ class Display:
         started = time.monotonic()
         outer = self.title
         self.title = title
-        if err.is_terminal:
-            with contextlib.ExitStack() as stack:
-                if self.status is None:
-                    self.status = stack.enter_context(err.status(title))
-                    stack.callback(setattr, self, "status", None)
-                self.status.update(title)
+        try:
+            if err.is_terminal:
+                with contextlib.ExitStack() as stack:
+                    if self.status is None:
+                        self.status = stack.enter_context(err.status(escape(title)))
+                        stack.callback(setattr, self, "status", None)
+                    self.status.update(escape(title))
+                    yield
+            else:
+                err.print(f"{title} ...", markup=False)
                 yield
-        else:
-            err.print(f"{title} ...", markup=False)
-            yield
+        finally:
+            self.title = outer
+            if self.status:
+                self.status.update(escape(outer))
         seconds = time.monotonic() - started
         if err.is_terminal and seconds >= 1:
             err.print(f"{title}: {seconds:.0f} s", markup=False, style="dim")
-        self.title = outer
 
     def detail(self, text: str) -> None:
         """Show how far the step is, to a person only."""
         if self.status:
-            self.status.update(f"{self.title}  [dim]{text[:60]}[/dim]")
+            self.status.update(f"{escape(self.title)}  [dim]{escape(text[:60])}[/dim]")
 
 
 @contextlib.contextmanager
@@ -128,6 +137,10 @@ def _alone() -> Iterator[None]:
         except BlockingIOError:
             err.print(f"waiting for another redoubt that works in {directory}", markup=False)
             fcntl.flock(lock, fcntl.LOCK_EX)
+        # What a run left that was killed: nobody else works here now.
+        for pattern in (source_module.UNFINISHED, tree_module.UNFINISHED):
+            for left in directory.glob(pattern):
+                shutil.rmtree(left, ignore_errors=True)
         yield
 
 
@@ -139,6 +152,8 @@ def _write_json(file: Path | None, value: Any) -> None:
         partial.write_text(json.dumps(value, indent=2) + "\n")
         partial.rename(file)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise RedoubtError(f"cannot write {file}: {error.strerror}") from error
 
 
@@ -446,28 +461,33 @@ def _fail(message: str, hint: str | None = None) -> NoReturn:
     sys.exit(1)
 
 
-def _terminated(number: int, frame: object) -> None:
-    """SIGTERM ends like Ctrl-C: everything that runs is ended, everything half-made removed."""
-    raise KeyboardInterrupt
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Unwind: everything that runs is ended, everything half-made removed, undisturbed."""
+    for each in _ENDING:
+        signal.signal(each, signal.SIG_IGN)
+    raise Interrupted
 
 
 def main() -> None:
-    """Run the tool; exits with 0 only on success, 130 when interrupted."""
-    signal.signal(signal.SIGTERM, _terminated)
+    """Run the tool; exits with 0 only on success, 130 when interrupted, 2 on wrong usage."""
+    for number in _ENDING:
+        # Under nohup, or in the background of a script, some are ignored on purpose.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
-        app(standalone_mode=False)
-    except typer.Exit as error:
-        sys.exit(error.exit_code)
+        app(prog_name="redoubt")
     except RedoubtError as error:
         _fail(error.message, error.hint)
-    except (KeyboardInterrupt, typer.Abort):
+    except Interrupted:
         err.print("redoubt: interrupted; running it again is safe", markup=False)
         sys.exit(130)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in process.NO_SPACE:
+            full = process.no_space("writing " + str(error.filename or "a file"))
+            _fail(full.message, full.hint)
+        if not error.filename:
             raise
-        _fail(
-            f"no space left: {error.filename or paths.build_dir()}",
-            "make room, or set REDOUBT_BUILD to a directory on another disk",
-        )
-    sys.exit(0)
+        _fail(f"{error.filename}: {error.strerror}")

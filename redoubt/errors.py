@@ -14,3 +14,7 @@ class RedoubtError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+class Interrupted(BaseException):
+    """Ctrl-C, or a request to end. No KeyboardInterrupt, which libraries take for themselves."""

@@ -4,20 +4,27 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import queue
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from redoubt import paths
 from redoubt.errors import RedoubtError
 
 # How long a process group gets to end by itself after SIGTERM, in seconds.
 _GRACE = 2.0
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# The same in the words of a child.
+_FULL = tuple(os.strerror(number) for number in NO_SPACE)
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,27 @@ class Ended:
 
     code: int
     timed_out: bool
+
+
+def no_space(what: str) -> RedoubtError:
+    """The error for a full disk: names the fullest of those we write to, and what moves us away."""
+    places = {
+        "REDOUBT_BUILD": paths.build_dir(),
+        "XDG_CACHE_HOME": paths.cache_dir(),
+        "TMPDIR": Path(tempfile.gettempdir()),
+    }
+
+    def free(name: str) -> int:
+        place = places[name]
+        while not place.exists():
+            place = place.parent
+        return shutil.disk_usage(place).free
+
+    name = min(places, key=free)
+    return RedoubtError(
+        f"{what} failed: no space left; {free(name) >> 20} MiB are free for {places[name]}",
+        f"make room there, or set {name} to a directory on another disk, and run it again",
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -67,8 +95,6 @@ def _group(
             _end(process)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        if process.stdout:
-            process.stdout.close()
 
 
 def run_lines(
@@ -89,14 +115,15 @@ def run_lines(
 
     def read(process: subprocess.Popen[bytes]) -> None:
         assert process.stdout
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, OSError):
             for line in process.stdout:
                 lines.put(line.decode(errors="replace").rstrip("\r\n"))
+        process.stdout.close()
         lines.put(None)
 
     with _group(command, cwd, env) as process:
-        reader = threading.Thread(target=read, args=(process,), daemon=True)
-        reader.start()
+        # It closes the pipe: closing it here would wait for whoever still holds the other end.
+        threading.Thread(target=read, args=(process,), daemon=True).start()
         timed_out = False
         while True:
             left = None if deadline is None else deadline - time.monotonic()
@@ -107,15 +134,19 @@ def run_lines(
                 line = lines.get(timeout=0.5 if left is None else min(left, 0.5))
             except queue.Empty:
                 # A child may keep the pipe open; the command itself is what counts.
-                if process.poll() is not None and not reader.is_alive():
+                if process.poll() is not None:
                     break
                 continue
             if line is None:
                 break
             on_line(line)
-        if timed_out:
+        try:
+            # It may have closed its output and still run.
+            code = process.wait(None if deadline is None else max(0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            timed_out = True
             _end(process)
-        code = process.wait()
+            code = process.wait()
     return Ended(code, timed_out)
 
 
@@ -133,16 +164,22 @@ def run_logged(
     Raises RedoubtError, with the last lines and the path of the log, if it fails.
     """
     tail: list[str] = []
+    full = False
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w") as out:
+    with log.open("w", encoding="utf-8") as out:
 
         def keep(line: str) -> None:
+            nonlocal full
             out.write(line + "\n")
+            full = full or any(text in line for text in _FULL)
             tail.append(line)
             del tail[:-15]
             on_line(line)
 
-        ended = run_lines(command, keep, cwd=cwd, env=env)
+        # Messages in English, whatever the user's language: some are understood here.
+        ended = run_lines(command, keep, cwd=cwd, env={"LC_ALL": "C", **(env or {})})
+    if ended.code and full:
+        raise no_space(what)
     if ended.code:
         raise RedoubtError(
             f"{what} failed (exit {ended.code}):\n" + "\n".join("    " + line for line in tail),

@@ -16,6 +16,8 @@ from redoubt.progress import Progress
 
 SERIES = "7.3"
 PACKAGE = f"linux-source-{SERIES}"
+# Directories of this name in the build directory were left by a run that was killed.
+UNFINISHED = ".src-*"
 _GIVE_TREE = f"give a tree: LINUX_SRC=/path/to/linux-{SERIES}"
 
 
@@ -78,7 +80,7 @@ def obtain(progress: Progress) -> Source:
 def _unpack(package: Path, destination: Path, progress: Progress) -> None:
     destination.parent.mkdir(parents=True, exist_ok=True)
     log = destination.parent / "log" / "source.log"
-    with tempfile.TemporaryDirectory(dir=destination.parent, prefix=".src-") as name:
+    with tempfile.TemporaryDirectory(dir=destination.parent, prefix=UNFINISHED[:-1]) as name:
         partial = Path(name)
         with progress.step(f"Unpacking {package.name}"):
             try:
@@ -87,7 +89,9 @@ def _unpack(package: Path, destination: Path, progress: Progress) -> None:
                 # Perhaps cut short by a full disk: do not trip over it again.
                 package.unlink(missing_ok=True)
                 raise
-            (tarball,) = partial.glob("usr/src/linux-source-*.tar.xz")
+            tarball = next(partial.glob("usr/src/linux-source-*.tar.*"), None)
+            if not tarball:
+                raise RedoubtError(f"{package.name} has no kernel source in it", _GIVE_TREE)
             (partial / "tree").mkdir()
             run_logged(
                 ["tar", "-xf", tarball, "-C", partial / "tree", "--strip-components=1"],

@@ -23,6 +23,8 @@ from redoubt.progress import Progress, Silent
 from redoubt.source import version_of
 
 STAMP = ".redoubt-stamp"
+# Directories of this name in the build directory were left by a run that was killed.
+UNFINISHED = ".tree-*"
 # A change here rebuilds every tree.
 _FORMAT = 1
 _TOUCHED = re.compile(r"^\+\+\+ [^/\s]+/(\S+)", re.MULTILINE)
@@ -213,7 +215,7 @@ def materialise(
 
         # Nothing, or something unfinished: start from a fresh copy.
         dest.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=dest.parent, prefix=f".{dest.name}-") as name:
+        with tempfile.TemporaryDirectory(dir=dest.parent, prefix=UNFINISHED[:-1]) as name:
             partial = Path(name) / "tree"
             run_logged(
                 ["cp", "-a", "--reflink=auto", pristine, partial],
