@@ -7,6 +7,7 @@ verifies signatures as it always does.
 
 from __future__ import annotations
 
+import fcntl
 import fnmatch
 import os
 import shutil
@@ -79,16 +80,35 @@ class Archive:
             )
         for directory in ("state/lists/partial", "cache/archives/partial"):
             (self.state / directory).mkdir(parents=True, exist_ok=True)
+        self._alone()
         (self.state / "status").touch()
         (self.state / "sources.list").write_text(
             f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main\n"
         )
         with self.progress.step(f"Reading the package index of {SUITE}"):
-            run_logged(
-                ["apt-get", *self._options(), "update", "--error-on=any"],
-                self.log,
-                what="reading the package index",
-            )
+            try:
+                run_logged(
+                    ["apt-get", *self._options(), "update", "--error-on=any"],
+                    self.log,
+                    what="reading the package index",
+                )
+            except RedoubtError as error:
+                if "exit" not in error.message:
+                    raise
+                raise RedoubtError(
+                    error.message,
+                    "is the network there, and the mirror in /etc/apt right? Without: "
+                    "LINUX_SRC=/path/to/linux-7.3",
+                ) from error
+
+    def _alone(self) -> None:
+        """Wait for others who use the same cache; held as long as this object lives."""
+        self._lock = (self.state / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with self.progress.step("Waiting for another redoubt to download"):
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def newest(self, pattern: str) -> tuple[str, str] | None:
         """Name and version of the newest package whose name matches a shell pattern."""
@@ -126,7 +146,9 @@ class Archive:
                 cwd=Path(partial),
                 on_line=self.progress.detail,
             )
-            (file,) = Path(partial).glob("*.deb")
+            file = next(Path(partial).glob("*.deb"), None)
+            if not file:
+                raise RedoubtError(f"apt-get did not download {package}", f"see {self.log}")
             file.rename(kept / name)
         return kept / name
 

@@ -63,6 +63,11 @@ class Run:
         return get_variant(self.target, name)
 
 
+def _verdict(name: str, variant: str, good: bool, detail: str) -> Item:
+    """An item that is one test; the detail is for a failure."""
+    return Item(name, variant, int(good), int(not good), 0, "" if good else detail)
+
+
 def as_json(target: str, items: list[Item]) -> list[dict[str, Any]]:
     """The stable form, see docs/json.md: one entry per variant."""
     result: dict[str, dict[str, Any]] = {}
@@ -86,21 +91,29 @@ def as_json(target: str, items: list[Item]) -> list[dict[str, Any]]:
 
 def _unit(run: Run) -> Iterator[Item]:
     """The tool's own tests, by pytest."""
+    yield _pytest(run, "tool", "Testing the tool", "not guest and not network")
+
+
+def _guests(run: Run) -> Iterator[Item]:
+    """The tool's own tests that boot the kernel which is built by now."""
+    yield _pytest(run, "tool, with guests", "Testing the tool with guests", "guest")
+
+
+def _pytest(run: Run, label: str, title: str, marks: str) -> Item:
     with (
-        run.progress.step("Testing the tool"),
+        run.progress.step(title),
         tempfile.TemporaryDirectory(prefix="redoubt-") as name,
     ):
         report = Path(name) / "junit.xml"
         lines: list[str] = []
         ended = run_lines(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o",
-             "console_output_style=classic", f"--junitxml={report}", "tests"],
+             "console_output_style=classic", f"--junitxml={report}", "-m", marks, "-rs", "tests"],
             lines.append,
             cwd=paths.repo(),
         )  # fmt: skip
         if not report.exists():
-            yield Item("tool", "-", 0, 1, 0, "\n".join(lines[-20:]))
-            return
+            return Item(label, "-", 0, 1, 0, "\n".join(lines[-20:]))
         suites = ElementTree.parse(report).getroot().iter("testsuite")
         total = failed = skipped = 0
         for suite in suites:
@@ -110,7 +123,9 @@ def _unit(run: Run) -> Iterator[Item]:
         if not total or (ended.code and not failed):
             failed += 1
         detail = "\n".join(lines[-40:]) if failed else ""
-        yield Item("tool", "-", max(0, total - failed - skipped), failed, skipped, detail)
+        if skipped and not failed:
+            detail = "\n".join(line for line in lines if line.startswith("SKIPPED"))
+        return Item(label, "-", max(0, total - failed - skipped), failed, skipped, detail)
 
 
 # === Booted kernels ==============================================================================
@@ -135,17 +150,16 @@ def _kunit(
             suite.passed, suite.failed, suite.skipped, detail,
         )  # fmt: skip
     # The tests provoke violations, which are no splats; whatever else the kernel says is one.
-    bad = result.outcome != "finished" or result.status != 0 or bool(result.splats)
-    detail = "\n".join((*result.splats, result.describe())) if bad else ""
-    yield Item(f"boot with KUnit{label} ({cpus} CPU)", variant.name, not bad, bad, 0, detail)
+    good = result.outcome == "finished" and result.status == 0 and not result.splats
+    detail = "\n".join((*result.splats, result.describe()))
+    yield _verdict(f"boot with KUnit{label} ({cpus} CPU)", variant.name, good, detail)
 
 
 def _attacks(run: Run, made: kernels.Bench) -> Iterator[Item]:
     off, on = run.variant("off"), run.variant("on")
-    attacks = attack.known(made.machine(off, attacks=True), run.progress)
     for variant in (off, on):
-        outcomes, result = attack.run(
-            made.machine(variant, attacks=True, cpus=2), variant, attacks, run.progress
+        attacks, outcomes, result = attack.run(
+            made.machine(variant, attacks=True, cpus=2), variant, run.progress
         )
         good = 0
         bad = []
@@ -170,7 +184,7 @@ def _panic_policy(run: Run, made: kernels.Bench) -> Iterator[Item]:
             progress=run.progress,
         )
     good = result.outcome == "panic" and "kpkeys" in result.detail
-    yield Item("violation=panic", on.name, good, not good, 0, "" if good else result.describe())
+    yield _verdict("violation=panic", on.name, good, result.describe())
 
 
 def _checks(run: Run, made: kernels.Bench) -> Iterator[Item]:
@@ -178,11 +192,8 @@ def _checks(run: Run, made: kernels.Bench) -> Iterator[Item]:
     long = LONG_STRESS_S if run.long else STRESS_S
     for cpus, seconds in ((2, long), (1, 10)):
         report = check.run(made.machine(on, cpus=cpus), on, seconds, run.progress)
-        detail = "" if report.ok else _check_detail(report)
-        yield Item(
-            f"checker and {seconds} s of stress ({cpus} CPU)", on.name, report.ok, not report.ok,
-            0, detail,
-        )  # fmt: skip
+        name = f"checker and {seconds} s of stress ({cpus} CPU)"
+        yield _verdict(name, on.name, report.ok, _check_detail(report))
 
 
 def _check_detail(report: check.Report) -> str:
@@ -209,7 +220,7 @@ def _without_keys(run: Run, made: kernels.Bench) -> Iterator[Item]:
     )
     said = [line for line in result.console if "kpkeys: page tables not hardened: " in line]
     good = result.status == 0 and len(said) == 1 and not result.splats
-    yield Item("no protection keys", "on", good, not good, 0, "" if good else result.describe())
+    yield _verdict("no protection keys", "on", good, result.describe())
 
 
 def _protection(run: Run, made: kernels.Bench) -> Iterator[Item]:
@@ -247,8 +258,7 @@ def _audit(run: Run) -> Iterator[Item]:
     built = kernels.prepare(run.target, run.variant("on"), run.progress)
     with run.progress.step("Auditing the image"):
         report = audit.audit(built.vmlinux, paths.repo() / "configs" / run.target.audit)
-    detail = "" if report.ok else "\n".join(audit.render(report))
-    yield Item("audit", "-", report.ok, not report.ok, 0, detail)
+    yield _verdict("audit", "-", report.ok, "\n".join(audit.render(report)))
 
 
 def series_check(run: Run, *, sampled: bool) -> series.Report:
@@ -280,8 +290,7 @@ def series_check(run: Run, *, sampled: bool) -> series.Report:
 
 def _series(run: Run) -> Iterator[Item]:
     report = series_check(run, sampled=not run.long)
-    detail = "" if report.ok else "\n".join(series.render(report))
-    yield Item("series", "-", report.ok, not report.ok, 0, detail)
+    yield _verdict("series", "-", report.ok, "\n".join(series.render(report)))
 
 
 def off_check(target: Target, progress: Progress) -> offcheck.Report:
@@ -299,8 +308,7 @@ def off_check(target: Target, progress: Progress) -> offcheck.Report:
 
 def _offcheck(run: Run) -> Iterator[Item]:
     report = off_check(run.target, run.progress)
-    detail = "" if report.ok else "\n".join(offcheck.render(report))
-    yield Item("offcheck", "-", report.ok, not report.ok, 0, detail)
+    yield _verdict("offcheck", "-", report.ok, "\n".join(offcheck.render(report)))
 
 
 def _debug(run: Run) -> Iterator[Item]:
@@ -315,10 +323,8 @@ def _debug(run: Run) -> Iterator[Item]:
         yield from _kunit(run, made, variant, cpus=2, label=", debug flavour")
     for cpus in (1, 2):
         report = check.run(made.machine(on, cpus=cpus), on, STRESS_S, run.progress)
-        yield Item(
-            f"checker and {STRESS_S} s of stress, debug flavour ({cpus} CPU)", on.name,
-            report.ok, not report.ok, 0, "" if report.ok else _check_detail(report),
-        )  # fmt: skip
+        name = f"checker and {STRESS_S} s of stress, debug flavour ({cpus} CPU)"
+        yield _verdict(name, on.name, report.ok, _check_detail(report))
 
 
 def run_all(run: Run, show: Callable[[Item], None]) -> list[Item]:
@@ -329,6 +335,7 @@ def run_all(run: Run, show: Callable[[Item], None]) -> list[Item]:
     steps: list[tuple[str, Callable[[Run], Iterator[Item]]]] = [
         ("tool", _unit),
         ("boots", _booted),
+        ("tool, with guests", _guests),
         ("audit", _audit),
         ("series", _series),
     ]
