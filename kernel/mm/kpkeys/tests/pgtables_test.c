@@ -9,6 +9,7 @@
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/pgtable.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/vmalloc.h>
 
@@ -325,24 +326,35 @@ static void failed_untagging_keeps_the_page(struct kunit *test)
 	__free_page(page);
 }
 
+static long tables_in_use(void)
+{
+	return kpkeys_stat_read(KPKEYS_STAT_PTPS_TAGGED) -
+	       kpkeys_stat_read(KPKEYS_STAT_PTPS_UNTAGGED);
+}
+
 static void nothing_is_lost(struct kunit *test)
 {
-	unsigned long before, after;
-	int i;
+	struct ptdesc *pt;
+	int try, i;
+	long lost;
 
-	before = kpkeys_stat_read(KPKEYS_STAT_PTPS_TAGGED) -
-		 kpkeys_stat_read(KPKEYS_STAT_PTPS_UNTAGGED);
-	preempt_disable();
-	for (i = 0; i < 100; i++) {
-		struct ptdesc *pt = pagetable_alloc(GFP_ATOMIC | __GFP_ZERO, 0);
-
-		if (pt)
-			pagetable_free(pt);
+	/*
+	 * The address space of an earlier test may still be going away. That
+	 * disturbs one try or two; what we lose is lost in each.
+	 */
+	for (try = 0; try < 10; try++) {
+		rcu_barrier();
+		lost = -tables_in_use();
+		for (i = 0; i < 100; i++) {
+			pt = pagetable_alloc(GFP_PGTABLE_KERNEL, i % 3);
+			if (pt)
+				pagetable_free(pt);
+		}
+		lost += tables_in_use();
+		if (!lost)
+			break;
 	}
-	preempt_enable();
-	after = kpkeys_stat_read(KPKEYS_STAT_PTPS_TAGGED) -
-		kpkeys_stat_read(KPKEYS_STAT_PTPS_UNTAGGED);
-	KUNIT_EXPECT_EQ(test, before, after);
+	KUNIT_EXPECT_EQ(test, lost, 0);
 }
 
 /* === The checker ======================================================== */
