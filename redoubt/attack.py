@@ -103,38 +103,30 @@ def _split(lines: Sequence[str]) -> dict[str, list[str]]:
     return pieces
 
 
-def known(machine: Machine, progress: Progress) -> list[Attack]:
-    """The attacks that the guest offers.
-
-    Raises RedoubtError if it offers none.
-    """
-    result = boot(
-        machine, ["/bin/attack", "--list"], timeout=_TIMEOUT, name="attack-list", progress=progress
-    )
-    attacks = parse_list(result.console)
-    if result.status != 0 or not attacks:
-        raise RedoubtError("the guest does not say which attacks it has: " + result.describe())
-    return attacks
-
-
 def run(
-    machine: Machine, variant: Variant, attacks: Sequence[Attack], progress: Progress
-) -> tuple[list[Outcome], Result]:
-    """Run all attacks in one boot of a variant."""
+    machine: Machine, variant: Variant, progress: Progress
+) -> tuple[list[Attack], list[Outcome], Result]:
+    """Run all attacks that the guest has in one boot of a variant.
+
+    Raises RedoubtError if the guest does not say which attacks it has.
+    """
     target = machine.build.target.name
     with progress.step(f"Attacking {target} ({variant.name})"):
         result = boot(
             machine,
-            guest.sequence([["/bin/attack", attack.name] for attack in attacks]),
+            guest.sequence([["/bin/attack", "--list"], ["/bin/attack", "--all"]]),
             timeout=_TIMEOUT,
             name=f"attack-{target}-{variant.name}",
             progress=progress,
         )
+    attacks = parse_list(result.console)
+    if not attacks:
+        raise RedoubtError("the guest does not say which attacks it has: " + result.describe())
     pieces = _split(result.console)
     outcomes = [
         judge(target, variant.name, attack.name, pieces.get(attack.name, [])) for attack in attacks
     ]
-    return outcomes, result
+    return attacks, outcomes, result
 
 
 def as_expected(attack: Attack, outcome: Outcome, variant: Variant) -> bool:

@@ -268,12 +268,12 @@ def attack(
     off, on = get_variant(chosen, "off"), get_variant(chosen, "on")
     with _alone():
         bench = kernels.bench(chosen, on, _needs_enforcing(host), display)
-    attacks = attack_module.known(bench.machine(off, attacks=True), display)
+    attacks: list[attack_module.Attack] = []
     found: dict[tuple[str, str], attack_module.Outcome] = {}
     consoles = {}
     for variant in (off, on):
-        outcomes, result = attack_module.run(
-            bench.machine(variant, attacks=True, cpus=2), variant, attacks, display
+        attacks, outcomes, result = attack_module.run(
+            bench.machine(variant, attacks=True, cpus=2), variant, display
         )
         consoles[variant.name] = result
         found |= {(outcome.attack, variant.name): outcome for outcome in outcomes}
