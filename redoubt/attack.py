@@ -78,6 +78,8 @@ def judge(target: str, variant: str, attack: str, lines: Sequence[str]) -> Outco
         return outcome(ERROR, "the machine did not work any more afterwards")
     if match["outcome"] == "succeeded":
         return outcome(SUCCEEDED, match["prize"])
+    if match["prize"] != "intact":
+        return outcome(ERROR, f"failed, but its prize is not intact: {match['prize']}")
     ended = f"{match['how']} {match['number']}"
     if match["how"] != "signal":
         return outcome(ERROR, f"failed, but was not stopped by the kernel ({ended})")

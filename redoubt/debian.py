@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from redoubt import paths
-from redoubt.errors import RedoubtError
+from redoubt.errors import NoSpaceError, RedoubtError
 from redoubt.process import output, run_logged
 from redoubt.progress import Progress
 
@@ -92,9 +92,9 @@ class Archive:
                     self.log,
                     what="reading the package index",
                 )
+            except NoSpaceError:
+                raise
             except RedoubtError as error:
-                if "exit" not in error.message:
-                    raise
                 raise RedoubtError(
                     error.message,
                     "is the network there, and the mirror in /etc/apt right? Without: "

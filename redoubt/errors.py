@@ -16,5 +16,9 @@ class RedoubtError(Exception):
         self.hint = hint
 
 
+class NoSpaceError(RedoubtError):
+    """A disk is full."""
+
+
 class Interrupted(BaseException):
     """Ctrl-C, or a request to end. No KeyboardInterrupt, which libraries take for themselves."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redoubt import paths
-from redoubt.errors import RedoubtError
+from redoubt.errors import NoSpaceError, RedoubtError
 
 # How long a process group gets to end by itself after SIGTERM, in seconds.
 _GRACE = 2.0
@@ -34,8 +34,13 @@ class Ended:
     code: int
     timed_out: bool
 
+    def __str__(self) -> str:
+        if self.code >= 0:
+            return f"exit {self.code}"
+        return f"killed by {signal.Signals(-self.code).name}"
 
-def no_space(what: str) -> RedoubtError:
+
+def no_space(what: str) -> NoSpaceError:
     """The error for a full disk: names the fullest of those we write to, and what moves us away."""
     places = {
         "REDOUBT_BUILD": paths.build_dir(),
@@ -50,7 +55,7 @@ def no_space(what: str) -> RedoubtError:
         return shutil.disk_usage(place).free
 
     name = min(places, key=free)
-    return RedoubtError(
+    return NoSpaceError(
         f"{what} failed: no space left; {free(name) >> 20} MiB are free for {places[name]}",
         f"make room there, or set {name} to a directory on another disk, and run it again",
     )
@@ -182,7 +187,7 @@ def run_logged(
         raise no_space(what)
     if ended.code:
         raise RedoubtError(
-            f"{what} failed (exit {ended.code}):\n" + "\n".join("    " + line for line in tail),
+            f"{what} failed ({ended}):\n" + "\n".join("    " + line for line in tail),
             f"the whole output is in {log}",
         )
 
@@ -197,5 +202,5 @@ def output(
     lines: list[str] = []
     ended = run_lines(command, lines.append, env=env)
     if ended.code:
-        raise RedoubtError(f"{what} failed (exit {ended.code}):\n" + "\n".join(lines[-15:]))
+        raise RedoubtError(f"{what} failed ({ended}):\n" + "\n".join(lines[-15:]))
     return "\n".join(lines)
