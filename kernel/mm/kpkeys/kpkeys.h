@@ -19,8 +19,8 @@ struct dentry *kpkeys_debugfs_dir(void);
 enum kpkeys_stat {
 	KPKEYS_STAT_SWITCHES,		/* the level was raised and lowered */
 	KPKEYS_STAT_NESTED,		/* a guard found the level raised */
-	KPKEYS_STAT_PTPS_TAGGED,	/* page table pages tagged ... */
-	KPKEYS_STAT_PTPS_UNTAGGED,	/* ... and given back */
+	KPKEYS_STAT_PTPS_TAGGED,	/* page table pages, as far as possible */
+	KPKEYS_STAT_PTPS_UNTAGGED,
 	KPKEYS_STAT_TAG_FAILURES,
 	KPKEYS_STAT_UNTAG_FAILURES,
 	KPKEYS_STAT_VIOLATIONS,

@@ -56,12 +56,10 @@ static int tag_page(struct page *page, unsigned int order)
 	mark_page(page);
 	err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
 			      KPKEYS_PKEY_PGTABLES);
-	if (err) {
-		unmark_page(page);
+	/* Even after a failure: part of the page may be tagged. */
+	kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, 1 << order);
+	if (err)
 		kpkeys_stat_add(KPKEYS_STAT_TAG_FAILURES, 1);
-	} else {
-		kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, 1 << order);
-	}
 	return err;
 }
 
@@ -119,11 +117,14 @@ static void free_one_kept_page(void)
 
 struct page *__kpkeys_pgtable_alloc(struct page *page, unsigned int order)
 {
-	if (tag_page(page, order)) {
+	if (!tag_page(page, order))
+		return page;
+
+	if (untag_page(page, order))
+		keep_page(page);
+	else
 		__free_pages(page, order);
-		return NULL;
-	}
-	return page;
+	return NULL;
 }
 
 bool __kpkeys_pgtable_free(struct page *page)

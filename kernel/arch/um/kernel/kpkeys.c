@@ -92,7 +92,7 @@ static int tag_range(unsigned long start, unsigned long end, int pkey)
  *
  * Context: any; costs a host system call.
  * Return: 0; -EINVAL if the range is not in the linear map; -ENOMEM if the host
- * runs out of mappings (vm.max_map_count), the range is then unchanged.
+ * runs out of mappings (vm.max_map_count), possibly when a part is done.
  */
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey)
 {

@@ -428,6 +428,33 @@ static void checker_finds_alias(struct kunit *test)
 	expect_check(test, 0, 0, 0);
 }
 
+static unsigned long half_tagged;
+
+static int half_tagging(unsigned long addr, int numpages, int pkey)
+{
+	int err;
+
+	if (pkey == KPKEYS_PKEY_DEFAULT)
+		return arch_set_memory_pkey(addr, numpages, pkey);
+
+	half_tagged = addr;
+	err = arch_set_memory_pkey(addr, 1, pkey);
+	return err ? : -ENOMEM;
+}
+
+static void half_tagged_table_is_given_back(struct kunit *test)
+{
+	skip_unless_protected(test);
+
+	half_tagged = 0;
+	kunit_activate_static_stub(test, set_memory_pkey, half_tagging);
+	KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 1));
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	KUNIT_ASSERT_NE(test, half_tagged, 0);
+	expect_check(test, 0, 0, 0);
+}
+
 static struct kunit_case pgtables_cases[] = {
 	KUNIT_CASE(user_tables_are_protected),
 	KUNIT_CASE(kernel_tables_are_protected),
@@ -438,6 +465,7 @@ static struct kunit_case pgtables_cases[] = {
 	KUNIT_CASE(allocated_tables_are_protected),
 	KUNIT_CASE(atomic_allocation_is_protected),
 	KUNIT_CASE(failed_tagging_fails_the_allocation),
+	KUNIT_CASE(half_tagged_table_is_given_back),
 	KUNIT_CASE(failed_untagging_keeps_the_page),
 	KUNIT_CASE(nothing_is_lost),
 	KUNIT_CASE(checker_finds_nothing),
