@@ -13,11 +13,12 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from redoubt import paths
-from redoubt.errors import RedoubtError
+from redoubt.errors import NoSpaceError, RedoubtError
 from redoubt.process import run_lines, run_logged
 from redoubt.progress import Progress, Silent
 from redoubt.source import version_of
@@ -26,8 +27,10 @@ STAMP = ".redoubt-stamp"
 # Directories of this name in the build directory were left by a run that was killed.
 UNFINISHED = ".tree-*"
 # A change here rebuilds every tree.
-_FORMAT = 1
+_FORMAT = 2
 _TOUCHED = re.compile(r"^\+\+\+ [^/\s]+/(\S+)", re.MULTILINE)
+# Files that editors and patch leave.
+_LEAVINGS = ("~", ".orig", ".rej", ".swp", ".pyc")
 # What patch says when it had to guess: with one line of context that is not good enough.
 _GUESSED = re.compile(r"^Hunk #\d+ (?:succeeded at .*(?:offset|fuzz)|FAILED)", re.MULTILINE)
 
@@ -124,9 +127,28 @@ def _key(pristine: Path, version: str, ours: Queue, repo: Path) -> str:
     return known.hexdigest()
 
 
+def _newer(directory: str, since_ns: int) -> Iterator[str]:
+    """Files below a directory that were written later, but for what tools leave behind."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in (".pc", "__pycache__"):
+                    yield from _newer(entry.path, since_ns)
+            elif (
+                entry.is_file(follow_symlinks=False)
+                and entry.stat().st_mtime_ns > since_ns
+                and not entry.name.endswith(_LEAVINGS)
+            ):
+                yield entry.path
+
+
 def _drift(dest: Path, stamp: dict[str, dict[str, str]]) -> list[str]:
     """Files of a tree that are no longer what we made them."""
     changed = []
+    for path in _newer(str(dest), (dest / STAMP).stat().st_mtime_ns):
+        name = os.path.relpath(path, dest)
+        if name not in stamp["patched"] and name not in stamp["linked"]:
+            changed.append(name)
     for name, digest in stamp["patched"].items():
         file = dest / name
         if not file.is_file() or _digest(file) != digest:
@@ -143,7 +165,33 @@ def _read_stamp(dest: Path) -> dict[str, dict[str, str]] | None:
         stamp = json.loads((dest / STAMP).read_text())
     except (OSError, ValueError):
         return None
-    return stamp if isinstance(stamp, dict) else None
+    parts = ("key", "patched", "linked")
+    if not isinstance(stamp, dict) or any(not isinstance(stamp.get(n), dict) for n in parts):
+        return None
+    return stamp
+
+
+def _refreshed(pristine: Path, dest: Path, ours: Queue, changed: list[str]) -> bool:
+    """Do the patches, as they are now, make the changed files what they are now?"""
+    touched = _touched(ours)
+    if not set(changed) <= set(touched):
+        return False
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
+        scratch = Path(name)
+        for file in touched:
+            (scratch / file).parent.mkdir(parents=True, exist_ok=True)
+            if (pristine / file).is_file():
+                shutil.copy2(pristine / file, scratch / file)
+        try:
+            apply_series(scratch, list(ours.patches))
+        except NoSpaceError:
+            raise
+        except RedoubtError:
+            return False
+        return all(
+            (dest / file).is_file() and _digest(scratch / file) == _digest(dest / file)
+            for file in touched
+        )
 
 
 def _undo(pristine: Path, dest: Path, stamp: dict[str, dict[str, str]]) -> None:
@@ -156,7 +204,7 @@ def _undo(pristine: Path, dest: Path, stamp: dict[str, dict[str, str]]) -> None:
     shutil.rmtree(dest / ".pc", ignore_errors=True)
 
 
-def _dress(dest: Path, ours: Queue, repo: Path, key: str) -> None:
+def _dress(dest: Path, ours: Queue, repo: Path, base: str, key: str) -> None:
     """Link and patch a pristine copy, then stamp it."""
     linked = {}
     for name in ours.files:
@@ -171,10 +219,18 @@ def _dress(dest: Path, ours: Queue, repo: Path, key: str) -> None:
         linked[name] = str(ours.kernel / name)
     if ours.patches:
         _quilt_push(dest, repo)
-    touched = sorted({n for patch in ours.patches for n in _TOUCHED.findall(patch.read_text())})
+    _write_stamp(dest, ours, linked, base, key)
+
+
+def _touched(ours: Queue) -> list[str]:
+    """The files that the patches change."""
+    return sorted({n for patch in ours.patches for n in _TOUCHED.findall(patch.read_text())})
+
+
+def _write_stamp(dest: Path, ours: Queue, linked: dict[str, str], base: str, key: str) -> None:
     stamp = {
-        "key": {"sha256": key},
-        "patched": {name: _digest(dest / name) for name in touched},
+        "key": {"base": base, "sha256": key},
+        "patched": {name: _digest(dest / name) for name in _touched(ours)},
         "linked": linked,
     }
     partial = dest / (STAMP + ".partial")
@@ -193,24 +249,32 @@ def materialise(
     repo = repo or paths.repo()
     progress = progress or Silent()
     ours = queue(repo)
-    key = _key(pristine, version_of(pristine), ours, repo)
+    version = version_of(pristine)
+    base = f"{version} in {pristine}"
+    key = _key(pristine, version, ours, repo)
 
     stamp = _read_stamp(dest)
     if stamp:
         changed = _drift(dest, stamp)
+        current = stamp["key"].get("sha256") == key
+        if changed and not current and _refreshed(pristine, dest, ours, changed):
+            # Edited with quilt, and refreshed: the tree is only ahead of its stamp.
+            same = stamp["key"].get("base") == base and set(stamp["linked"]) == set(ours.files)
+            _write_stamp(dest, ours, stamp["linked"], base, key if same else "")
+            return materialise(pristine, dest, repo=repo, progress=progress)
         if changed:
             raise RedoubtError(
                 f"{dest} has changes that are not in patches/:\n"
                 + "\n".join(f"    {name}" for name in changed[:10]),
                 f"keep them with `quilt refresh` there, or drop them: rm {dest / STAMP}",
             )
-        if stamp["key"].get("sha256") == key:
+        if current:
             return dest
 
     with progress.step("Applying the patches"):
-        if stamp:
+        if stamp and stamp["key"].get("base") == base:
             _undo(pristine, dest, stamp)
-            _dress(dest, ours, repo, key)
+            _dress(dest, ours, repo, base, key)
             return dest
 
         # Nothing, or something unfinished: start from a fresh copy.
@@ -222,7 +286,7 @@ def materialise(
                 dest.parent / "log" / "tree.log",
                 what="copying the kernel",
             )
-            _dress(partial, ours, repo, key)
+            _dress(partial, ours, repo, base, key)
             if dest.exists():
                 dest.rename(Path(name) / "old")
             partial.rename(dest)
