@@ -427,6 +427,7 @@ def test(
     """Run all tests, with protection on and off; the last line counts them."""
     display = Display()
     chosen = [get_target(name) for name in targets or TARGETS]
+    host_module.enforcing(host)  # An unknown one is told now, not after the first tests.
     result: list[dict[str, Any]] = []
     items: list[suite_module.Item] = []
 

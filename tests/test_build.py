@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Configuring and building: every option takes effect, and nothing half-built is trusted."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import REAL_BUILD, Done, Sandbox
+
+from redoubt import build, paths
+from redoubt.errors import RedoubtError
+from redoubt.targets import TARGETS, get_target, get_variant
+
+
+def written(where: Path, name: str, text: str) -> Path:
+    file = where / name
+    file.write_text(text)
+    return file
+
+
+# === Fragments ===================================================================================
+
+
+def test_every_line_took_effect(tmp_path: Path) -> None:
+    config = written(tmp_path, ".config", 'CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_S="x y"\n')
+    fragment = written(
+        tmp_path, "f.config", '# why\nCONFIG_A=y\n# CONFIG_B is not set\nCONFIG_S="x y"\n'
+    )
+    build.verify(config, [fragment])
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("CONFIG_GONE=y", "CONFIG_GONE=y (f.config): is n"),
+        ("CONFIG_B=y", "CONFIG_B=y (f.config): is n"),
+        ("CONFIG_N=5", "CONFIG_N=5 (f.config): is 4"),
+        ("# CONFIG_A is not set", "CONFIG_A=n (f.config): is y"),
+    ],
+)
+def test_an_option_that_was_dropped_is_named(tmp_path: Path, line: str, says: str) -> None:
+    config = written(tmp_path, ".config", "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_N=4\n")
+    fragment = written(tmp_path, "f.config", f"CONFIG_A=y\n{line}\n")
+    with pytest.raises(RedoubtError, match="Kconfig did not take") as caught:
+        build.verify(config, [fragment])
+    assert f"    {says}" in caught.value.message.splitlines()
+    assert len(caught.value.message.splitlines()) == 2
+
+
+def test_what_is_not_set_may_be_absent(tmp_path: Path) -> None:
+    # Its dependencies are off, so Kconfig does not mention it.
+    config = written(tmp_path, ".config", "CONFIG_A=y\n")
+    build.verify(config, [written(tmp_path, "f.config", "# CONFIG_B is not set\n")])
+
+
+def test_the_last_fragment_wins(tmp_path: Path) -> None:
+    config = written(tmp_path, ".config", "CONFIG_A=y\n")
+    first = written(tmp_path, "one.config", "# CONFIG_A is not set\n")
+    second = written(tmp_path, "two.config", "CONFIG_A=y\n")
+    build.verify(config, [first, second])
+    with pytest.raises(RedoubtError, match=r"CONFIG_A=n \(one\.config\): is y"):
+        build.verify(config, [second, first])
+
+
+def test_the_targets_fragments_exist_and_set_something() -> None:
+    for target in TARGETS.values():
+        for name in (*target.fragments, *target.ours, *target.debug):
+            assert build.options(build.fragment(name).read_text()), name
+        assert (paths.repo() / "configs" / target.audit).exists()
+
+
+@pytest.mark.guest
+@pytest.mark.skipif(not (REAL_BUILD / "src/Kbuild").exists(), reason="no source: redoubt source")
+def test_kconfig_itself_drops_an_option(tmp_path: Path) -> None:
+    """The real tinyconfig and merge, with an option that exists and one that cannot be had."""
+    fragment = written(tmp_path, "f.config", "CONFIG_PRINTK=y\nCONFIG_NO_SUCH_OPTION=y\n")
+    target = get_target("um")
+    with pytest.raises(RedoubtError) as caught:
+        build._configure(target, REAL_BUILD / "src", tmp_path, [fragment], tmp_path / "log")
+    assert caught.value.message.splitlines() == [
+        "Kconfig did not take these options:",
+        "    CONFIG_NO_SUCH_OPTION=y (f.config): is n",
+    ]
+    # Nothing is there that the next run could take for a configuration.
+    assert not (tmp_path / ".redoubt-config").exists()
+    assert not (tmp_path / ".config").exists()
+
+
+# === The verb ====================================================================================
+
+
+def test_it_builds_once(sandbox: Sandbox) -> None:
+    sandbox.toolchain()
+    done = sandbox.run("build", "um", "--variant", "pristine")
+    image = sandbox.build / "um/pristine/linux"
+    assert (done.code, done.out) == (0, f"{image}\n"), done.err
+    assert (sandbox.build / "um/pristine/linux.stripped").read_text() == "image\n"
+    config = sandbox.build / "um/pristine/.config"
+    before = config.stat().st_mtime_ns
+    assert sandbox.run("build", "um", "--variant", "pristine").code == 0
+    assert config.stat().st_mtime_ns == before
+
+
+def test_a_build_that_fails(sandbox: Sandbox) -> None:
+    sandbox.toolchain()
+    (sandbox.control / "broken").touch()
+    done = sandbox.run("build", "um", "--variant", "pristine")
+    assert (done.code, done.out) == (1, "")
+    assert "building um (pristine) failed (exit 2):" in done.err
+    assert "mm/memory.c:1: error: no" in done.err
+    assert str(sandbox.build / "log/build-um-pristine.log") in done.err
+    assert "Traceback" not in done.err
+    (sandbox.control / "broken").unlink()
+    assert sandbox.run("build", "um", "--variant", "pristine").code == 0
+
+
+def test_no_compiler_tools(sandbox: Sandbox) -> None:
+    sandbox.toolchain()
+    (sandbox.where / "bin/make").unlink()
+    sandbox.env["PATH"] = str(sandbox.where / "bin")
+    done = sandbox.run("build", "um", "--variant", "pristine")
+    assert done.code == 1
+    assert "make: not found" in done.err
+    assert "redoubt doctor" in done.err
+
+
+def test_two_builds_wait_for_each_other(sandbox: Sandbox) -> None:
+    sandbox.toolchain()
+    sandbox.build.mkdir()
+    with (sandbox.build / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = sandbox.start("build", "um", "--variant", "pristine")
+        assert process.stderr
+        assert process.stderr.readline().startswith("waiting for another redoubt")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        assert not (sandbox.build / "um").exists()
+    assert sandbox.finish(process).code == 0
+
+
+def test_what_a_killed_run_left_is_removed(sandbox: Sandbox) -> None:
+    sandbox.toolchain()
+    for name in (".src-abc/tree", ".tree-abc/tree"):
+        (sandbox.build / name).mkdir(parents=True)
+    assert sandbox.run("source").code == 0
+    assert [entry.name for entry in sandbox.build.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "choices"),
+    [
+        (["build", "vax"], "unknown target 'vax'", "targets: um"),
+        (["build", "um", "--variant", "maybe"], "unknown variant 'maybe'", "pristine, off, on"),
+        (["run", "vax"], "unknown target 'vax'", "targets: um"),
+        (["run", "um", "--host", "moon", "--", "x"], "unknown host 'moon'", "native, emulated"),
+        (["attack", "vax"], "unknown target 'vax'", "targets: um"),
+        (["attack", "um", "--host", "moon"], "unknown host 'moon'", "auto, native, emulated"),
+        (["check", "um", "--variant", "maybe"], "unknown variant 'maybe'", "pristine, off, on"),
+        (["check", "um", "--host", "moon"], "unknown host 'moon'", "auto, native, emulated"),
+        (["audit", "vax"], "unknown target 'vax'", "targets: um"),
+        (["offcheck", "vax"], "unknown target 'vax'", "targets: um"),
+        (["test", "um", "vax"], "unknown target 'vax'", "targets: um"),
+        (["test", "--host", "moon"], "unknown host 'moon'", "auto, native, emulated"),
+    ],
+)
+def test_unknown_names_are_met_with_the_choices(
+    call: Callable[..., Done], words: list[str], says: str, choices: str
+) -> None:
+    done = call(*words)
+    assert (done.code, done.out) == (1, "")
+    message, hint = done.err.splitlines()
+    assert message.startswith(f"redoubt: {says}")
+    assert choices in hint
+
+
+def test_a_targets_variants() -> None:
+    target = get_target("um")
+    assert get_variant(target, "pristine").pristine
+    assert get_variant(target, "on").boot_args == ("kpkeys_hardened_pgtables=on",)
+    assert [v.name for v in target.variants if v.protected] == ["on"]
