@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from redoubt import guest
@@ -122,12 +122,15 @@ def run(
             progress=progress,
         )
     attacks = parse_list(result.console)
-    if not attacks:
+    if not any(attack.in_scope for attack in attacks):
         raise RedoubtError("the guest does not say which attacks it has: " + result.describe())
     pieces = _split(result.console)
     outcomes = [
         judge(target, variant.name, attack.name, pieces.get(attack.name, [])) for attack in attacks
     ]
+    if result.outcome != "finished":
+        # The machine did not outlive the last of them.
+        outcomes[-1] = replace(outcomes[-1], outcome=ERROR, detail=f"afterwards: {result.outcome}")
     return attacks, outcomes, result
 
 

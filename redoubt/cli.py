@@ -272,9 +272,12 @@ def attack(
     found: dict[tuple[str, str], attack_module.Outcome] = {}
     consoles = {}
     for variant in (off, on):
-        attacks, outcomes, result = attack_module.run(
+        offered, outcomes, result = attack_module.run(
             bench.machine(variant, attacks=True, cpus=2), variant, display
         )
+        if attacks and [known.name for known in offered] != [known.name for known in attacks]:
+            raise RedoubtError("the boots offer different attacks: " + result.describe())
+        attacks = offered
         consoles[variant.name] = result
         found |= {(outcome.attack, variant.name): outcome for outcome in outcomes}
     _write_json(json_file, [outcome.as_json() for outcome in found.values()])

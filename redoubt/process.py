@@ -170,19 +170,25 @@ def run_logged(
     """
     tail: list[str] = []
     full = False
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w", encoding="utf-8") as out:
 
-        def keep(line: str) -> None:
-            nonlocal full
-            out.write(line + "\n")
-            full = full or any(text in line for text in _FULL)
-            tail.append(line)
-            del tail[:-15]
-            on_line(line)
+    def keep(line: str) -> None:
+        nonlocal full
+        out.write(line + "\n")
+        full = full or any(text in line for text in _FULL)
+        tail.append(line)
+        del tail[:-15]
+        on_line(line)
 
-        # Messages in English, whatever the user's language: some are understood here.
-        ended = run_lines(command, keep, cwd=cwd, env={"LC_ALL": "C", **(env or {})})
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w", encoding="utf-8") as out:
+            # Messages in English, whatever the user's language: some are understood here.
+            ended = run_lines(command, keep, cwd=cwd, env={"LC_ALL": "C", **(env or {})})
+    except OSError as error:
+        # The log's own disk, as often as not the one that the command has filled.
+        if error.errno in NO_SPACE:
+            raise no_space(what) from error
+        raise
     if ended.code and full:
         raise no_space(what)
     if ended.code:

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Ctrl-C at any time: it ends with 130, nothing is left running or half-made, and a rerun works."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from conftest import Done, Sandbox
+from test_source import archive
+
+from redoubt import process
+
+SIGNALS = pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name
+)
+MESSAGE = "redoubt: interrupted; running it again is safe"
+
+
+def interrupt(sandbox: Sandbox, number: signal.Signals, *words: str) -> Done:
+    """Start the tool, interrupt it in the middle of what is slow, check that nothing is left."""
+    (sandbox.control / "slow").touch()
+    running = sandbox.start(*words)
+    sandbox.wait_for("started", running)
+    assert len(sandbox.living()) >= 3
+    running.send_signal(number)
+    done = sandbox.finish(running, timeout=15)
+    assert sandbox.living() == []
+    (sandbox.control / "slow").unlink()
+    (sandbox.control / "started").unlink()
+    return done
+
+
+@SIGNALS
+def test_in_mid_download(sandbox: Sandbox, number: signal.Signals) -> None:
+    archive(sandbox)
+    done = interrupt(sandbox, number, "source")
+    assert (done.code, done.out) == (130, "")
+    assert done.err.splitlines()[-1] == MESSAGE
+    assert "Traceback" not in done.err
+    # The part of a package that had come is gone, too.
+    assert list((sandbox.where / "cache/redoubt/packages").iterdir()) == []
+    assert [entry.name for entry in sandbox.build.iterdir()] == [".lock"]
+
+    again = sandbox.run("source")
+    assert again.code == 0, again.err
+    assert (sandbox.build / "src/Kbuild").exists()
+
+
+@SIGNALS
+def test_in_mid_build(sandbox: Sandbox, number: signal.Signals) -> None:
+    sandbox.toolchain()
+    done = interrupt(sandbox, number, "build", "um", "--variant", "pristine")
+    assert (done.code, done.out) == (130, "")
+    assert done.err.splitlines()[-1] == MESSAGE
+    assert "Traceback" not in done.err
+    assert not (sandbox.build / "um/pristine/linux.stripped").exists()
+
+    again = sandbox.run("build", "um", "--variant", "pristine")
+    assert again.code == 0, again.err
+    assert (sandbox.build / "um/pristine/linux.stripped").exists()
+
+
+def test_programs_that_do_not_listen(sandbox: Sandbox) -> None:
+    sandbox.toolchain()
+    sandbox.program("make", "trap '' TERM INT HUP\ntouch $CONTROL/started\nsleep 300 & sleep 300\n")
+    running = sandbox.start("build", "um", "--variant", "pristine")
+    sandbox.wait_for("started", running)
+    running.send_signal(signal.SIGINT)
+    done = sandbox.finish(running, timeout=15)
+    assert done.code == 130
+    assert sandbox.living() == []
+
+
+def test_impatience_does_not_cut_the_cleaning_short(sandbox: Sandbox) -> None:
+    archive(sandbox)
+    (sandbox.control / "slow").touch()
+    running = sandbox.start("source")
+    sandbox.wait_for("started", running)
+    for _ in range(20):
+        running.send_signal(signal.SIGINT)
+        time.sleep(0.005)
+    done = sandbox.finish(running, timeout=15)
+    assert done.code == 130
+    assert "Traceback" not in done.err
+    assert sandbox.living() == []
+    assert list((sandbox.where / "cache/redoubt/packages").iterdir()) == []
+
+
+def test_while_waiting_for_another(sandbox: Sandbox) -> None:
+    sandbox.toolchain()
+    (sandbox.control / "slow").touch()
+    first = sandbox.start("build", "um", "--variant", "pristine")
+    sandbox.wait_for("started", first)
+    second = sandbox.start("source")
+    assert second.stderr
+    assert "waiting for another redoubt" in second.stderr.readline()
+    second.send_signal(signal.SIGINT)
+    assert sandbox.finish(second).code == 130
+    assert first.poll() is None
+    first.send_signal(signal.SIGINT)
+    assert sandbox.finish(first).code == 130
+    assert sandbox.living() == []
+
+
+def test_what_a_script_ignores_stays_ignored(sandbox: Sandbox) -> None:
+    """A job in the background of a script ignores SIGINT; SIGTERM ends it all the same."""
+    sandbox.toolchain()
+    (sandbox.control / "slow").touch()
+    running = sandbox.start(
+        "build", "um", "--variant", "pristine",
+        setup=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )  # fmt: skip
+    sandbox.wait_for("started", running)
+    running.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert running.poll() is None
+    running.send_signal(signal.SIGTERM)
+    assert sandbox.finish(running, timeout=15).code == 130
+    assert sandbox.living() == []
+
+
+def test_a_kill_that_cannot_be_caught(sandbox: Sandbox) -> None:
+    archive(sandbox)
+    (sandbox.control / "slow").touch()
+    running = sandbox.start("source")
+    sandbox.wait_for("started", running)
+    running.kill()
+    # Its children hold the output open, and are nobody's now.
+    running.wait(5)
+    sandbox.close()
+    (sandbox.control / "slow").unlink()
+    again = sandbox.run("source")
+    assert again.code == 0, again.err
+
+
+def test_the_grace_is_short_enough_for_these_tests() -> None:
+    assert 2 * process._GRACE < 15

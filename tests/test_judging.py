@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is read off a guest's console: boots, attacks, the checker, KUnit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import REAL_BUILD
+
+from redoubt import attack, boot, check, ktap
+from redoubt.attack import BLOCKED, ERROR, SUCCEEDED, Attack, Outcome
+from redoubt.check import Walk
+from redoubt.targets import get_target, get_variant
+
+LOG = Path("log")
+
+
+def judged(*lines: str, timed_out: bool = False) -> boot.Result:
+    return boot._judge(list(lines), timed_out, 5, LOG)
+
+
+# === Boots =======================================================================================
+
+
+@pytest.mark.parametrize("status", [0, 1, 137])
+def test_a_command_that_ended(status: int) -> None:
+    result = judged("Linux version 7.3.4", "output", f"@redoubt: exit={status}", "reboot: Down")
+    assert (result.outcome, result.status, result.splats) == ("finished", status, ())
+    # It had said so before the time ran out.
+    assert judged(f"@redoubt: exit={status}", timed_out=True).outcome == "finished"
+
+
+def test_a_panic_counts_for_more_than_a_status() -> None:
+    line = "Kernel panic - not syncing: kpkeys: violation"
+    result = judged("@redoubt: exit=0", line, "Kernel panic - not syncing: second")
+    assert (result.outcome, result.status) == ("panic", None)
+    assert result.detail == "kpkeys: violation"
+    assert line in result.splats
+    told = result.describe()
+    assert told.startswith("the guest's kernel panicked: kpkeys: violation\n")
+    assert told.endswith(f"(whole console: {LOG})")
+
+
+def test_hang_and_death() -> None:
+    hang = judged("booting", timed_out=True)
+    assert (hang.outcome, hang.status) == ("hang", None)
+    assert "the guest hung: no end after 5 s\n    booting\n" in hang.describe()
+    died = judged("booting")
+    assert died.outcome == "died"
+    assert "died without a word" in died.describe()
+    # What only looks like the end is none.
+    assert judged("echo @redoubt: exit=0").outcome == "died"
+    assert judged().outcome == "died"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARNING: mm/kpkeys/core.c:12 at kpkeys_set", "[    1.234567] WARNING: CPU: 0 PID: 1",
+        "BUG: unable to handle kernel NULL pointer", "kernel BUG at mm/slub.c:1!",
+        "BUG: sleeping function called from invalid context", "Bad page state in process x",
+        "INFO: possible circular locking dependency detected", "INFO: task x blocked for more",
+        "INFO: rcu_sched self-detected stall", "rcu: INFO: rcu_preempt detected stalls",
+        "------------[ cut here ]------------", "Kernel panic - not syncing: x",
+    ],
+)  # fmt: skip
+def test_complaints_of_a_kernel(line: str) -> None:
+    assert judged("fine", line, "@redoubt: exit=0").splats == (line,)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kpkeys: violation: write to 0x1 (pkey 1) at level default, ip x+0x1, own-pte[5]",
+        "kpkeys: page tables hardened (pkey 1, um/pku)", "DEBUG: fine", "a WARNING: of a program",
+    ],
+)  # fmt: skip
+def test_what_is_no_complaint(line: str) -> None:
+    assert judged(line).splats == ()
+
+
+def test_the_emulated_hosts_own_words_are_dropped() -> None:
+    seen: list[str] = []
+    console = boot._Console(True, seen.append)
+    for line in (
+        "SeaBIOS",
+        "Kernel panic - not syncing: x",
+        "@redoubt: host ready",
+        "Linux",
+        "end",
+    ):
+        console.feed(line)
+    assert (console.lines, seen) == (["Linux", "end"], ["Linux", "end"])
+
+
+# === Attacks =====================================================================================
+
+VIOLATION = (
+    "kpkeys: violation: write to 0x60a3f000 (pkey 1) at level default, ip store+0x8, own-pte[33]"
+)
+
+
+def line(
+    name: str = "own-pte", outcome: str = "failed", prize: str = "intact", how: str = "signal 11",
+    alive: str = "yes",
+) -> str:  # fmt: skip
+    return f"@attack: {name} outcome={outcome} prize={prize} attacker={how} alive={alive}"
+
+
+def verdict(*lines: str) -> tuple[str, str]:
+    found = attack.judge("um", "on", "own-pte", lines)
+    assert (found.target, found.attack, found.variant) == ("um", "own-pte", "on")
+    return found.outcome, found.detail
+
+
+def test_blocked_with_the_kernels_line() -> None:
+    assert verdict("noise", "[ 1.2] " + VIOLATION, line()) == (BLOCKED, VIOLATION)
+
+
+def test_succeeded_with_the_prize() -> None:
+    prize = "root-only file read and altered"
+    said = line(outcome="succeeded", prize=prize, how="exit 0")
+    assert verdict(said) == (SUCCEEDED, prize)
+    # A violation that stopped nothing has not blocked anything.
+    assert verdict(VIOLATION, line(outcome="succeeded", prize="uid 0"))[0] == SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ((), "did not say"),
+        ((VIOLATION,), "did not say"),
+        ((VIOLATION, line(name="own-pmd")), "did not say"),
+        ((VIOLATION, line().replace("failed", "maybe")), "did not say"),
+        ((VIOLATION, line()[:-5]), "did not say"),
+        ((VIOLATION, line(alive="no")), "did not work any more"),
+        ((line(outcome="succeeded", alive="no"),), "did not work any more"),
+        ((VIOLATION, line(prize="root-only file read")), "not intact: root-only file read"),
+        ((VIOLATION, line(how="exit 0")), "was not stopped by the kernel (exit 0)"),
+        ((VIOLATION, line(how="exit 1")), "was not stopped by the kernel (exit 1)"),
+        ((line(),), "died (signal 11) without a violation"),
+        # The violation of another program proves nothing.
+        ((VIOLATION.replace("own-pte[", "other["), line()), "without a violation"),
+        ((VIOLATION.replace("own-pte[", "own-pte2["), line()), "without a violation"),
+    ],
+)
+def test_everything_else_is_an_error(lines: tuple[str, ...], says: str) -> None:
+    outcome, detail = verdict(*lines)
+    assert outcome == ERROR
+    assert says in detail
+
+
+def test_a_long_name_as_the_kernel_cuts_it() -> None:
+    name = "a-name-of-twenty-chr"
+    said = VIOLATION.replace("own-pte", name[:15])
+    assert attack.judge("um", "on", name, [said, line(name=name)]).outcome == BLOCKED
+
+
+def test_each_attack_has_its_own_piece_of_the_console() -> None:
+    pieces = attack._split(["boot", VIOLATION, line(), "between", line(name="own-pmd"), "end"])
+    assert pieces == {
+        "own-pte": ["boot", VIOLATION, line()],
+        "own-pmd": ["between", pieces["own-pmd"][1]],
+    }
+    assert attack.judge("um", "on", "own-pmd", pieces["own-pmd"]).outcome == ERROR
+
+
+def test_the_list_of_attacks() -> None:
+    lines = [
+        "Linux version",
+        "own-pte in-scope writes its own",
+        "cred out-of-scope a b",
+        "x y z",
+        "",
+    ]
+    assert attack.parse_list(lines) == [
+        Attack("own-pte", True, "writes its own"), Attack("cred", False, "a b"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variant", "in_scope", "outcome", "expected"),
+    [
+        ("off", True, SUCCEEDED, True), ("off", True, BLOCKED, False), ("off", True, ERROR, False),
+        ("off", False, SUCCEEDED, True), ("off", False, ERROR, False),
+        ("on", True, BLOCKED, True), ("on", True, SUCCEEDED, False), ("on", True, ERROR, False),
+        ("on", False, SUCCEEDED, True), ("on", False, BLOCKED, False), ("on", False, ERROR, False),
+    ],
+)  # fmt: skip
+def test_what_is_expected(variant: str, in_scope: bool, outcome: str, expected: bool) -> None:
+    way = get_variant(get_target("um"), variant)
+    came = Outcome("um", "x", variant, outcome, "")
+    assert attack.as_expected(Attack("x", in_scope, ""), came, way) is expected
+
+
+def test_the_json_of_an_attack() -> None:
+    assert Outcome("um", "own-pte", "on", BLOCKED, "why").as_json() == {
+        "target": "um", "attack": "own-pte", "variant": "on", "outcome": "blocked", "detail": "why",
+    }  # fmt: skip
+
+
+# === The checker =================================================================================
+
+CLEAN = ("tables 120", "untagged 0", "aliases 0", "foreign 0")
+
+
+def report(console: tuple[str, ...], *, status: int | None = 0, errors: int = 0) -> check.Report:
+    result = boot.Result("finished" if status is not None else "hang", status, console,
+                         tuple(x for x in console if x.startswith("WARNING")), LOG)  # fmt: skip
+    return check.Report(
+        "um", "on", check.parse_walks(console), (), 10, errors, result.splats, result
+    )
+
+
+def test_two_walks() -> None:
+    console = (*CLEAN, "@stress: ops=5 errors=0", "tables 130", "untagged 0", "foreign 0")
+    assert check.parse_walks(console) == (Walk(120, 0, 0, 0), Walk(130, 0, 0, 0))
+    assert report(console).ok
+    assert report(console).as_json() == {
+        "target": "um", "variant": "on", "tables": 130, "untagged": 0, "foreign": 0, "splats": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        ("tables 0", "untagged 0", "foreign 0"),
+        ("tables 9", "untagged 1", "foreign 0"),
+        ("tables 9", "untagged 0", "aliases 1", "foreign 0"),
+        ("tables 9", "untagged 0", "foreign 1"),
+        ("untagged 0", "foreign 0"),
+        ("tables 9", "untagged 0"),
+        (),
+        ("cat: /sys/kernel/debug/kpkeys/check: No such file or directory",),
+        ("tables 9", "untagged 0", "foreign 0", "WARNING: at mm"),
+        ("tables 9", "untagged 0", "foreign 0", *CLEAN),
+    ],
+)
+def test_a_walk_that_is_not_clean(second: tuple[str, ...]) -> None:
+    assert not report((*CLEAN, *second)).ok
+
+
+def test_a_bad_end_is_bad() -> None:
+    assert not report(CLEAN * 2, status=1).ok
+    assert not report(CLEAN * 2, status=None).ok
+    assert not report(CLEAN * 2, errors=1).ok
+    assert report(CLEAN * 2).ok
+
+
+def test_the_worst_walk_is_reported() -> None:
+    console = ("tables 9", "untagged 2", "aliases 1", "foreign 4", *CLEAN, "WARNING: x")
+    assert report(console).as_json() == {
+        "target": "um", "variant": "on", "tables": 120, "untagged": 3, "foreign": 4, "splats": 1,
+    }  # fmt: skip
+
+
+# === KUnit =======================================================================================
+
+GOOD = """\
+[    0.1] booting
+KTAP version 1
+1..2
+    KTAP version 1
+    # Subtest: kpkeys_levels
+    1..3
+    ok 1 one
+    ok 2 two # SKIP no protection keys
+    ok 3 three
+ok 1 kpkeys_levels
+    KTAP version 1
+    # Subtest: kpkeys_pgtables
+    1..1
+    ok 1 guard
+ok 2 kpkeys_pgtables
+"""
+
+needs_parser = pytest.mark.skipif(
+    not (REAL_BUILD / "src/tools/testing/kunit/kunit_parser.py").exists(),
+    reason="no source: redoubt source",
+)
+
+
+def kunit(text: str) -> list[ktap.Suite]:
+    return ktap.parse(REAL_BUILD / "src", text.splitlines())
+
+
+@pytest.mark.guest
+@needs_parser
+class TestKunit:
+    def test_good(self) -> None:
+        assert kunit(GOOD) == [
+            ktap.Suite("kpkeys_levels", 2, 0, 1), ktap.Suite("kpkeys_pgtables", 1, 0, 0),
+        ]  # fmt: skip
+
+    def test_failing(self) -> None:
+        text = GOOD.replace("    ok 3 three\nok 1", "    not ok 3 three\nnot ok 1")
+        first, second = kunit(text)
+        assert (first.passed, first.failed, first.skipped) == (1, 1, 1)
+        assert first.failures == ("kpkeys_levels.three",)
+        assert second.failed == 0
+
+    @pytest.mark.parametrize("lines", range(1, 14))
+    def test_truncated(self, lines: int) -> None:
+        """A kernel that dies anywhere in the tests has failed."""
+        text = "\n".join(GOOD.splitlines()[:lines])
+        assert sum(suite.failed for suite in kunit(text)) > 0
+
+    @pytest.mark.parametrize("text", ["", "Linux version 7.3.4\n", "KTAP version 1\n1..0\n"])
+    def test_empty(self, text: str) -> None:
+        suites = kunit(text)
+        assert sum(suite.failed for suite in suites) > 0
+        assert sum(suite.passed for suite in suites) == 0
+
+    def test_a_suite_without_tests(self) -> None:
+        sub = "    KTAP version 1\n    # Subtest: kpkeys\n    1..0\n"
+        text = f"KTAP version 1\n1..1\n{sub}ok 1 kpkeys\n"
+        assert sum(suite.failed for suite in kunit(text)) > 0
+
+    def test_crashed(self) -> None:
+        text = "\n".join(GOOD.splitlines()[:7]) + "\nKernel panic - not syncing: oops\n"
+        assert sum(suite.failed for suite in kunit(text)) > 0
