@@ -23,7 +23,10 @@ def interrupt(sandbox: Sandbox, number: signal.Signals, *words: str) -> Done:
     (sandbox.control / "slow").touch()
     running = sandbox.start(*words)
     sandbox.wait_for("started", running)
-    assert len(sandbox.living()) >= 3
+    end = time.monotonic() + 5
+    while len(sandbox.living()) < 3:
+        assert time.monotonic() < end
+        time.sleep(0.02)
     running.send_signal(number)
     done = sandbox.finish(running, timeout=15)
     assert sandbox.living() == []

@@ -53,7 +53,9 @@ def archive(sandbox: Sandbox, files: dict[str, str] | None = None) -> Sandbox:
     write_tree(root / "linux-source-7.3", KERNEL if files is None else files)
     tarball = root / "usr/src/linux-source-7.3.tar.xz"
     tarball.parent.mkdir(parents=True)
-    subprocess.run(["tar", "-cJf", tarball, "-C", root, "linux-source-7.3"], check=True)
+    subprocess.run(
+        ["tar", "-I", "xz -0", "-cf", tarball, "-C", root, "linux-source-7.3"], check=True
+    )
     shutil.rmtree(root / "linux-source-7.3")
     subprocess.run(
         ["dpkg-deb", "-Znone", "-b", root, sandbox.control / "package"],

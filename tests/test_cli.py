@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line: usage, exit codes, what is printed where, and machines without PKU."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Done, Sandbox
+from rich.console import Console
+
+from redoubt import attack, boot, check, cli, host, kernels, suite
+from redoubt.build import Build
+from redoubt.errors import RedoubtError
+from redoubt.suite import Item
+from redoubt.targets import get_target
+
+Call = Callable[..., Done]
+UM = get_target("um")
+BENCH = kernels.Bench(Build(UM, Path("d"), Path("i"), Path("v")), Path("p"), host.EMULATED)
+
+
+def result(*console: str, outcome: str = "finished", status: int | None = 0) -> boot.Result:
+    return boot.Result(outcome, status, console, (), Path("log"), "")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "Usage: redoubt"),
+        (["bogus"], "No such command"),
+        (["--bogus"], "No such option"),
+        (["build"], "Missing argument"),
+        (["build", "um", "extra"], "unexpected extra argument"),
+        (["run", "um", "--cpus", "3"], "--cpus"),
+        (["run", "um", "--timeout", "soon"], "--timeout"),
+        (["run", "um", "--timeout", "0"], "--timeout"),
+        (["check", "um", "--stress", "-1"], "--stress"),
+        (["check", "um", "--json", "/"], "is a directory"),
+    ],
+)
+def test_wrong_usage_is_told_without_a_traceback(call: Call, words: list[str], says: str) -> None:
+    done = call(*words)
+    assert done.code == 2
+    assert says.lower() in (done.out + done.err).lower()
+    assert "Traceback" not in done.err
+
+
+def test_the_program_itself(sandbox: Sandbox) -> None:
+    done = sandbox.run("bogus")
+    assert (done.code, done.out) == (2, "")
+    assert "No such command" in done.err
+    assert "Traceback" not in done.err
+
+
+VERBS = [command.callback.__name__ for command in cli.app.registered_commands if command.callback]
+
+
+@pytest.mark.parametrize("verb", [[], *([verb] for verb in VERBS)], ids=str)
+def test_help(call: Call, verb: list[str]) -> None:
+    done = call(*verb, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert "Usage: redoubt" in done.out
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 130])
+def test_the_guests_status_is_passed_on(
+    call: Call, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(kernels, "bench", lambda *_: BENCH)
+    monkeypatch.setattr(boot, "boot", lambda *_, **__: result(status=code))
+    done = call("run", "um", "--", "/bin/x", "--flag")
+    assert (done.code, done.err) == (code, "")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [("panic", "kernel panicked"), ("hang", "guest hung"), ("died", "without a word")],
+)
+def test_a_guest_that_does_not_end_well(
+    call: Call, monkeypatch: pytest.MonkeyPatch, outcome: str, says: str
+) -> None:
+    last = result("the last line", outcome=outcome, status=None)
+    monkeypatch.setattr(kernels, "bench", lambda *_: BENCH)
+    monkeypatch.setattr(boot, "boot", lambda *_, **__: last)
+    done = call("run", "um", "--", "/bin/x")
+    assert done.code == 1
+    assert says in done.err
+    assert "the last line" in done.err
+    assert "(whole console: log)" in done.err
+
+
+def test_an_unforeseen_file_error_is_one_line(sandbox: Sandbox) -> None:
+    sandbox.toolchain()
+    sandbox.build.write_text("in the way")
+    done = sandbox.run("source")
+    assert done.code == 1
+    assert done.err == f"redoubt: {sandbox.build}: File exists\n"
+
+
+# === Without protection keys =====================================================================
+
+
+@pytest.fixture
+def no_pku(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "has_pku", lambda: False)
+    monkeypatch.setattr(host, "has_emulator", lambda: False)
+
+
+@pytest.mark.parametrize("verb", ["attack", "check"])
+def test_what_needs_keys_refuses(call: Call, no_pku: None, verb: str) -> None:
+    done = call(verb, "um")
+    assert (done.code, done.out) == (1, "")
+    message, hint = done.err.splitlines()
+    assert "no protection keys: this CPU has no PKU, and there is no QEMU" in message
+    assert "apt-get install qemu-system-x86" in hint
+
+
+def test_native_is_refused_without_pku_even_with_qemu(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "has_pku", lambda: False)
+    monkeypatch.setattr(host, "has_emulator", lambda: True)
+    done = call("attack", "um", "--host", "native")
+    assert done.code == 1
+    assert "no protection keys" in done.err
+
+
+def quiet(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    for name in names:
+        monkeypatch.setattr(suite, name, lambda run: iter(()))
+
+
+def test_protection_tests_are_counted_as_skipped(
+    call: Call, no_pku: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    quiet(monkeypatch, "_unit", "_guests", "_audit", "_series")
+    said = result("kpkeys: page tables not hardened: no protection keys on this host")
+    monkeypatch.setattr(kernels, "bench", lambda *_, **__: BENCH)
+    monkeypatch.setattr(suite, "boot", lambda *_, **__: said)
+    done = call("test", "um", "--json", str(tmp_path / "result.json"))
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == "ok    on   no protection keys: 1 passed, 0 failed, 0 skipped"
+    assert lines[1] == "skip  off  KUnit: 0 passed, 0 failed, 1 skipped"
+    assert lines[2] == f"          {host.NO_HOST}"
+    assert lines[-1] == "1 passed, 0 failed, 5 skipped"
+    suites = {e["variant"]: e["suites"] for e in json.loads((tmp_path / "result.json").read_text())}
+    assert suites["off"][0] == {"name": "KUnit", "passed": 0, "failed": 0, "skipped": 1}
+    assert [entry["skipped"] for entry in suites["on"]] == [0, 1, 1, 1]
+
+
+# === The test verb ===============================================================================
+
+
+def run_items(monkeypatch: pytest.MonkeyPatch, *items: Item) -> None:
+    monkeypatch.setattr(suite, "_unit", lambda run: iter(items))
+    quiet(monkeypatch, "_booted", "_guests", "_audit", "_series")
+
+
+@pytest.mark.parametrize(
+    ("items", "code"),
+    [
+        ([Item("a", "on", 2, 0, 0)], 0),
+        ([Item("a", "on", 2, 0, 1)], 0),
+        ([Item("a", "on", 2, 1, 0, "why")], 1),
+        # Nothing that passed is nothing that was shown.
+        ([Item("a", "on", 0, 0, 3)], 1),
+        ([], 1),
+    ],
+)
+def test_the_exit_code_of_a_test_run(
+    call: Call, monkeypatch: pytest.MonkeyPatch, items: list[Item], code: int
+) -> None:
+    run_items(monkeypatch, *items)
+    assert call("test").code == code
+
+
+def test_the_json_of_a_test_run(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run_items(
+        monkeypatch, Item("a", "on", 2, 0, 1), Item("b", "off", 1, 0, 0),
+        suite._verdict("c", "on", True, "hidden"), suite._verdict("d", "-", False, "shown"),
+    )  # fmt: skip
+    done = call("test", "um", "--json", str(tmp_path / "r"))
+    assert done.code == 1
+    assert "hidden" not in done.out
+    assert "          shown\n" in done.out
+    assert done.out.endswith("\n4 passed, 1 failed, 1 skipped\n")
+    assert json.loads((tmp_path / "r").read_text()) == [
+        {"target": "um", "variant": "on", "suites": [
+            {"name": "a", "passed": 2, "failed": 0, "skipped": 1},
+            {"name": "c", "passed": 1, "failed": 0, "skipped": 0}]},
+        {"target": "um", "variant": "off", "suites": [
+            {"name": "b", "passed": 1, "failed": 0, "skipped": 0}]},
+        {"target": "um", "variant": "-", "suites": [
+            {"name": "d", "passed": 0, "failed": 1, "skipped": 0}]},
+    ]  # fmt: skip
+    # Numbers, not truth values that compare like them.
+    assert not re.search(r"true|false", (tmp_path / "r").read_text())
+
+
+def test_a_step_that_cannot_run_is_a_failure_and_the_rest_goes_on(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(run: suite.Run) -> None:
+        raise RedoubtError("the patches do not apply", "mend them")
+
+    quiet(monkeypatch, "_guests", "_unit", "_series")
+    monkeypatch.setattr(suite, "_booted", broken)
+    monkeypatch.setattr(suite, "_audit", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
+    done = call("test")
+    assert done.code == 1
+    assert "the patches do not apply\n          mend them\n" in done.out
+    assert done.out.endswith("\n1 passed, 1 failed, 0 skipped\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def test_a():\n    pass\n", (1, 0, 0)),
+        ("def test_a():\n    assert 0\n", (0, 1, 0)),
+        (
+            "import pytest\ndef test_a():\n    pytest.skip('so')\ndef test_b():\n    pass\n",
+            (1, 0, 1),
+        ),
+        ("import nowhere\n", (0, 1, 0)),
+        ("", (0, 1, 0)),
+        ("import os\ndef test_a():\n    os._exit(0)\n", (0, 1, 0)),
+    ],
+)
+def test_pytest_is_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, expected: tuple[int, int, int]
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_it.py").write_text(text)
+    monkeypatch.setattr(suite.paths, "repo", lambda: tmp_path)
+    (item,) = suite._unit(suite.Run(UM, "auto", False, cli.Display()))
+    assert (item.passed, item.failed, item.skipped) == expected
+    assert bool(item.detail) is (expected != (1, 0, 0))
+
+
+# === Attack and check ============================================================================
+
+
+def attack_with(monkeypatch: pytest.MonkeyPatch, on: str, after: str = "finished") -> None:
+    console = {
+        "off": "@attack: a outcome=succeeded prize=uid 0 attacker=exit 0 alive=yes",
+        "on": on,
+    }
+    monkeypatch.setattr(cli, "_needs_enforcing", lambda choice: host.EMULATED)
+    monkeypatch.setattr(kernels, "bench", lambda *_: BENCH)
+
+    def fake(machine: boot.Machine, *_: object, **__: object) -> boot.Result:
+        variant = "off" if "kpkeys_hardened_pgtables=off" in machine.args else "on"
+        lines = ["a in-scope alters a thing", *console[variant].splitlines()]
+        return result(*lines, outcome="finished" if variant == "off" else after)
+
+    monkeypatch.setattr(attack, "boot", fake)
+
+
+STOPPED = (
+    "kpkeys: violation: write to 0x1 (pkey 1) at level default, ip x+0x1, a[7]\n"
+    "@attack: a outcome=failed prize=intact attacker=signal 11 alive=yes"
+)
+
+
+def test_an_attack_that_bounces(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    attack_with(monkeypatch, STOPPED)
+    done = call("attack", "um", "--json", str(tmp_path / "r"))
+    assert done.code == 0, done.err
+    assert re.search(r"SUCCEEDED +BLOCKED", done.out)
+    assert "kpkeys: violation: write to 0x1" in done.out
+    entries = json.loads((tmp_path / "r").read_text())
+    assert [set(entry) for entry in entries] == [
+        {"target", "attack", "variant", "outcome", "detail"}
+    ] * 2
+    assert [entry["outcome"] for entry in entries] == ["succeeded", "blocked"]
+
+
+@pytest.mark.parametrize(
+    ("on", "after"),
+    [
+        ("@attack: a outcome=succeeded prize=uid 0 attacker=exit 0 alive=yes", "finished"),
+        ("@attack: a outcome=failed prize=intact attacker=exit 1 alive=yes", "finished"),
+        ("nothing", "finished"),
+        # The machine went down after the last attack.
+        (STOPPED, "panic"),
+        (STOPPED, "hang"),
+        (STOPPED, "died"),
+    ],
+)
+def test_an_attack_that_does_not(
+    call: Call, monkeypatch: pytest.MonkeyPatch, on: str, after: str
+) -> None:
+    attack_with(monkeypatch, on, after)
+    done = call("attack", "um")
+    assert done.code == 1
+    assert "not as it should be: a (on)" in done.err
+
+
+def test_a_guest_without_attacks(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    attack_with(monkeypatch, STOPPED)
+    monkeypatch.setattr(attack, "boot", lambda *_, **__: result("c out-of-scope x"))
+    done = call("attack", "um")
+    assert done.code == 1
+    assert "does not say which attacks it has" in done.err
+
+
+@pytest.mark.parametrize(("foreign", "code"), [("0", 0), ("1", 1)])
+def test_check(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, foreign: str, code: int
+) -> None:
+    monkeypatch.setattr(cli, "_needs_enforcing", lambda choice: host.EMULATED)
+    monkeypatch.setattr(kernels, "bench", lambda *_: BENCH)
+    walk = ("tables 9", "untagged 0", f"foreign {foreign}")
+    monkeypatch.setattr(check, "boot", lambda *_, **__: result(*walk, *walk))
+    done = call("check", "um", "--json", str(tmp_path / "r"))
+    assert done.code == code
+    assert json.loads((tmp_path / "r").read_text()) == {
+        "target": "um", "variant": "on", "tables": 9, "untagged": 0, "foreign": int(foreign),
+        "splats": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", ["off", "pristine"])
+def test_a_variant_that_has_no_checker(
+    call: Call, monkeypatch: pytest.MonkeyPatch, variant: str
+) -> None:
+    monkeypatch.setattr(cli, "_needs_enforcing", lambda choice: host.EMULATED)
+    monkeypatch.setattr(kernels, "bench", lambda *_: BENCH)
+    done = call("check", "um", "--variant", variant)
+    assert done.code == 1
+    assert f"variant {variant} protects nothing" in done.err
+
+
+# === What a person sees ==========================================================================
+
+
+def test_plain_lines_when_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(cli, "err", Console(file=out, soft_wrap=True))
+    display = cli.Display()
+    with display.step("Building [um]"):
+        display.detail("never shown")
+        with display.step("Inner"):
+            pass
+    assert out.getvalue() == "Building [um] ...\nInner ...\n"
+
+
+def test_steps_within_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(cli, "err", Console(file=out, force_terminal=True, width=80))
+    display = cli.Display()
+    with display.step("Outer"):
+        assert display.status
+        display.detail("what looks like [/markup] and [bold]")
+        with pytest.raises(RedoubtError), display.step("Inner"):
+            assert display.title == "Inner"
+            raise RedoubtError("x")
+        assert display.title == "Outer"
+        assert display.status
+    assert (display.status, display.title) == (None, "")
+
+
+def test_a_terminal_gets_a_spinner(sandbox: Sandbox) -> None:
+    sandbox.toolchain()
+    sandbox.env["TERM"] = "xterm"
+    leader, follower = pty.openpty()
+    process = sandbox.start(
+        "build", "um", "--variant", "pristine", setup=lambda: os.dup2(follower, 2)
+    )
+    os.close(follower)
+    text = b""
+    while True:
+        try:
+            part = os.read(leader, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        text += part
+    os.close(leader)
+    assert sandbox.finish(process).code == 0
+    assert b"\x1b[" in text
+    assert b"Building um (pristine)" in text

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The built kernel, booted on this machine: statuses, panic, hang and death are told apart.
+
+Nothing here needs protection keys, so everything is native, and quick.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from conftest import REAL_BUILD, Sandbox
+
+from redoubt import boot, guest, host
+from redoubt.boot import Machine
+from redoubt.build import Build
+from redoubt.errors import RedoubtError
+from redoubt.progress import Silent
+from redoubt.targets import get_target
+
+IMAGE = REAL_BUILD / "um/redoubt/linux.stripped"
+PROGRAMS = REAL_BUILD / "guest"
+TIMEOUT = 120.0
+
+pytestmark = [
+    pytest.mark.guest,
+    pytest.mark.skipif(not IMAGE.exists(), reason=f"no {IMAGE}: redoubt build um"),
+    pytest.mark.skipif(not (PROGRAMS / "init").exists(), reason="no guest programs"),
+]
+
+# The command line with what this file boots, in place of building it.
+CLI = f"""
+from pathlib import Path
+from redoubt import cli, kernels
+from redoubt.build import Build
+from redoubt.targets import get_target
+built = Build(get_target("um"), Path("/"), Path({str(IMAGE)!r}), Path("/"))
+kernels.bench = lambda *_: kernels.Bench(built, Path({str(PROGRAMS)!r}), "native")
+cli.main()
+"""
+
+
+def machine(*args: str, image: Path = IMAGE, programs: Path = PROGRAMS) -> Machine:
+    built = Build(get_target("um"), image.parent, image, image)
+    return Machine(built, programs, host.NATIVE, ("kunit.enable=0", *args))
+
+
+@pytest.fixture(autouse=True)
+def mark(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
+    """Let the processes of a boot be found, and its log be its own."""
+    monkeypatch.setenv("REDOUBT_TEST", sandbox.mark)
+    monkeypatch.setenv("REDOUBT_BUILD", str(sandbox.build))
+    monkeypatch.setattr(tempfile, "tempdir", str(sandbox.where / "tmp"))
+
+
+def run(
+    command: Sequence[str], made: Machine | None = None, timeout: float = TIMEOUT
+) -> boot.Result:
+    return boot.boot(
+        made or machine(), command, timeout=timeout, name="test", progress=Silent()
+    )  # fmt: skip
+
+
+def test_a_command_and_its_output() -> None:
+    result = run(["/bin/cat", "/proc/version"])
+    assert (result.outcome, result.status, result.splats) == ("finished", 0, ())
+    assert any(line.startswith("Linux version 7.3.") for line in result.console)
+    assert result.log.read_text().splitlines() == list(result.console)
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [(["/bin/cat", "/nowhere"], 1), (["/bin/no-such-program"], 127), (["/proc/version"], 126)],
+)
+def test_the_status_of_a_command(command: list[str], status: int) -> None:
+    result = run(command)
+    assert (result.outcome, result.status) == ("finished", status)
+
+
+def test_an_empty_argument_and_one_with_spaces() -> None:
+    result = run(["/bin/cat", "a b", ""])
+    assert any("a b" in line for line in result.console)
+    assert result.status == 1
+
+
+def test_an_argument_with_a_newline_is_refused() -> None:
+    with pytest.raises(RedoubtError, match="must not contain a newline"):
+        run(["/bin/cat", "one\ntwo"])
+
+
+def test_a_panic(sandbox: Sandbox) -> None:
+    result = run(["/bin/cat", "/proc/version"], machine("init=/nonexistent"))
+    assert result.outcome == "panic"
+    assert "init" in result.detail
+    assert "the guest's kernel panicked: " in result.describe()
+    assert str(result.log) in result.describe()
+    assert sandbox.living() == []
+
+
+def test_no_root(tmp_path: Path, sandbox: Sandbox) -> None:
+    result = run(["/bin/cat"], machine("rootfstype=nonesuch"))
+    assert result.outcome == "panic"
+    assert sandbox.living() == []
+
+
+def test_a_hang(sandbox: Sandbox) -> None:
+    """A command that never ends: time runs out, and nothing of the machine is left."""
+    started = time.monotonic()
+    seen: list[int] = []
+    looking = threading.Timer(6, lambda: seen.extend(family(sandbox.mark)))
+    looking.start()
+    result = run(["/bin/stress", "600", "2"], timeout=8)
+    looking.join()
+    assert result.outcome == "hang"
+    assert len(seen) >= 3
+    assert remaining(seen) == []
+    assert "no end after 8 s" in result.describe()
+    assert time.monotonic() - started < 30
+    assert sandbox.living() == []
+    assert list((sandbox.where / "tmp").iterdir()) == []
+
+
+def test_a_death(sandbox: Sandbox) -> None:
+    """Somebody kills the machine: that is neither an end nor a hang."""
+
+    def kill() -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            # When it has a family, it has booted.
+            seen.extend(family(sandbox.mark))
+            if len(seen) >= 3:
+                os.kill(kernels(sandbox.mark)[0], signal.SIGKILL)
+                return
+            seen.clear()
+            time.sleep(0.1)
+
+    seen: list[int] = []
+    killer = threading.Thread(target=kill)
+    killer.start()
+    result = run(["/bin/stress", "600", "1"])
+    killer.join()
+    assert result.outcome == "died"
+    assert remaining(seen) == []
+    assert sandbox.living() == []
+
+
+def test_a_kernel_that_is_none(tmp_path: Path) -> None:
+    image = tmp_path / "linux"
+    with pytest.raises(RedoubtError, match="not found"):
+        run(["/bin/cat"], machine(image=image))
+    image.write_text("#!/bin/sh\nexit 1\n")
+    image.chmod(0o755)
+    assert run(["/bin/cat"], machine(image=image)).outcome == "died"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [(["/bin/cat", "/proc/version"], 0), (["/bin/no-such"], 127)]
+)
+def test_run_passes_the_status_on(sandbox: Sandbox, command: list[str], code: int) -> None:
+    done = sandbox.run("run", "um", "--", *command, code=CLI)
+    assert done.code == code, done.err
+    assert "Linux version 7.3." in done.out
+    assert "Traceback" not in done.err
+
+
+def test_run_reports_a_panic(sandbox: Sandbox) -> None:
+    done = sandbox.run(
+        "run", "um", "--append", "init=/nonexistent", "--", "/bin/cat", code=CLI
+    )  # fmt: skip
+    assert done.code == 1
+    assert "the guest's kernel panicked" in done.err
+    assert str(sandbox.build / "log/boot-run-um.log") in done.err
+
+
+def test_run_refuses_a_newline(sandbox: Sandbox) -> None:
+    done = sandbox.run("run", "um", "--", "/bin/cat", "a\nb", code=CLI)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "redoubt: an argument for the guest must not contain a newline\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_interrupting_a_guest(sandbox: Sandbox, number: signal.Signals) -> None:
+    running = sandbox.start("run", "um", "--", "/bin/stress", "600", "2", code=CLI)
+    assert running.stdout
+    while "@redoubt" not in (said := running.stdout.readline()) and "Run /init" not in said:
+        assert said, running.communicate()
+    time.sleep(1)
+    seen = family(sandbox.mark)
+    assert len(seen) >= 3
+    running.send_signal(number)
+    done = sandbox.finish(running)
+    assert remaining(seen) == []
+    assert done.code == 130
+    assert done.err.splitlines()[-1].startswith("redoubt: interrupted")
+    assert sandbox.living() == []
+    assert list((sandbox.where / "tmp").iterdir()) == []
+
+
+def test_a_root_directory_is_complete(tmp_path: Path) -> None:
+    root = guest.root_directory(PROGRAMS, tmp_path / "root", ["/bin/x", "y z"])
+    assert (root / "etc/redoubt/cmd").read_text() == "/bin/x\ny z\n"
+    assert os.access(root / "init", os.X_OK)
+    assert subprocess.run([root / "bin/cat", __file__], capture_output=True).returncode == 0
+
+
+def kernels(mark: str) -> list[int]:
+    """The processes of UML kernels with a mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if (
+                entry.name.isdigit()
+                and f"REDOUBT_TEST={mark}".encode() in (entry / "environ").read_bytes()
+                and str(IMAGE).encode() in (entry / "cmdline").read_bytes()
+            ):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def family(mark: str) -> list[int]:
+    """All processes in the sessions of UML kernels with a mark.
+
+    The processes of a guest have given away the memory that their environment was in.
+    """
+    sessions = {os.getsid(pid) for pid in kernels(mark)}
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.getsid(int(entry.name)) in sessions:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def remaining(pids: list[int]) -> list[int]:
+    """Those that still exist when the dead have had a moment to be buried."""
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
+            return []
+        time.sleep(0.05)
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
