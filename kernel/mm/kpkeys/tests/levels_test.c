@@ -214,6 +214,7 @@ static void preemption_inside_guard(struct kunit *test)
 
 static void fault_inside_guard(struct kunit *test)
 {
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
 	unsigned long value;
 	u64 after;
 	long ret;
@@ -226,6 +227,8 @@ static void fault_inside_guard(struct kunit *test)
 		after = arch_kpkeys_read_reg();
 	}
 	KUNIT_EXPECT_EQ(test, ret, -EFAULT);
+	/* Not every fault is a violation. */
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before);
 	KUNIT_EXPECT_EQ(test, after, level_reg_pgtables());
 	EXPECT_LEVEL_DEFAULT(test);
 }
@@ -356,11 +359,19 @@ static void set_memory_pkey_refuses_bad_input(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, set_memory_pkey(page, -1, pkey), -EINVAL);
 	KUNIT_EXPECT_EQ(test, set_memory_pkey(page + 8, 1, pkey), -EINVAL);
 	EXPECT_WRITABLE(test, (void *)page);
+}
+
+/* A case of its own: what fails before a skip is not seen. */
+static void set_memory_pkey_refuses_other_memory(struct kunit *test)
+{
+	int pkey = arch_max_pkey();
 
 	skip_unless_protected(test);
-	/* Not in the linear map: the first page, and vmalloc space. */
+
+	/* The first page, vmalloc space, and a range that wraps around. */
 	KUNIT_EXPECT_EQ(test, set_memory_pkey(0, 1, pkey), -EINVAL);
 	KUNIT_EXPECT_EQ(test, set_memory_pkey(VMALLOC_START, 1, pkey), -EINVAL);
+	KUNIT_EXPECT_EQ(test, set_memory_pkey(-PAGE_SIZE, 1, pkey), -EINVAL);
 }
 
 static struct kunit_case levels_cases[] = {
@@ -378,6 +389,7 @@ static struct kunit_case levels_cases[] = {
 	KUNIT_CASE(every_cpu_is_at_default),
 	KUNIT_CASE(tagged_memory_is_read_only),
 	KUNIT_CASE(set_memory_pkey_refuses_bad_input),
+	KUNIT_CASE(set_memory_pkey_refuses_other_memory),
 	{}
 };
 

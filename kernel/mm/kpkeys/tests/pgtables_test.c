@@ -151,6 +151,29 @@ static void write_p4d_clear(void *table)
 	p4d_clear((p4d_t *)table);
 }
 
+#ifdef CONFIG_UML
+/* Also written when page tables are synchronised with the host. */
+static void write_ptep_mkuptodate(void *table)
+{
+	ptep_mkuptodate(table);
+}
+
+static void write_pmd_mkuptodate(void *table)
+{
+	pmd_mkuptodate(*(pmd_t *)table);
+}
+
+static void write_pud_mkuptodate(void *table)
+{
+	pud_mkuptodate(*(pud_t *)table);
+}
+
+static void write_p4d_mkuptodate(void *table)
+{
+	p4d_mkuptodate(*(p4d_t *)table);
+}
+#endif
+
 static const struct writer {
 	const char *name;
 	void (*write)(void *table);
@@ -165,6 +188,12 @@ static const struct writer {
 	{ "pud_clear",		write_pud_clear,		true },
 	{ "set_p4d",		write_set_p4d },
 	{ "p4d_clear",		write_p4d_clear,		true },
+#ifdef CONFIG_UML
+	{ "ptep_mkuptodate",	write_ptep_mkuptodate,		true },
+	{ "pmd_mkuptodate",	write_pmd_mkuptodate,		true },
+	{ "pud_mkuptodate",	write_pud_mkuptodate,		true },
+	{ "p4d_mkuptodate",	write_p4d_mkuptodate,		true },
+#endif
 };
 
 static void writer_name(const struct writer *writer, char *desc)
@@ -266,9 +295,32 @@ static void atomic_allocation_is_protected(struct kunit *test)
 	pagetable_free(pt);
 }
 
+/* === Failures =========================================================== */
+
+/* The page that the stubs saw last, held so that it cannot be reused. */
+static struct page *refused;
+
+static int refuse(unsigned long addr)
+{
+	refused = virt_to_page(addr);
+	get_page(refused);
+	return -ENOMEM;
+}
+
 static int no_tagging(unsigned long addr, int numpages, int pkey)
 {
-	return pkey == KPKEYS_PKEY_DEFAULT ? 0 : -ENOMEM;
+	return pkey == KPKEYS_PKEY_DEFAULT ? 0 : refuse(addr);
+}
+
+/* The allocation failed, and the page that it was given is free again. */
+static void expect_refused(struct kunit *test, const void *table)
+{
+	KUNIT_EXPECT_NULL(test, table);
+	KUNIT_ASSERT_NOT_NULL(test, refused);
+	KUNIT_EXPECT_EQ(test, page_count(refused), 1);
+	KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(refused));
+	__free_pages(refused, compound_order(refused));
+	refused = NULL;
 }
 
 static void failed_tagging_fails_the_allocation(struct kunit *test)
@@ -280,49 +332,57 @@ static void failed_tagging_fails_the_allocation(struct kunit *test)
 
 	before = kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES);
 	kunit_activate_static_stub(test, set_memory_pkey, no_tagging);
-	KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 0));
-	KUNIT_EXPECT_NULL(test, pte_alloc_one_kernel(&init_mm));
-	KUNIT_EXPECT_NULL(test, pte_alloc_one(mm));
-	KUNIT_EXPECT_NULL(test, pmd_alloc_one(mm, 0));
-	KUNIT_EXPECT_NULL(test, pud_alloc_one(mm, 0));
-	KUNIT_EXPECT_NULL(test, pgd_alloc(mm));
+	expect_refused(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 0));
+	expect_refused(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 1));
+	expect_refused(test, pte_alloc_one_kernel(&init_mm));
+	expect_refused(test, pte_alloc_one(mm));
+	expect_refused(test, pmd_alloc_one(mm, 0));
+	expect_refused(test, pud_alloc_one(mm, 0));
+	expect_refused(test, pgd_alloc(mm));
 	kunit_deactivate_static_stub(test, set_memory_pkey);
 
 	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES),
-			before + 6);
+			before + 7);
 }
+
+/* The address that cannot be untagged. */
+static unsigned long stuck;
 
 static int no_untagging(unsigned long addr, int numpages, int pkey)
 {
-	return pkey == KPKEYS_PKEY_DEFAULT ? -ENOMEM : 0;
+	if (pkey == KPKEYS_PKEY_DEFAULT && addr == stuck)
+		return -ENOMEM;
+	return arch_set_memory_pkey(addr, numpages, pkey);
 }
 
 /* A page that cannot be untagged is kept, and freed when it can be. */
 static void failed_untagging_keeps_the_page(struct kunit *test)
 {
-	struct ptdesc *kept, *other;
+	struct ptdesc *kept, *second, *third;
 	struct page *page;
-	unsigned long *addr;
 
 	skip_unless_protected(test);
 
 	kept = alloc_table(test, 0);
-	other = alloc_table(test, 0);
+	second = alloc_table(test, 0);
+	third = alloc_table(test, 0);
 	page = ptdesc_page(kept);
-	addr = ptdesc_address(kept);
+	stuck = (unsigned long)ptdesc_address(kept);
 	get_page(page);
 
+	/* Not the first time, nor when it is tried again. */
 	kunit_activate_static_stub(test, set_memory_pkey, no_untagging);
 	pagetable_free(kept);
+	pagetable_free(second);
 	kunit_deactivate_static_stub(test, set_memory_pkey);
 	KUNIT_EXPECT_EQ(test, page_count(page), 2);
 	KUNIT_EXPECT_TRUE(test, kpkeys_page_is_ours(page));
-	EXPECT_PROTECTED(test, addr);
+	EXPECT_PROTECTED(test, (void *)stuck);
 
-	pagetable_free(other);
+	pagetable_free(third);
 	KUNIT_EXPECT_EQ(test, page_count(page), 1);
 	KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(page));
-	EXPECT_WRITABLE(test, addr);
+	EXPECT_WRITABLE(test, (void *)stuck);
 	__free_page(page);
 }
 
