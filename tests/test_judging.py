@@ -287,6 +287,21 @@ def kunit(text: str) -> list[ktap.Suite]:
 
 @pytest.mark.guest
 @needs_parser
+def test_a_failure_hidden_by_a_skip_is_a_failure() -> None:
+    text = """KTAP version 1
+1..1
+    KTAP version 1
+    # Subtest: kpkeys_levels
+    1..1
+    # refuses: EXPECTATION FAILED at mm/kpkeys/tests/levels_test.c:1
+    ok 1 refuses # SKIP page tables are not hardened in this boot
+ok 1 kpkeys_levels
+"""
+    assert sum(suite.failed for suite in kunit(text)) == 1
+
+
+@pytest.mark.guest
+@needs_parser
 class TestKunit:
     def test_good(self) -> None:
         assert kunit(GOOD) == [

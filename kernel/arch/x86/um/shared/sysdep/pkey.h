@@ -35,13 +35,14 @@ static __always_inline unsigned int um_read_pkru(void)
  * the constant in a register across calls, so that it ends up on the stack,
  * where an arbitrary write can change it.
  */
-#define um_write_pkru(pkru)						\
+#define um_write_pkru(pkru) do {					\
 	__asm__ volatile("movl %0, %%eax\n\t"				\
 			 "xorl %%ecx, %%ecx\n\t"				\
 			 "xorl %%edx, %%edx\n\t"				\
 			 "wrpkru"					\
 			 : : "i" (pkru)					\
-			 : "eax", "ecx", "edx", "memory", "cc")
+			 : "eax", "ecx", "edx", "memory", "cc");	\
+} while (0)
 
 /*
  * Give this CPU the default level: first thing in every signal handler, which
