@@ -20,12 +20,15 @@ _EXIT = re.compile(r"^@redoubt: exit=(\d+)$")
 _PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
 # The first line of what a kernel prints when it is unhappy with itself.
 _SPLAT = re.compile(
-    r"^(?:\[[^]]*\] )?(?:"
+    r"^(?:\[[^]]*\] ?)*(?:"
     r"WARNING: |BUG: |kernel BUG at |INFO: (?:possible|task|rcu|suspicious)|"
     r"Kernel panic|Oops|Unable to handle|general protection|Bad page state|"
-    r"rcu: INFO|=+\[ BUG|Kernel mode fault|Modules linked in|------------\[ cut here"
+    r"rcu: INFO|=+\[ BUG|Kernel mode fault|Modules linked in|------------\[ cut here|UBSAN: |"
+    r"Call Trace:"
     r")"
 )
+# Kept apart from the splats, as attacks and tests provoke them.
+_VIOLATION = re.compile(r"^(?:\[[^]]*\] ?)*kpkeys: violation: ")
 MEMORY_MB = 256
 _HOST_EXTRA_MB = 1024
 
@@ -36,7 +39,7 @@ class Result:
 
     `outcome` is "finished" (the command ran; `status` is its exit status), "panic", "hang" (time
     ran out) or "died" (the kernel went away without a word). `console` is the guest's output,
-    `splats` the complaints of its kernel in it.
+    `splats` the complaints of its kernel in it, `violations` the writes its protection refused.
     """
 
     outcome: str
@@ -45,6 +48,12 @@ class Result:
     splats: tuple[str, ...]
     log: Path
     detail: str = ""
+    violations: tuple[str, ...] = ()
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """Everything that a kernel nobody attacks must not say."""
+        return self.violations + self.splats
 
     def describe(self) -> str:
         """What happened, with the last lines of the guest and where the whole log is."""
@@ -54,6 +63,8 @@ class Result:
             "hang": f"the guest hung: {self.detail}",
             "died": "the guest died without a word",
         }[self.outcome]
+        if self.outcome == "finished" and self.complaints:
+            what += f", and its kernel complained: {self.complaints[0]}"
         last = "\n".join(f"    {line}" for line in self.console[-15:])
         return f"{what}\n{last}\n    (whole console: {self.log})"
 
@@ -123,15 +134,17 @@ def _judge(lines: list[str], timed_out: bool, timeout: float, log: Path) -> Resu
             status = int(match[1])
         elif match := _PANIC.search(line):
             panic = panic or match[1]
-    splats = tuple(line for line in lines if _SPLAT.match(line))
-    console = tuple(lines)
     if panic is not None:
-        return Result("panic", None, console, splats, log, panic)
-    if status is not None:
-        return Result("finished", status, console, splats, log)
-    if timed_out:
-        return Result("hang", None, console, splats, log, f"no end after {timeout:g} s")
-    return Result("died", None, console, splats, log)
+        outcome, status, detail = "panic", None, panic
+    elif status is not None:
+        outcome, detail = "finished", ""
+    elif timed_out:
+        outcome, detail = "hang", f"no end after {timeout:g} s"
+    else:
+        outcome, detail = "died", ""
+    splats = tuple(line for line in lines if _SPLAT.match(line))
+    violations = tuple(line for line in lines if _VIOLATION.match(line))
+    return Result(outcome, status, tuple(lines), splats, log, detail, violations)
 
 
 def boot(

@@ -124,6 +124,6 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
         tuple(line for line in result.console if _EXCEPTION.match(line)),
         operations,
         errors,
-        result.splats,
+        result.complaints,
         result,
     )

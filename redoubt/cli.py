@@ -251,8 +251,11 @@ def run(
         progress=display,
         watch=lambda line: out.print(line, markup=False),
     )
-    if result.outcome != "finished":
+    # An oops leaves the rest of the guest running: the command may well have ended with 0.
+    if result.outcome != "finished" or (result.complaints and not result.status):
         raise RedoubtError(result.describe())
+    if result.complaints:
+        err.print(f"redoubt: {result.describe()}", markup=False, style="red")
     raise typer.Exit(result.status or 0)
 
 

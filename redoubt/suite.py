@@ -220,7 +220,7 @@ def _without_keys(run: Run, made: kernels.Bench) -> Iterator[Item]:
         progress=run.progress,
     )
     said = [line for line in result.console if "kpkeys: page tables not hardened: " in line]
-    good = result.status == 0 and len(said) == 1 and not result.splats
+    good = result.status == 0 and len(said) == 1 and not result.complaints
     yield _verdict("no protection keys", "on", good, result.describe())
 
 

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How the end of a boot is understood from its console."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from redoubt import cli
+from redoubt.boot import Result, _judge
+
+LOG = Path("boot.log")
+VIOLATION = "kpkeys: violation: write to 0x60a68000 (pkey 1) at level default, ip f+0x0/0x8, x[51]"
+
+
+def judge(*lines: str, timed_out: bool = False) -> Result:
+    return _judge(list(lines), timed_out, 30.0, LOG)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "BUG: sleeping function called from invalid context at mm/slab.h:1",
+        "WARNING: possible recursive locking detected",
+        "[    0.100000] WARNING: CPU: 0 PID: 1 at mm/x.c:1",
+        "[    0.100000][    T1] BUG: Bad page state in process init",
+        "UBSAN: array-index-out-of-bounds in mm/x.c:1:2",
+        "INFO: task init:1 blocked for more than 120 seconds.",
+        "Call Trace:",
+    ],
+)
+def test_a_complaint_of_the_kernel_is_seen(line: str) -> None:
+    result = judge("Linux version 7.3.4", line, "@redoubt: exit=0")
+    assert (result.outcome, result.status) == ("finished", 0)
+    assert result.splats == (line,)
+    assert line in result.describe()
+
+
+def test_a_violation_is_seen_and_told_from_a_splat() -> None:
+    # The checks must notice it; KUnit provokes it, so there it must be no splat.
+    result = judge(VIOLATION, "@redoubt: exit=0")
+    assert result.violations == (VIOLATION,)
+    assert result.splats == ()
+    assert result.complaints == (VIOLATION,)
+
+
+def test_an_ordinary_boot_has_no_complaints() -> None:
+    result = judge("kpkeys: page tables hardened (pkey 1, um/pku)", "tables 27", "@redoubt: exit=3")
+    assert (result.outcome, result.status, result.complaints) == ("finished", 3, ())
+
+
+def test_panic_hang_and_death_are_told_apart() -> None:
+    panic = judge("Kernel panic - not syncing: Attempted to kill init!", "@redoubt: exit=0")
+    hang = judge("Run /init as init process", timed_out=True)
+    death = judge("Run /init as init process")
+    assert [panic.outcome, hang.outcome, death.outcome] == ["panic", "hang", "died"]
+    assert "Attempted to kill init!" in panic.describe()
+    for result in (panic, hang, death):
+        assert result.status is None
+        assert str(LOG) in result.describe()
+    assert "Run /init as init process" in hang.describe()
+
+
+def test_the_end_marker_has_to_stand_alone() -> None:
+    assert judge("said: @redoubt: exit=0").outcome == "died"
+
+
+@pytest.mark.parametrize(
+    ("status", "complaint", "code"), [(0, "", 0), (7, "", 7), (0, "BUG: x", 1), (7, "BUG: x", 7)]
+)
+def test_run_exits_with_the_status_and_tells_of_an_oops(
+    status: int,
+    complaint: str,
+    code: int,
+    call: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    splats = (complaint,) if complaint else ()
+    result = Result("finished", status, ("last words",), splats, LOG)
+    bench: Any = SimpleNamespace(machine=lambda *args, **options: None)
+    monkeypatch.setattr(cli, "_bench", lambda *args: (None, None, bench))
+    monkeypatch.setattr(cli.boot_module, "boot", lambda *args, **options: result)
+    done = call("run", "um", "--", "x")
+    assert done.code == code
+    told = "kernel complained: BUG: x" in done.err and str(LOG) in done.err
+    assert told == bool(complaint)
