@@ -31,9 +31,11 @@ def _mirror() -> str:
             "give a kernel tree: LINUX_SRC=/path/to/linux-7.3",
         )
     listing = output(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Identifier: Packages"],
+        # Without the option apt hides what it has no index of, which is all on a fresh system.
+        ["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI)",
+         "Identifier: Packages"],
         what="asking apt for its sources",
-    )
+    )  # fmt: skip
     for uri in dict.fromkeys(listing.split()):
         if uri.rstrip("/").endswith("/debian"):
             return uri
