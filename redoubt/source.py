@@ -43,12 +43,13 @@ def version_of(tree: Path) -> str:
     fields = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL)\s*=\s*(\d+)\s*$", head, re.MULTILINE))
     if len(fields) != 3 or not (tree / "Kbuild").exists():
         raise RedoubtError(f"{tree} is not a kernel tree: its Makefile is not Linux's", _GIVE_TREE)
-    return f"{fields['VERSION']}.{fields['PATCHLEVEL']}.{fields['SUBLEVEL']}"
+    extra = re.search(r"^EXTRAVERSION\s*=\s*(-rc\d+)", head, re.MULTILINE)
+    return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}".format(**fields) + (extra[1] if extra else "")
 
 
 def _checked(tree: Path) -> Source:
     version = version_of(tree)
-    if not version.startswith(SERIES + "."):
+    if not version.startswith(SERIES + ".") or "-rc" in version:
         raise RedoubtError(f"{tree} is Linux {version}; the patches are for {SERIES}.y", _GIVE_TREE)
     return Source(tree, version)
 
