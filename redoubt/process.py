@@ -27,6 +27,12 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL = tuple(os.strerror(number) for number in NO_SPACE)
 
 
+def _inherited() -> dict[str, str]:
+    """Our environment, without the flags of the make that may have started us."""
+    flags = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
+    return {name: value for name, value in os.environ.items() if name not in flags}
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a command ended: its exit code (negative: a signal), and whether the time ran out."""
@@ -83,7 +89,7 @@ def _group(
         process = subprocess.Popen(
             [str(word) for word in command],
             cwd=cwd,
-            env={**os.environ, **env} if env else None,
+            env={**_inherited(), **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
