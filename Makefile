@@ -11,8 +11,8 @@ demo: setup				## attack the um kernel, unprotected and protected
 test: setup				## all tests of the tool and of the um kernel
 	@$(REDOUBT) test um
 
-test-long: setup			## the same and the slow ones
-	@$(REDOUBT) test um --long
+test-long: setup			## the same and the slow ones; writes results/
+	@$(REDOUBT) test um --long --json results/test-long-um.json
 
 check: setup				## compare page tables and their keys after boot and under stress
 	@$(REDOUBT) check um
