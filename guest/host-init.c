@@ -22,11 +22,11 @@
 
 #include "args.h"
 #include "compiler.h"
+#include "reap.h"
 
 #define KERNEL		"/linux"
 #define ARGS_FILE	"/cmdline"
 #define MAX_MAP_COUNT	"/proc/sys/vm/max_map_count"
-#define EXIT_SETUP	125
 
 /* Every tagged page table may split a mapping in three. */
 #define MAPS		"1048576"
@@ -109,22 +109,6 @@ static noreturn void run_kernel(char **args)
 	printf("host-init: %s: %s\n", KERNEL, strerror(errno));
 	fflush(stdout);
 	_exit(errno == ENOENT ? 127 : 126);
-}
-
-/* As the first process, also reap whoever else ends. */
-static int wait_for(pid_t pid)
-{
-	int status;
-	pid_t ended;
-
-	do {
-		ended = wait(&status);
-	} while (ended != pid && (ended > 0 || errno == EINTR));
-
-	if (ended != pid)
-		return EXIT_SETUP;
-	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) :
-				     WEXITSTATUS(status);
 }
 
 int main(void)

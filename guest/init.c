@@ -24,9 +24,9 @@
 
 #include "args.h"
 #include "compiler.h"
+#include "reap.h"
 
 #define COMMAND_FILE	"/etc/redoubt/cmd"
-#define EXIT_SETUP	125	/* the guest could not be set up */
 
 struct mount {
 	const char *type;
@@ -122,22 +122,6 @@ static noreturn void run_command(char **argv)
 	execvp(argv[0], argv);
 	fprintf(stderr, "init: %s: %s\n", argv[0], strerror(errno));
 	_exit(errno == ENOENT ? 127 : 126);
-}
-
-/* Wait for @pid and for every orphan meanwhile. Returns an exit status. */
-static int wait_for(pid_t pid)
-{
-	int status;
-	pid_t ended;
-
-	do {
-		ended = wait(&status);
-	} while (ended != pid && (ended > 0 || errno == EINTR));
-
-	if (ended != pid)
-		return EXIT_SETUP;
-	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) :
-				     WEXITSTATUS(status);
 }
 
 int main(void)
