@@ -104,6 +104,9 @@ def kernel_args(machine: Machine, root: str) -> list[str]:
         f"mem={machine.memory_mb}M", "con0=fd:0,fd:1", "con=null", "ssl=null", "noreboot",
         "panic=-1",
     ]  # fmt: skip
+    if machine.host == host.EMULATED:
+        # Its time passes by the load of this machine: a grace period may seem to take minutes.
+        args.append("rcupdate.rcu_cpu_stall_timeout=300")
     if machine.cpus > 1:
         args += ["seccomp=on", f"ncpus={machine.cpus}"]
     return [*args, *machine.args]
