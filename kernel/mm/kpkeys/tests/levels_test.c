@@ -6,6 +6,7 @@
 #include <linux/delay.h>
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
+#include <linux/sched.h>
 #include <linux/smp.h>
 #include <linux/workqueue.h>
 
@@ -185,33 +186,6 @@ static void sleep_inside_guard(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
-#ifdef CONFIG_PREEMPTION
-/* What an involuntary switch does, at a place of our choice. */
-static void preemption_inside_guard(struct kunit *test)
-{
-	u64 after;
-
-	skip_unless_protected(test);
-
-	kunit_warning_suppress(test) {
-		scoped_guard(kpkeys_hardened_pgtables) {
-			preempt_disable();
-			set_tsk_need_resched(current);
-			set_preempt_need_resched();
-			preempt_enable();
-			after = arch_kpkeys_read_reg();
-		}
-	}
-	KUNIT_EXPECT_EQ(test, after, level_reg_default());
-	EXPECT_LEVEL_DEFAULT(test);
-}
-#else
-static void preemption_inside_guard(struct kunit *test)
-{
-	kunit_skip(test, "the kernel is not preemptible");
-}
-#endif
-
 static void fault_inside_guard(struct kunit *test)
 {
 	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
@@ -248,6 +222,48 @@ static int sample_thread(void *data)
 	complete(&sample->done);
 	return 0;
 }
+
+#ifdef CONFIG_PREEMPTION
+/* A thread that must run at once takes the CPU from a task in a guard. */
+static void preemption_inside_guard(struct kunit *test)
+{
+	struct sample sample = { };
+	struct task_struct *task;
+	bool preempted;
+	u64 after;
+
+	skip_unless_protected(test);
+
+	init_completion(&sample.done);
+	task = kthread_create(sample_thread, &sample, "kpkeys_preempt");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	migrate_disable();
+	kthread_bind(task, smp_processor_id());
+	sched_set_fifo(task);
+
+	kunit_warning_suppress(test) {
+		scoped_guard(kpkeys_hardened_pgtables) {
+			preempt_disable();
+			wake_up_process(task);
+			preempt_enable();
+			preempted = completion_done(&sample.done);
+			after = arch_kpkeys_read_reg();
+		}
+	}
+	migrate_enable();
+	wait_for_completion(&sample.done);
+
+	KUNIT_EXPECT_TRUE(test, preempted);
+	KUNIT_EXPECT_EQ(test, sample.reg, level_reg_default());
+	KUNIT_EXPECT_EQ(test, after, level_reg_default());
+	EXPECT_LEVEL_DEFAULT(test);
+}
+#else
+static void preemption_inside_guard(struct kunit *test)
+{
+	kunit_skip(test, "the kernel is not preemptible");
+}
+#endif
 
 static void new_thread_is_at_default(struct kunit *test)
 {

@@ -386,6 +386,36 @@ static void failed_untagging_keeps_the_page(struct kunit *test)
 	__free_page(page);
 }
 
+static int no_change(unsigned long addr, int numpages, int pkey)
+{
+	return pkey == KPKEYS_PKEY_DEFAULT ? -ENOMEM : refuse(addr);
+}
+
+/* As some of it may be tagged, it must not go back to the page allocator. */
+static void page_is_kept_if_tagging_cannot_be_undone(struct kunit *test)
+{
+	struct ptdesc *other;
+	struct page *page;
+
+	skip_unless_protected(test);
+
+	other = alloc_table(test, 0);
+	kunit_activate_static_stub(test, set_memory_pkey, no_change);
+	KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 0));
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	page = refused;
+	refused = NULL;
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	KUNIT_EXPECT_EQ(test, page_count(page), 2);
+	KUNIT_EXPECT_TRUE(test, kpkeys_page_is_ours(page));
+
+	pagetable_free(other);
+	KUNIT_EXPECT_EQ(test, page_count(page), 1);
+	KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(page));
+	__free_page(page);
+}
+
 static long tables_in_use(void)
 {
 	return kpkeys_stat_read(KPKEYS_STAT_PTPS_TAGGED) -
@@ -527,6 +557,7 @@ static struct kunit_case pgtables_cases[] = {
 	KUNIT_CASE(failed_tagging_fails_the_allocation),
 	KUNIT_CASE(half_tagged_table_is_given_back),
 	KUNIT_CASE(failed_untagging_keeps_the_page),
+	KUNIT_CASE(page_is_kept_if_tagging_cannot_be_undone),
 	KUNIT_CASE(nothing_is_lost),
 	KUNIT_CASE(checker_finds_nothing),
 	KUNIT_CASE_SLOW(checker_finds_untagged_table),
