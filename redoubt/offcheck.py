@@ -54,6 +54,7 @@ _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _INSN = re.compile(r"^\s*([0-9a-f]+):\t((?:[0-9a-f]{2} )+)\s*(?:\t(.*))?$")
 _IMMEDIATE = re.compile(r"\$0x([0-9a-f]+)")
 _CONFIG_LINE = re.compile(r'^"(?:(CONFIG_\w+)=.*|# (CONFIG_\w+) is not set)\\n",$')
+_EMPTY_LINE = '"\\n",'
 _BITS_18 = (1 << 18) - 1
 _SHN_RESERVED = {0: "undefined", 0xFFF1: "absolute", 0xFFF2: "common"}
 
@@ -586,7 +587,9 @@ def _only_our_options(pristine: _Side, patched: _Side) -> bool:
             [
                 line
                 for line in text.splitlines()
-                if not (match := _CONFIG_LINE.match(line)) or (match[1] or match[2]) in known
+                # Kconfig sets menus and sources apart by empty lines.
+                if line != _EMPTY_LINE
+                and (not (match := _CONFIG_LINE.match(line)) or (match[1] or match[2]) in known)
             ]
         )
     return texts[0] == texts[1]
