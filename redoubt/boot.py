@@ -31,6 +31,7 @@ _SPLAT = re.compile(
 _VIOLATION = re.compile(r"^(?:\[[^]]*\] ?)*kpkeys: violation: ")
 MEMORY_MB = 256
 _HOST_EXTRA_MB = 1024
+_STARTS = 3
 
 
 @dataclass(frozen=True)
@@ -177,10 +178,17 @@ def boot(
             out.write(line + "\n")
             console.feed(line)
 
-        ended = run_lines(words, keep, timeout=timeout)
+        # Seen once in hundreds of starts: the emulated machine resets before its kernel says a
+        # word. Nothing of ours has run by then, so it may be started again.
+        for _ in range(_STARTS):
+            ended = run_lines(words, keep, timeout=timeout)
+            if ended.timed_out or not console.skipping:
+                break
+            progress.detail("the emulated host did not start, once more")
     if console.skipping:
+        how = "in time" if ended.timed_out else f"(exit {ended.code}, tried {_STARTS} times)"
         raise RedoubtError(
-            "the emulated host did not start" + (" in time" if ended.timed_out else ""),
+            f"the emulated host did not start {how}",
             f"its console is in {log}",
         )
     return _judge(console.lines, ended.timed_out, timeout, log)

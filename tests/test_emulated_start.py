@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""An emulated host that does not come up is started again, a few times and not for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redoubt import boot, guest, host
+from redoubt.errors import RedoubtError
+from redoubt.process import Ended
+from redoubt.progress import Silent
+from redoubt.targets import UM
+
+
+class Starts:
+    """Stands for QEMU: dead on the first `dead` starts, then a guest that ends well."""
+
+    def __init__(self, dead: int) -> None:
+        self.dead = dead
+        self.count = 0
+
+    def __call__(self, command: object, on_line: Callable[[str], None], *, timeout: float) -> Ended:
+        self.count += 1
+        if self.count > self.dead:
+            for line in (host.READY, "Linux version 7.3.4", "@redoubt: exit=0"):
+                on_line(line)
+        return Ended(0, False)
+
+
+def start(starts: Starts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> boot.Result:
+    monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path))
+    monkeypatch.setattr(boot, "run_lines", starts)
+    monkeypatch.setattr(boot, "_command", lambda *args: ["qemu"])
+    monkeypatch.setattr(guest, "root_directory", lambda *args: None)
+    build: Any = boot.Build(UM, tmp_path, tmp_path / "linux", tmp_path / "linux")
+    machine = boot.Machine(build, tmp_path, host.EMULATED)
+    return boot.boot(machine, ["x"], timeout=5, name="start", progress=Silent())
+
+
+def test_it_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = Starts(1)
+    assert start(starts, tmp_path, monkeypatch).status == 0
+    assert starts.count == 2
+
+
+def test_it_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = Starts(99)
+    with pytest.raises(RedoubtError, match="did not start .exit 0, tried 3 times"):
+        start(starts, tmp_path, monkeypatch)
+    assert starts.count == 3
