@@ -49,6 +49,6 @@ def test_it_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_it_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     starts = Starts(99)
-    with pytest.raises(RedoubtError, match="did not start .exit 0, tried 3 times"):
+    with pytest.raises(RedoubtError, match=r"did not start \(exit 0, tried 3 times\)"):
         start(starts, tmp_path, monkeypatch)
     assert starts.count == 3
