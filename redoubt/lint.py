@@ -37,6 +37,11 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         "the macros that declare a guard expand to declarations, which cannot stand in"
         " parentheses, and put the name into several of them",
     ),
+    "arch/x86/um/shared/sysdep/pkey.h": (
+        frozenset({"SINGLE_STATEMENT_DO_WHILE_MACRO"}),
+        "a macro that is one asm statement: without the loop checkpatch wants parentheses, which"
+        " a statement cannot have",
+    ),
 }
 
 # sparse 0.6.4 does not know this keyword, and the kernel takes gcc's word that it is there.

@@ -108,7 +108,8 @@ def test_checkpatch_sees_the_patch(tree: Tree) -> None:
 @needs_tools
 def test_what_is_permitted_is_permitted_in_that_file_only(tree: Tree) -> None:
     tree.touched.write_text(PRISTINE)
-    (name,) = lint.PERMITTED
+    name = "include/linux/kpkeys.h"
+    assert name in lint.PERMITTED
     tree.write(tree.repo / "kernel" / name, "/* MACRO */\n")
     tree.write(tree.tree / name, "/* MACRO */\n")
     assert tree.lint().ok
