@@ -22,7 +22,7 @@
 
 #include "args.h"
 #include "compiler.h"
-#include "reap.h"
+#include "first.h"
 
 #define KERNEL		"/linux"
 #define ARGS_FILE	"/cmdline"
@@ -72,19 +72,6 @@ static struct termios make_console_raw(void)
 	cfmakeraw(&raw);
 	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
 	return before;
-}
-
-static void open_console(void)
-{
-	int fd = open("/dev/console", O_RDWR);
-
-	if (fd < 0)
-		return;
-	dup2(fd, STDIN_FILENO);
-	dup2(fd, STDOUT_FILENO);
-	dup2(fd, STDERR_FILENO);
-	if (fd > STDERR_FILENO)
-		close(fd);
 }
 
 static noreturn void run_kernel(char **args)

@@ -24,7 +24,7 @@
 
 #include "args.h"
 #include "compiler.h"
-#include "reap.h"
+#include "first.h"
 
 #define COMMAND_FILE	"/etc/redoubt/cmd"
 
@@ -85,20 +85,6 @@ static void mount_all(void)
 			"");
 		power_off(EXIT_SETUP);
 	}
-}
-
-/* Use the console if the kernel found none before /dev was there. */
-static void open_console(void)
-{
-	int fd = open("/dev/console", O_RDWR);
-
-	if (fd < 0)
-		return;
-	dup2(fd, STDIN_FILENO);
-	dup2(fd, STDOUT_FILENO);
-	dup2(fd, STDERR_FILENO);
-	if (fd > STDERR_FILENO)
-		close(fd);
 }
 
 static noreturn void run_command(char **argv)

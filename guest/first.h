@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a first process owes to the others. */
-#ifndef GUEST_REAP_H
-#define GUEST_REAP_H
+/* What the first process of any machine does. */
+#ifndef GUEST_FIRST_H
+#define GUEST_FIRST_H
 
 #include <sys/types.h>
 
 #define EXIT_SETUP	125	/* the machine could not be set up */
 
+void open_console(void);
 int wait_for(pid_t pid);
 
-#endif /* GUEST_REAP_H */
+#endif /* GUEST_FIRST_H */
