@@ -29,6 +29,7 @@ enum kpkeys_stat {
 
 #ifdef CONFIG_KPKEYS_STATS
 DECLARE_PER_CPU(unsigned long [KPKEYS_NR_STATS], kpkeys_stats);
+extern const char * const kpkeys_stat_names[KPKEYS_NR_STATS];
 
 static inline void kpkeys_stat_add(enum kpkeys_stat stat, unsigned long nr)
 {

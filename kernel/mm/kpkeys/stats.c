@@ -10,7 +10,7 @@
 
 DEFINE_PER_CPU(unsigned long [KPKEYS_NR_STATS], kpkeys_stats);
 
-static const char * const stat_names[KPKEYS_NR_STATS] = {
+const char * const kpkeys_stat_names[KPKEYS_NR_STATS] = {
 	[KPKEYS_STAT_SWITCHES]		= "switches_pgtables",
 	[KPKEYS_STAT_NESTED]		= "guards_nested",
 	[KPKEYS_STAT_PTPS_TAGGED]	= "ptps_tagged",
@@ -55,7 +55,8 @@ static int stats_show(struct seq_file *m, void *unused)
 	int i;
 
 	for (i = 0; i < KPKEYS_NR_STATS; i++)
-		seq_printf(m, "%s %lu\n", stat_names[i], kpkeys_stat_read(i));
+		seq_printf(m, "%s %lu\n", kpkeys_stat_names[i],
+			   kpkeys_stat_read(i));
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(stats);
