@@ -49,37 +49,58 @@ static inline void kpkeys_assert_current_default(void) { }
 
 #ifdef CONFIG_ARCH_HAS_KPKEYS
 /**
- * kpkeys_set_level() - Raise the current CPU to a kpkeys level.
+ * kpkeys_raise() - Raise the current CPU from the default to a kpkeys level.
  * @level: one of KPKEYS_LVL_*, a compile-time constant.
  *
- * Levels do not stack: the level may be raised from the default only, and
- * setting the level that is in force already does nothing. The caller must not
- * allocate memory or sleep before the matching kpkeys_restore_pkey_reg(); a
- * context switch in between returns at the default level.
+ * The caller must not allocate memory or sleep before the matching
+ * kpkeys_lower(). A context switch, or an interrupt that the architecture runs
+ * within a task, ends the level early; architectures tell which code that can
+ * happen to.
  *
  * Always inlined, and the value written is an immediate operand, so that no
  * function exists which would set the register to a value found in memory.
  *
  * Context: any, IRQs and NMIs included. The caller has checked that
  * arch_kpkeys_enabled().
+ */
+static __always_inline void kpkeys_raise(const int level)
+{
+	BUILD_BUG_ON(!__builtin_constant_p(level));
+
+	kpkeys_assert_current_default();
+	kpkeys_count_switch(false);
+	arch_kpkeys_write_level(level);
+}
+
+/**
+ * kpkeys_lower() - Bring the current CPU back to the default level.
+ *
+ * Context: as kpkeys_raise().
+ */
+static __always_inline void kpkeys_lower(void)
+{
+	arch_kpkeys_write_level(KPKEYS_LVL_DEFAULT);
+}
+
+/**
+ * kpkeys_set_level() - Raise to a kpkeys level unless it is in force already.
+ * @level: one of KPKEYS_LVL_*, a compile-time constant.
+ *
+ * Levels do not stack: the level may be raised from the default only.
+ *
+ * Context: as kpkeys_raise().
  * Return: the previous value of the pkey register, or KPKEYS_PKEY_REG_INVAL if
  * @level was in force already.
  */
 static __always_inline u64 kpkeys_set_level(const int level)
 {
-	u64 prev = arch_kpkeys_read_reg();
-
-	BUILD_BUG_ON(!__builtin_constant_p(level));
-
-	if (prev == arch_kpkeys_level_reg(level)) {
+	if (arch_kpkeys_level_in_force(level)) {
 		kpkeys_count_switch(true);
 		return KPKEYS_PKEY_REG_INVAL;
 	}
 
-	kpkeys_assert_default(prev);
-	kpkeys_count_switch(false);
-	arch_kpkeys_write_level(level);
-	return prev;
+	kpkeys_raise(level);
+	return arch_kpkeys_level_reg(KPKEYS_LVL_DEFAULT);
 }
 
 /**
@@ -91,14 +112,12 @@ static __always_inline u64 kpkeys_set_level(const int level)
  * is written is the constant of the default level, the only one from which
  * kpkeys_set_level() can have raised.
  *
- * Context: as kpkeys_set_level().
+ * Context: as kpkeys_raise().
  */
 static __always_inline void kpkeys_restore_pkey_reg(u64 pkey_reg)
 {
-	if (pkey_reg == KPKEYS_PKEY_REG_INVAL)
-		return;
-
-	arch_kpkeys_write_level(KPKEYS_LVL_DEFAULT);
+	if (pkey_reg != KPKEYS_PKEY_REG_INVAL)
+		kpkeys_lower();
 }
 #endif /* CONFIG_ARCH_HAS_KPKEYS */
 
@@ -184,41 +203,37 @@ static __always_inline bool kpkeys_hardened_pgtables_enabled(void)
 KPKEYS_GUARD(kpkeys_hardened_pgtables, KPKEYS_LVL_PGTABLES,
 	     kpkeys_hardened_pgtables_enabled())
 
+extern bool kpkeys_batch_enabled;
+
+/**
+ * kpkeys_enter_lazy_mmu_mode() - One level switch for a run of writes.
+ *
+ * For the architecture's arch_enter_lazy_mmu_mode(): page tables are writable
+ * until kpkeys_leave_lazy_mmu_mode(), and guards inside find nothing to do.
+ *
+ * Context: task context at the default level, as lazy MMU mode itself.
+ */
+static __always_inline void kpkeys_enter_lazy_mmu_mode(void)
+{
+	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled)
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+}
+
+/**
+ * kpkeys_leave_lazy_mmu_mode() - End what kpkeys_enter_lazy_mmu_mode() began.
+ *
+ * Context: as kpkeys_enter_lazy_mmu_mode(); the level may have been lowered
+ * meanwhile.
+ */
+static __always_inline void kpkeys_leave_lazy_mmu_mode(void)
+{
+	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled)
+		kpkeys_lower();
+}
+
 void kpkeys_hardened_pgtables_init(void);
-struct page *__kpkeys_pgtable_alloc(struct page *page, unsigned int order);
-bool __kpkeys_pgtable_free(struct page *page);
-
-/**
- * kpkeys_pgtable_alloc() - Make fresh memory a protected page table.
- * @page: what the page allocator returned, already cleared; may be NULL.
- * @order: order of @page.
- *
- * Context: any in which pages may be allocated; does not sleep.
- * Return: @page, or NULL if there was none or it could not be protected, in
- * which case it was given back.
- */
-static inline struct page *kpkeys_pgtable_alloc(struct page *page,
-						unsigned int order)
-{
-	if (page && kpkeys_hardened_pgtables_enabled())
-		return __kpkeys_pgtable_alloc(page, order);
-	return page;
-}
-
-/**
- * kpkeys_pgtable_free() - Turn a page table back into ordinary memory.
- * @page: the page table; its destructor has run.
- *
- * Context: any in which pages may be freed, softirqs included.
- * Return: true if the caller shall free @page; false if the protection could
- * not be removed and the page has been kept back, to be freed later.
- */
-static inline bool kpkeys_pgtable_free(struct page *page)
-{
-	if (kpkeys_hardened_pgtables_enabled())
-		return __kpkeys_pgtable_free(page);
-	return true;
-}
+struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order);
+void kpkeys_pgtable_free(struct page *page);
 
 /* A page table in the kernel image: must not share its page with data. */
 #define __kpkeys_static_pgtable		__aligned(PAGE_SIZE)
@@ -230,17 +245,15 @@ static inline bool kpkeys_hardened_pgtables_enabled(void) { return false; }
 KPKEYS_GUARD_NOOP(kpkeys_hardened_pgtables)
 
 static inline void kpkeys_hardened_pgtables_init(void) { }
+static inline void kpkeys_enter_lazy_mmu_mode(void) { }
+static inline void kpkeys_leave_lazy_mmu_mode(void) { }
 
-static inline struct page *kpkeys_pgtable_alloc(struct page *page,
-						unsigned int order)
+static inline struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order)
 {
-	return page;
+	return NULL;
 }
 
-static inline bool kpkeys_pgtable_free(struct page *page)
-{
-	return true;
-}
+static inline void kpkeys_pgtable_free(struct page *page) { }
 
 #define __kpkeys_static_pgtable
 

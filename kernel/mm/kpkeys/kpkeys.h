@@ -10,6 +10,7 @@
 #include <linux/percpu.h>
 
 struct dentry;
+struct kpkeys_pool;
 struct seq_file;
 
 struct dentry *kpkeys_debugfs_dir(void);
@@ -19,7 +20,8 @@ struct dentry *kpkeys_debugfs_dir(void);
 enum kpkeys_stat {
 	KPKEYS_STAT_SWITCHES,		/* the level was raised and lowered */
 	KPKEYS_STAT_NESTED,		/* a guard found the level raised */
-	KPKEYS_STAT_PTPS_TAGGED,	/* page table pages, as far as possible */
+	KPKEYS_STAT_TAG_CALLS,		/* changes of keys in the linear map */
+	KPKEYS_STAT_PTPS_TAGGED,	/* pages, as far as possible */
 	KPKEYS_STAT_PTPS_UNTAGGED,
 	KPKEYS_STAT_TAG_FAILURES,
 	KPKEYS_STAT_UNTAG_FAILURES,
@@ -61,6 +63,8 @@ struct kpkeys_walk {
 
 int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm);
 bool kpkeys_page_is_ours(struct page *page);
+
+extern struct kpkeys_pool kpkeys_pgtables_pool;
 
 #ifdef CONFIG_KPKEYS_CHECK
 /**

@@ -6,22 +6,26 @@
 #define pr_fmt(fmt) "kpkeys: " fmt
 
 #include <linux/cache.h>
+#include <linux/cpuhotplug.h>
 #include <linux/init.h>
 #include <linux/kstrtox.h>
-#include <linux/list.h>
+#include <linux/memory.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
-#include <linux/spinlock.h>
 
 #include "kpkeys.h"
+#include "pool.h"
 
 DEFINE_STATIC_KEY_FALSE_RO(kpkeys_hardened_pgtables_key);
 
-/* === Which pages are ours =============================================== */
+KPKEYS_POOL(kpkeys_pgtables_pool, "pgtables", KPKEYS_PKEY_PGTABLES,
+	    KPKEYS_LVL_PGTABLES);
+
+/* === Tables that are older than the pool ================================ */
 
 /*
- * A page is marked before it is tagged and until after it is untagged, so that
- * a tagged page without the mark is none of ours.
+ * Such a page is marked before it is tagged and until after it is untagged, so
+ * that a tagged page without the mark is none of ours.
  */
 static void mark_page(struct page *page)
 {
@@ -33,20 +37,9 @@ static void unmark_page(struct page *page)
 	clear_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
 
-/**
- * kpkeys_page_is_ours() - Did we tag this page?
- * @page: any page; a tail page counts as its head.
- *
- * Includes page tables that wait for an RCU grace period to be freed, and those
- * that are kept back.
- *
- * Context: any. The answer may be outdated unless the caller knows better.
- */
-bool kpkeys_page_is_ours(struct page *page)
+static bool is_marked(struct page *page)
 {
-	struct page *head = compound_head(page);
-
-	return test_bit(PT_kpkeys, &page_ptdesc(head)->pt_flags.f);
+	return test_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
 
 static int tag_page(struct page *page, unsigned int order)
@@ -56,6 +49,7 @@ static int tag_page(struct page *page, unsigned int order)
 	mark_page(page);
 	err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
 			      KPKEYS_PKEY_PGTABLES);
+	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
 	/* Even after a failure: part of the page may be tagged. */
 	kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, 1 << order);
 	if (err)
@@ -68,6 +62,7 @@ static int untag_page(struct page *page, unsigned int order)
 	int err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
 				  KPKEYS_PKEY_DEFAULT);
 
+	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
 	if (err) {
 		kpkeys_stat_add(KPKEYS_STAT_UNTAG_FAILURES, 1);
 	} else {
@@ -79,67 +74,53 @@ static int untag_page(struct page *page, unsigned int order)
 
 /* === Allocation and freeing ============================================= */
 
-/*
- * Pages whose key could not be removed. Handing them to the page allocator
- * would give somebody memory that cannot be written.
+/**
+ * kpkeys_pgtable_alloc() - Allocate a protected page table.
+ * @gfp: how.
+ * @order: its order.
+ *
+ * Context: any in which pages may be allocated, at the default level.
+ * Return: the page, or NULL.
  */
-static LIST_HEAD(kept);
-static DEFINE_SPINLOCK(kept_lock);
-
-static void keep_page(struct page *page)
+struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order)
 {
-	guard(spinlock_irqsave)(&kept_lock);
-	list_add(&page->lru, &kept);
+	return kpkeys_pool_alloc(&kpkeys_pgtables_pool, gfp, order);
 }
 
-/* After a success, the cause of an earlier failure may be gone. */
-static void free_one_kept_page(void)
+/**
+ * kpkeys_pgtable_free() - Free a page table.
+ * @page: the page table; its destructor has run.
+ *
+ * Context: any in which pages may be freed, softirqs included, at the default
+ * level.
+ */
+void kpkeys_pgtable_free(struct page *page)
 {
-	struct page *page;
-	unsigned int order;
+	int err = 0;
 
-	if (list_empty_careful(&kept))
+	if (kpkeys_pool_free(&kpkeys_pgtables_pool, page))
 		return;
 
-	scoped_guard(spinlock_irqsave, &kept_lock) {
-		page = list_first_entry_or_null(&kept, struct page, lru);
-		if (!page)
-			return;
-		list_del(&page->lru);
-	}
-
-	order = compound_order(page);
-	if (untag_page(page, order))
-		keep_page(page);
-	else
-		__free_pages(page, order);
+	if (is_marked(page))
+		err = untag_page(page, compound_order(page));
+	/* Nobody could write to it. */
+	if (WARN(err, "kpkeys: a page table cannot be untagged, and is lost\n"))
+		return;
+	__free_pages(page, compound_order(page));
 }
 
-struct page *__kpkeys_pgtable_alloc(struct page *page, unsigned int order)
+/**
+ * kpkeys_page_is_ours() - Did we tag this page?
+ * @page: any page.
+ *
+ * Includes page tables that wait for an RCU grace period to be freed, and what
+ * the pool has.
+ *
+ * Context: any. The answer may be outdated unless the caller knows better.
+ */
+bool kpkeys_page_is_ours(struct page *page)
 {
-	if (!tag_page(page, order))
-		return page;
-
-	if (untag_page(page, order))
-		keep_page(page);
-	else
-		__free_pages(page, order);
-	return NULL;
-}
-
-bool __kpkeys_pgtable_free(struct page *page)
-{
-	/* Not tagged: from before, and not reachable from the roots then. */
-	if (!kpkeys_page_is_ours(page))
-		return true;
-
-	if (untag_page(page, compound_order(page))) {
-		keep_page(page);
-		return false;
-	}
-
-	free_one_kept_page();
-	return true;
+	return is_marked(page) || kpkeys_pool_owns(&kpkeys_pgtables_pool, page);
 }
 
 /* === Walking ============================================================ */
@@ -292,6 +273,16 @@ static int __init early_enable(char *arg)
 }
 early_param("kpkeys_hardened_pgtables", early_enable);
 
+bool kpkeys_batch_enabled __ro_after_init = true;
+
+static int __init early_batch(char *arg)
+{
+	if (kstrtobool(arg, &kpkeys_batch_enabled))
+		pr_warn("kpkeys.batch=%s: expected on or off\n", arg);
+	return 0;
+}
+early_param("kpkeys.batch", early_batch);
+
 static int __init tag_existing(struct kpkeys_walk *walk,
 			       const struct kpkeys_table *tbl)
 {
@@ -303,7 +294,7 @@ static int __init untag_existing(struct kpkeys_walk *walk,
 {
 	struct page *page = virt_to_page(tbl->addr);
 
-	return kpkeys_page_is_ours(page) ? untag_page(page, 0) : 0;
+	return is_marked(page) ? untag_page(page, 0) : 0;
 }
 
 /**
@@ -333,6 +324,13 @@ void __init kpkeys_hardened_pgtables_init(void)
 		return;
 	}
 
+	err = kpkeys_pool_init(&kpkeys_pgtables_pool);
+	if (err) {
+		pr_err("page tables not hardened: no memory for the pool: %pe\n",
+		       ERR_PTR(err));
+		return;
+	}
+
 	static_branch_enable(&kpkeys_hardened_pgtables_key);
 
 	err = kpkeys_walk_tables(&tag, &init_mm);
@@ -348,3 +346,41 @@ void __init kpkeys_hardened_pgtables_init(void)
 	pr_info("page tables hardened (pkey %d, %s)\n", KPKEYS_PKEY_PGTABLES,
 		KPKEYS_ARCH_NAME);
 }
+
+/* === Later, with slab and hotplug ======================================= */
+
+static int cpu_dead(unsigned int cpu)
+{
+	kpkeys_pool_cpu_dead(&kpkeys_pgtables_pool, cpu);
+	return 0;
+}
+
+/* Blocks are not movable: offline what is not in use, at least. */
+static int memory_callback(struct notifier_block *self, unsigned long action,
+			   void *arg)
+{
+	if (action == MEM_GOING_OFFLINE)
+		kpkeys_pool_trim(&kpkeys_pgtables_pool, 0);
+	return NOTIFY_OK;
+}
+
+static int __init kpkeys_hardened_pgtables_late_init(void)
+{
+	int err;
+
+	if (!kpkeys_hardened_pgtables_enabled())
+		return 0;
+
+	err = kpkeys_pool_late_init(&kpkeys_pgtables_pool);
+	if (err)
+		return err;
+
+	err = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN, "mm/kpkeys:dead",
+					NULL, cpu_dead);
+	if (err < 0)
+		return err;
+
+	hotplug_memory_notifier(memory_callback, DEFAULT_CALLBACK_PRI);
+	return 0;
+}
+late_initcall(kpkeys_hardened_pgtables_late_init);

@@ -13,6 +13,7 @@ DEFINE_PER_CPU(unsigned long [KPKEYS_NR_STATS], kpkeys_stats);
 const char * const kpkeys_stat_names[KPKEYS_NR_STATS] = {
 	[KPKEYS_STAT_SWITCHES]		= "switches_pgtables",
 	[KPKEYS_STAT_NESTED]		= "guards_nested",
+	[KPKEYS_STAT_TAG_CALLS]		= "tag_calls",
 	[KPKEYS_STAT_PTPS_TAGGED]	= "ptps_tagged",
 	[KPKEYS_STAT_PTPS_UNTAGGED]	= "ptps_untagged",
 	[KPKEYS_STAT_TAG_FAILURES]	= "tag_failures",

@@ -5,11 +5,9 @@
  * Broken guards show here: remove the one in set_pud(), say, and the case
  * "set_pud" of writers_write dies of a violation.
  */
-#include <kunit/static_stub.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/pgtable.h>
-#include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
 #include <linux/vmalloc.h>
 
@@ -273,13 +271,9 @@ static void allocated_tables_are_protected(struct kunit *test)
 		EXPECT_PROTECTED(test, addr + size - sizeof(long));
 		KUNIT_EXPECT_NULL(test, memchr_inv(addr, 0, size));
 
-		/* Keep the memory, so that it can be written afterwards. */
-		get_page(ptdesc_page(pt));
+		/* In the pool it stays as it is. */
 		pagetable_free(pt);
-		EXPECT_WRITABLE(test, addr);
-		EXPECT_WRITABLE(test, addr + size - sizeof(long));
-		KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(ptdesc_page(pt)));
-		__free_pages(ptdesc_page(pt), order);
+		EXPECT_PROTECTED(test, addr);
 	}
 }
 
@@ -293,158 +287,6 @@ static void atomic_allocation_is_protected(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, pt);
 	EXPECT_PROTECTED(test, ptdesc_address(pt));
 	pagetable_free(pt);
-}
-
-/* === Failures =========================================================== */
-
-/* The page that the stubs saw last, held so that it cannot be reused. */
-static struct page *refused;
-
-static int refuse(unsigned long addr)
-{
-	refused = virt_to_page(addr);
-	get_page(refused);
-	return -ENOMEM;
-}
-
-static int no_tagging(unsigned long addr, int numpages, int pkey)
-{
-	return pkey == KPKEYS_PKEY_DEFAULT ? 0 : refuse(addr);
-}
-
-/* The allocation failed, and the page that it was given is free again. */
-static void expect_refused(struct kunit *test, const void *table)
-{
-	KUNIT_EXPECT_NULL(test, table);
-	KUNIT_ASSERT_NOT_NULL(test, refused);
-	KUNIT_EXPECT_EQ(test, page_count(refused), 1);
-	KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(refused));
-	__free_pages(refused, compound_order(refused));
-	refused = NULL;
-}
-
-static void failed_tagging_fails_the_allocation(struct kunit *test)
-{
-	struct mm_struct *mm = current->mm ? : &init_mm;
-	unsigned long before;
-
-	skip_unless_protected(test);
-
-	before = kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES);
-	kunit_activate_static_stub(test, set_memory_pkey, no_tagging);
-	expect_refused(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 0));
-	expect_refused(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 1));
-	expect_refused(test, pte_alloc_one_kernel(&init_mm));
-	expect_refused(test, pte_alloc_one(mm));
-	expect_refused(test, pmd_alloc_one(mm, 0));
-	expect_refused(test, pud_alloc_one(mm, 0));
-	expect_refused(test, pgd_alloc(mm));
-	kunit_deactivate_static_stub(test, set_memory_pkey);
-
-	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES),
-			before + 7);
-}
-
-/* The address that cannot be untagged. */
-static unsigned long stuck;
-
-static int no_untagging(unsigned long addr, int numpages, int pkey)
-{
-	if (pkey == KPKEYS_PKEY_DEFAULT && addr == stuck)
-		return -ENOMEM;
-	return arch_set_memory_pkey(addr, numpages, pkey);
-}
-
-/* A page that cannot be untagged is kept, and freed when it can be. */
-static void failed_untagging_keeps_the_page(struct kunit *test)
-{
-	struct ptdesc *kept, *second, *third;
-	struct page *page;
-
-	skip_unless_protected(test);
-
-	kept = alloc_table(test, 0);
-	second = alloc_table(test, 0);
-	third = alloc_table(test, 0);
-	page = ptdesc_page(kept);
-	stuck = (unsigned long)ptdesc_address(kept);
-	get_page(page);
-
-	/* Not the first time, nor when it is tried again. */
-	kunit_activate_static_stub(test, set_memory_pkey, no_untagging);
-	pagetable_free(kept);
-	pagetable_free(second);
-	kunit_deactivate_static_stub(test, set_memory_pkey);
-	KUNIT_EXPECT_EQ(test, page_count(page), 2);
-	KUNIT_EXPECT_TRUE(test, kpkeys_page_is_ours(page));
-	EXPECT_PROTECTED(test, (void *)stuck);
-
-	pagetable_free(third);
-	KUNIT_EXPECT_EQ(test, page_count(page), 1);
-	KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(page));
-	EXPECT_WRITABLE(test, (void *)stuck);
-	__free_page(page);
-}
-
-static int no_change(unsigned long addr, int numpages, int pkey)
-{
-	return pkey == KPKEYS_PKEY_DEFAULT ? -ENOMEM : refuse(addr);
-}
-
-/* As some of it may be tagged, it must not go back to the page allocator. */
-static void page_is_kept_if_tagging_cannot_be_undone(struct kunit *test)
-{
-	struct ptdesc *other;
-	struct page *page;
-
-	skip_unless_protected(test);
-
-	other = alloc_table(test, 0);
-	kunit_activate_static_stub(test, set_memory_pkey, no_change);
-	KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 0));
-	kunit_deactivate_static_stub(test, set_memory_pkey);
-
-	page = refused;
-	refused = NULL;
-	KUNIT_ASSERT_NOT_NULL(test, page);
-	KUNIT_EXPECT_EQ(test, page_count(page), 2);
-	KUNIT_EXPECT_TRUE(test, kpkeys_page_is_ours(page));
-
-	pagetable_free(other);
-	KUNIT_EXPECT_EQ(test, page_count(page), 1);
-	KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(page));
-	__free_page(page);
-}
-
-static long tables_in_use(void)
-{
-	return kpkeys_stat_read(KPKEYS_STAT_PTPS_TAGGED) -
-	       kpkeys_stat_read(KPKEYS_STAT_PTPS_UNTAGGED);
-}
-
-static void nothing_is_lost(struct kunit *test)
-{
-	struct ptdesc *pt;
-	int try, i;
-	long lost;
-
-	/*
-	 * The address space of an earlier test may still be going away. That
-	 * disturbs one try or two; what we lose is lost in each.
-	 */
-	for (try = 0; try < 10; try++) {
-		rcu_barrier();
-		lost = -tables_in_use();
-		for (i = 0; i < 100; i++) {
-			pt = pagetable_alloc(GFP_PGTABLE_KERNEL, i % 3);
-			if (pt)
-				pagetable_free(pt);
-		}
-		lost += tables_in_use();
-		if (!lost)
-			break;
-	}
-	KUNIT_EXPECT_EQ(test, lost, 0);
 }
 
 /* === The checker ======================================================== */
@@ -518,33 +360,6 @@ static void checker_finds_alias(struct kunit *test)
 	expect_check(test, 0, 0, 0);
 }
 
-static unsigned long half_tagged;
-
-static int half_tagging(unsigned long addr, int numpages, int pkey)
-{
-	int err;
-
-	if (pkey == KPKEYS_PKEY_DEFAULT)
-		return arch_set_memory_pkey(addr, numpages, pkey);
-
-	half_tagged = addr;
-	err = arch_set_memory_pkey(addr, 1, pkey);
-	return err ? : -ENOMEM;
-}
-
-static void half_tagged_table_is_given_back(struct kunit *test)
-{
-	skip_unless_protected(test);
-
-	half_tagged = 0;
-	kunit_activate_static_stub(test, set_memory_pkey, half_tagging);
-	KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 1));
-	kunit_deactivate_static_stub(test, set_memory_pkey);
-
-	KUNIT_ASSERT_NE(test, half_tagged, 0);
-	expect_check(test, 0, 0, 0);
-}
-
 static struct kunit_case pgtables_cases[] = {
 	KUNIT_CASE(user_tables_are_protected),
 	KUNIT_CASE(kernel_tables_are_protected),
@@ -554,11 +369,6 @@ static struct kunit_case pgtables_cases[] = {
 	KUNIT_CASE(rmw_helpers_write),
 	KUNIT_CASE(allocated_tables_are_protected),
 	KUNIT_CASE(atomic_allocation_is_protected),
-	KUNIT_CASE(failed_tagging_fails_the_allocation),
-	KUNIT_CASE(half_tagged_table_is_given_back),
-	KUNIT_CASE(failed_untagging_keeps_the_page),
-	KUNIT_CASE(page_is_kept_if_tagging_cannot_be_undone),
-	KUNIT_CASE(nothing_is_lost),
 	KUNIT_CASE(checker_finds_nothing),
 	KUNIT_CASE_SLOW(checker_finds_untagged_table),
 	KUNIT_CASE_SLOW(checker_finds_foreign_page),

@@ -38,8 +38,24 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 #define arch_kpkeys_level_reg(level)					\
 	((level) == KPKEYS_LVL_PGTABLES ? UM_PKRU_PGTABLES : UM_PKRU_DEFAULT)
 
-#define arch_kpkeys_write_level(level)					\
-	um_write_pkru(arch_kpkeys_level_reg(level))
+/*
+ * The shadow word says raised only while the register is: it is set after the
+ * one and cleared before the other. An interrupt in between finds the register
+ * raised, which does no harm, as it resets both.
+ */
+#define arch_kpkeys_write_level(level) do {				\
+	if ((level) == KPKEYS_LVL_DEFAULT)				\
+		um_set_pkru_shadow(KPKEYS_LVL_DEFAULT);			\
+	um_write_pkru(arch_kpkeys_level_reg(level));			\
+	if ((level) != KPKEYS_LVL_DEFAULT)				\
+		um_set_pkru_shadow(level);				\
+} while (0)
+
+/* Asked once for each entry written; reading the register would take longer. */
+static __always_inline bool arch_kpkeys_level_in_force(const int level)
+{
+	return um_pkru_shadow() == level;
+}
 
 const char *arch_kpkeys_init(void);
 void um_kpkeys_set_physmem(unsigned long start);

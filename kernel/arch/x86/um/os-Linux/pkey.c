@@ -17,6 +17,8 @@
 /* The XSAVE header follows the 512 bytes of the legacy area. */
 #define XSAVE_HDR_OFFSET	512
 
+__thread int um_pkru_shadow_word;
+
 /**
  * os_pkey_alloc() - Take UML's protection key from the host.
  *

@@ -45,13 +45,45 @@ static __always_inline unsigned int um_read_pkru(void)
 } while (0)
 
 /*
+ * The level this CPU (a thread of the host) was raised to, or zero. Whoever
+ * changes it here by an arbitrary write makes guards switch too often, or not
+ * at all so that the write they guard faults.
+ */
+extern __thread int um_pkru_shadow_word
+	__attribute__((__tls_model__("local-exec")));
+
+static __always_inline int um_pkru_shadow(void)
+{
+	return *(volatile int *)&um_pkru_shadow_word;
+}
+
+static __always_inline void um_set_pkru_shadow(int level)
+{
+	*(volatile int *)&um_pkru_shadow_word = level;
+}
+
+/*
  * Give this CPU the default level: first thing in every signal handler, which
  * the host enters with no access to key 1, and wherever a context begins.
  */
 static __always_inline void um_pku_reset(void)
 {
-	if (um_pku_active)
-		um_write_pkru(UM_PKRU_DEFAULT);
+	if (!um_pku_active)
+		return;
+	um_set_pkru_shadow(0);
+	um_write_pkru(UM_PKRU_DEFAULT);
+}
+
+/*
+ * Pending interrupts are about to run on top of whatever enabled them. Within a
+ * lazy MMU section that is at a raised level; the section goes on at the
+ * default, where each write raises for itself, as no level is ever set to what
+ * a word in memory says.
+ */
+static __always_inline void um_pku_end_level(void)
+{
+	if (um_pkru_shadow())
+		um_pku_reset();
 }
 
 int os_pkey_alloc(void);
@@ -63,7 +95,10 @@ void mc_call(void *mc, void *target);
 
 #else
 
+static inline int um_pkru_shadow(void) { return 0; }
+static inline void um_set_pkru_shadow(int level) { }
 static inline void um_pku_reset(void) { }
+static inline void um_pku_end_level(void) { }
 
 #endif /* CONFIG_UML_PKU */
 

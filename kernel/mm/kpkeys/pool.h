@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Pools of pages that carry a protection key already. Private to mm/kpkeys.
+ */
+#ifndef __MM_KPKEYS_POOL_H
+#define __MM_KPKEYS_POOL_H
+
+#include <linux/bitmap.h>
+#include <linux/kpkeys.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/pgtable.h>
+#include <linux/shrinker.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+/*
+ * What is tagged in one go: what one entry of the linear map covers, where that
+ * is small enough (it is 512 MB with pages of 64 KB).
+ */
+#define KPKEYS_BLOCK_ORDER						\
+	(PMD_SHIFT - PAGE_SHIFT <= 9 ? PMD_SHIFT - PAGE_SHIFT : 9)
+#define KPKEYS_BLOCK_PAGES	(1 << KPKEYS_BLOCK_ORDER)
+
+/* What is tagged if no such block is to be had. */
+#define KPKEYS_SMALL_ORDER	2
+#define KPKEYS_SMALL_PAGES	(1 << KPKEYS_SMALL_ORDER)
+
+/* The largest page table: x86 with two address spaces in one PGD pair each. */
+#define KPKEYS_MAX_ORDER	2
+
+/* Pages kept back for splitting the linear map: one table for each level. */
+#define KPKEYS_POOL_RESERVE	2
+
+/**
+ * struct kpkeys_region - a naturally aligned block that the pool has pages of.
+ * @list: in one of the lists of its node.
+ * @base: first page frame.
+ * @nid: node of its memory.
+ * @nr_owned: pages that belong to the pool.
+ * @nr_avail: of these, the pages that can be handed out.
+ * @whole: the block was allocated and tagged as a whole.
+ * @owned: which pages belong to the pool.
+ * @avail: which can be handed out.
+ * @in_use: which are handed out; of a larger order, the first.
+ * @stuck: which are to be given back as soon as they can be untagged.
+ *
+ * Lives in memory of the pool, and can be written at its level only: forging
+ * one would turn ordinary memory into a page table.
+ */
+struct kpkeys_region {
+	struct list_head list;
+	unsigned long base;
+	int nid;
+	unsigned short nr_owned, nr_avail;
+	bool whole;
+	DECLARE_BITMAP(owned, KPKEYS_BLOCK_PAGES);
+	DECLARE_BITMAP(avail, KPKEYS_BLOCK_PAGES);
+	DECLARE_BITMAP(in_use, KPKEYS_BLOCK_PAGES);
+	DECLARE_BITMAP(stuck, KPKEYS_BLOCK_PAGES);
+};
+
+/**
+ * struct kpkeys_pool_node - the regions of one NUMA node. Protected.
+ * @partial: some pages are available.
+ * @full: none is.
+ * @empty: whole blocks of which all pages are available.
+ * @nr_avail: available pages in all regions.
+ * @nr_blocks: regions that are whole blocks.
+ * @nr_small: pages owned in other regions.
+ * @nr_empty: length of @empty.
+ * @trim_at: number of available pages at which to think of giving some back.
+ */
+struct kpkeys_pool_node {
+	struct list_head partial, full, empty;
+	unsigned long nr_avail;
+	unsigned long nr_blocks, nr_small, nr_empty;
+	unsigned long trim_at;
+};
+
+/* Single pages of the CPU's node, to be handed out without meeting others. */
+#define KPKEYS_MAGAZINE_SIZE	30
+
+/**
+ * struct kpkeys_magazine - the cache of one CPU. Protected.
+ * @nr: number of pages.
+ * @page: the pages; the last is handed out first.
+ */
+struct kpkeys_magazine {
+	unsigned long nr;
+	struct page *page[KPKEYS_MAGAZINE_SIZE];
+};
+
+/**
+ * struct kpkeys_pool_state - what decides which pages are handed out. Protected.
+ * @nodes: by node number.
+ * @magazines: by CPU number.
+ * @tagging: the task that is changing keys for the pool. Page tables that it
+ *	allocates meanwhile are for splitting the linear map.
+ * @reserve: pages for that purpose only.
+ * @nr_reserve: how many there are.
+ * @spare: pages for the pool's own data, linked by their first word.
+ * @nr_spare: how many there are.
+ * @free_regions: unused descriptors.
+ * @directory: finds the region of a page, in two steps.
+ */
+struct kpkeys_pool_state {
+	struct kpkeys_pool_node *nodes;
+	struct kpkeys_magazine *magazines;
+	struct task_struct *tagging;
+	struct page *reserve[KPKEYS_POOL_RESERVE];
+	unsigned int nr_reserve;
+	void *spare;
+	unsigned int nr_spare;
+	struct list_head free_regions;
+	struct kpkeys_region ***directory;
+};
+
+/* What happened to the pool; in unprotected memory, as nothing depends on it. */
+enum kpkeys_pool_event {
+	KPKEYS_POOL_BLOCKS_ADDED,
+	KPKEYS_POOL_BLOCKS_RETURNED,
+	KPKEYS_POOL_SMALL_ADDED,
+	KPKEYS_POOL_SMALL_RETURNED,
+	KPKEYS_POOL_SPLITS,		/* tables taken from the reserve */
+	KPKEYS_POOL_FAILED_ALLOCS,
+	KPKEYS_POOL_FAILED_TAGS,
+	KPKEYS_POOL_FAILED_UNTAGS,
+	KPKEYS_POOL_BAD_FREES,		/* of a page that was not handed out */
+	KPKEYS_POOL_NR_EVENTS
+};
+
+/**
+ * struct kpkeys_pool_sync - the part of a pool that has to be writable.
+ * @grow: serialises adding and giving back blocks.
+ * @node_lock: protects lists and bitmaps of a node, by node number.
+ * @cpu_lock: protects a magazine, by CPU number. Taken before @node_lock.
+ * @work: adds a block when few pages are left, gives back what is idle.
+ * @events: counters.
+ * @nr_stuck: pages to be given back that cannot be untagged.
+ * @retry_at: after a failed refill, when to try again, in jiffies.
+ */
+struct kpkeys_pool_sync {
+	struct mutex grow;
+	spinlock_t *node_lock;
+	spinlock_t *cpu_lock;
+	struct delayed_work work;
+	atomic_long_t events[KPKEYS_POOL_NR_EVENTS];
+	atomic_long_t nr_stuck;
+	unsigned long retry_at;
+};
+
+/**
+ * struct kpkeys_pool - pages of one key.
+ * @name: for people.
+ * @pkey: the key.
+ * @level: the level at which pages with that key can be written.
+ * @state: protected by the key itself.
+ * @sync: locks and counters.
+ * @state_size: bytes of memory at @state.
+ * @directory_size: number of leaves @state's directory has room for.
+ * @count_objects: for its shrinker.
+ * @scan_objects: likewise.
+ *
+ * Itself read-only after boot. To add a user of another key, define an instance
+ * with KPKEYS_POOL(), and its level in kpkeys_pool_raise().
+ */
+struct kpkeys_pool {
+	const char *name;
+	int pkey;
+	int level;
+	struct kpkeys_pool_state *state;
+	struct kpkeys_pool_sync *sync;
+	size_t state_size;
+	unsigned long directory_size;
+	unsigned long (*count_objects)(struct shrinker *shrinker,
+				       struct shrink_control *sc);
+	unsigned long (*scan_objects)(struct shrinker *shrinker,
+				      struct shrink_control *sc);
+};
+
+/*
+ * Each instance has callbacks of its own, as a pointer to the pool beside a
+ * pointer to a common one would be in writable memory.
+ */
+#define KPKEYS_POOL(_var, _name, _pkey, _level)				\
+	static void _var##_work(struct work_struct *work);		\
+	static unsigned long _var##_count(struct shrinker *shrinker,	\
+					  struct shrink_control *sc);	\
+	static unsigned long _var##_scan(struct shrinker *shrinker,	\
+					 struct shrink_control *sc);	\
+	static struct kpkeys_pool_sync _var##_sync = {			\
+		.grow = __MUTEX_INITIALIZER(_var##_sync.grow),		\
+		.work = __DELAYED_WORK_INITIALIZER(_var##_sync.work,	\
+						   _var##_work, 0),	\
+	};								\
+	struct kpkeys_pool _var __ro_after_init = {			\
+		.name = _name,						\
+		.pkey = _pkey,						\
+		.level = _level,					\
+		.sync = &_var##_sync,					\
+		.count_objects = _var##_count,				\
+		.scan_objects = _var##_scan,				\
+	};								\
+	static void _var##_work(struct work_struct *work)		\
+	{								\
+		kpkeys_pool_background(&_var);				\
+	}								\
+	static unsigned long _var##_count(struct shrinker *shrinker,	\
+					  struct shrink_control *sc)	\
+	{								\
+		return kpkeys_pool_count_idle(&_var);			\
+	}								\
+	static unsigned long _var##_scan(struct shrinker *shrinker,	\
+					 struct shrink_control *sc)	\
+	{								\
+		return kpkeys_pool_scan_idle(&_var);			\
+	}
+
+/*
+ * Raise to the level of a pool for a scope that is entered at the default. The
+ * register is written with constants only, hence the switch.
+ */
+static __always_inline void kpkeys_pool_raise(const struct kpkeys_pool *pool)
+{
+	switch (pool->level) {
+	case KPKEYS_LVL_PGTABLES:
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		break;
+	}
+}
+
+DEFINE_CLASS(kpkeys_pool_level, int, ((void)_T, kpkeys_lower()),
+	     (kpkeys_pool_raise(pool), 0), const struct kpkeys_pool *pool)
+DEFINE_CLASS_IS_UNCONDITIONAL(kpkeys_pool_level)
+
+/* === regions.c: which pages there are; callers have raised the level ==== */
+
+size_t kpkeys_directory_size(struct kpkeys_pool *pool);
+struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
+					 unsigned long pfn);
+struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
+					struct page *page, unsigned int nr,
+					bool whole);
+void kpkeys_region_remove(const struct kpkeys_pool *pool,
+			  struct kpkeys_region *region);
+int kpkeys_region_take(struct kpkeys_region *region, unsigned int order);
+
+void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr);
+
+/* === pool.c ============================================================= */
+
+int kpkeys_pool_init(struct kpkeys_pool *pool);
+int kpkeys_pool_late_init(const struct kpkeys_pool *pool);
+struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order);
+struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
+			       unsigned int order);
+bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page);
+bool kpkeys_pool_owns(const struct kpkeys_pool *pool, struct page *page);
+unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
+			       unsigned int keep);
+void kpkeys_pool_cpu_dead(const struct kpkeys_pool *pool, unsigned int cpu);
+void kpkeys_pool_background(const struct kpkeys_pool *pool);
+unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool);
+unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool);
+
+/* === pool_debugfs.c ===================================================== */
+
+#ifdef CONFIG_DEBUG_FS
+void kpkeys_pool_debugfs(const struct kpkeys_pool *pool);
+#else
+static inline void kpkeys_pool_debugfs(const struct kpkeys_pool *pool) { }
+#endif
+
+#endif /* __MM_KPKEYS_POOL_H */

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of batching: one level switch per lazy MMU section.
+ */
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/hrtimer.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include <asm/pgalloc.h>
+
+#include "test.h"
+
+static bool batched_boot(void)
+{
+	return protected_boot() && kpkeys_batch_enabled;
+}
+
+/* What a register must be in a lazy section of this boot. */
+static u64 level_reg_lazy(void)
+{
+	return batched_boot() ? level_reg_pgtables() : level_reg_default();
+}
+
+static struct ptdesc *new_table(struct kunit *test)
+{
+	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL, 0);
+
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	return pt;
+}
+
+static void fill(pte_t *table)
+{
+	int i;
+
+	for (i = 0; i < PTRS_PER_PTE; i++)
+		set_pte(table + i, pfn_pte(i + 1, PAGE_KERNEL));
+}
+
+static unsigned long switches(void)
+{
+	return this_cpu_read(kpkeys_stats[KPKEYS_STAT_SWITCHES]);
+}
+
+static void section_switches_once(struct kunit *test)
+{
+	struct ptdesc *pt = new_table(test);
+	unsigned long flags, nr;
+
+	/* Nothing else counts on this CPU meanwhile. */
+	local_irq_save(flags);
+	nr = switches();
+	lazy_mmu_mode_enable();
+	fill(ptdesc_address(pt));
+	lazy_mmu_mode_disable();
+	nr = switches() - nr;
+	local_irq_restore(flags);
+
+	if (!protected_boot())
+		KUNIT_EXPECT_EQ(test, nr, 0);
+	else if (!kpkeys_batch_enabled)
+		KUNIT_EXPECT_EQ(test, nr, PTRS_PER_PTE);
+	else
+		KUNIT_EXPECT_EQ(test, nr, 1);
+	EXPECT_LEVEL_DEFAULT(test);
+	pagetable_free(pt);
+}
+
+static void sections_nest_and_pause(struct kunit *test)
+{
+	u64 inner, behind_inner, paused, resumed;
+
+	skip_unless_protected(test);
+
+	lazy_mmu_mode_enable();
+	lazy_mmu_mode_enable();
+	inner = arch_kpkeys_read_reg();
+	lazy_mmu_mode_disable();
+	behind_inner = arch_kpkeys_read_reg();
+	lazy_mmu_mode_pause();
+	paused = arch_kpkeys_read_reg();
+	lazy_mmu_mode_resume();
+	resumed = arch_kpkeys_read_reg();
+	lazy_mmu_mode_disable();
+
+	KUNIT_EXPECT_EQ(test, inner, level_reg_lazy());
+	KUNIT_EXPECT_EQ(test, behind_inner, level_reg_lazy());
+	KUNIT_EXPECT_EQ(test, paused, level_reg_default());
+	KUNIT_EXPECT_EQ(test, resumed, level_reg_lazy());
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+/* A write outside of any section is refused, whatever came before. */
+static void table_is_protected_after_a_section(struct kunit *test)
+{
+	struct ptdesc *pt = new_table(test);
+
+	lazy_mmu_mode_enable();
+	fill(ptdesc_address(pt));
+	lazy_mmu_mode_disable();
+	EXPECT_PROTECTED(test, ptdesc_address(pt));
+	pagetable_free(pt);
+}
+
+struct irq_sample {
+	struct hrtimer timer;
+	pte_t *table;
+	u64 on_entry, in_guard, behind_guard;
+	bool done;
+};
+
+static enum hrtimer_restart sample_in_irq(struct hrtimer *timer)
+{
+	struct irq_sample *sample = container_of(timer, typeof(*sample), timer);
+
+	sample->on_entry = arch_kpkeys_read_reg();
+	/* Has to raise for itself, although the section says lazy. */
+	set_pte(sample->table, pfn_pte(1, PAGE_KERNEL));
+	scoped_guard(kpkeys_hardened_pgtables)
+		sample->in_guard = arch_kpkeys_read_reg();
+	sample->behind_guard = arch_kpkeys_read_reg();
+	WRITE_ONCE(sample->done, true);
+	return HRTIMER_NORESTART;
+}
+
+static void interrupt_section(struct kunit *test, bool held_back)
+{
+	struct ptdesc *pt = new_table(test);
+	struct irq_sample sample = { .table = ptdesc_address(pt) };
+	unsigned long long spins = 0;
+	unsigned long flags;
+	u64 after;
+
+	hrtimer_setup_on_stack(&sample.timer, sample_in_irq, CLOCK_MONOTONIC,
+			       HRTIMER_MODE_REL_HARD);
+	/* Stay on this CPU: the timer interrupts it. */
+	preempt_disable();
+	hrtimer_start(&sample.timer, ms_to_ktime(5), HRTIMER_MODE_REL_HARD);
+	lazy_mmu_mode_enable();
+	while (!READ_ONCE(sample.done) && spins++ < 1ULL << 30) {
+		if (!held_back)
+			continue;
+		/* Mostly off, so that it comes when they are enabled. */
+		local_irq_save(flags);
+		udelay(100);
+		local_irq_restore(flags);
+	}
+	after = arch_kpkeys_read_reg();
+	fill(ptdesc_address(pt));
+	lazy_mmu_mode_disable();
+	preempt_enable();
+	hrtimer_cancel(&sample.timer);
+	destroy_hrtimer_on_stack(&sample.timer);
+
+	KUNIT_ASSERT_TRUE(test, sample.done);
+	KUNIT_EXPECT_EQ(test, sample.on_entry, level_reg_default());
+	KUNIT_EXPECT_EQ(test, sample.in_guard, level_reg_pgtables());
+	KUNIT_EXPECT_EQ(test, sample.behind_guard, level_reg_default());
+	if (!held_back)
+		KUNIT_EXPECT_EQ(test, after, level_reg_lazy());
+	EXPECT_LEVEL_DEFAULT(test);
+	EXPECT_PROTECTED(test, ptdesc_address(pt));
+	pagetable_free(pt);
+}
+
+static void interrupt_inside_section(struct kunit *test)
+{
+	skip_unless_protected(test);
+	interrupt_section(test, false);
+}
+
+static void held_back_interrupt_inside_section(struct kunit *test)
+{
+	skip_unless_protected(test);
+	interrupt_section(test, true);
+}
+
+#ifdef CONFIG_PREEMPTION
+struct preempt_sample {
+	u64 reg;
+	struct completion done;
+};
+
+static int sample_thread(void *data)
+{
+	struct preempt_sample *sample = data;
+
+	sample->reg = arch_kpkeys_read_reg();
+	complete(&sample->done);
+	return 0;
+}
+
+/* Allowed, unlike sleeping: the rest of the section raises for each write. */
+static void preemption_inside_section(struct kunit *test)
+{
+	struct preempt_sample sample = { };
+	struct ptdesc *pt = new_table(test);
+	struct task_struct *task;
+	bool preempted;
+
+	skip_unless_protected(test);
+
+	init_completion(&sample.done);
+	task = kthread_create(sample_thread, &sample, "kpkeys_preempt");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	migrate_disable();
+	kthread_bind(task, smp_processor_id());
+	sched_set_fifo(task);
+
+	lazy_mmu_mode_enable();
+	preempt_disable();
+	wake_up_process(task);
+	preempt_enable();
+	preempted = completion_done(&sample.done);
+	fill(ptdesc_address(pt));
+	lazy_mmu_mode_disable();
+	migrate_enable();
+	wait_for_completion(&sample.done);
+
+	KUNIT_EXPECT_TRUE(test, preempted);
+	KUNIT_EXPECT_EQ(test, sample.reg, level_reg_default());
+	EXPECT_LEVEL_DEFAULT(test);
+	EXPECT_PROTECTED(test, ptdesc_address(pt));
+	pagetable_free(pt);
+}
+#else
+static void preemption_inside_section(struct kunit *test)
+{
+	kunit_skip(test, "the kernel is not preemptible");
+}
+#endif
+
+static void allocation_inside_section_warns(struct kunit *test)
+{
+	void *p;
+
+	skip_unless_protected(test);
+	if (!batched_boot() || !IS_ENABLED(CONFIG_KPKEYS_DEBUG))
+		kunit_skip(test, "needs KPKEYS_DEBUG and batching");
+
+	kunit_warning_suppress(test) {
+		lazy_mmu_mode_enable();
+		p = kmalloc(8, GFP_ATOMIC);
+		lazy_mmu_mode_disable();
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	kfree(p);
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+static struct kunit_case batch_cases[] = {
+	KUNIT_CASE(section_switches_once),
+	KUNIT_CASE(sections_nest_and_pause),
+	KUNIT_CASE(table_is_protected_after_a_section),
+	KUNIT_CASE(interrupt_inside_section),
+	KUNIT_CASE(held_back_interrupt_inside_section),
+	KUNIT_CASE(preemption_inside_section),
+	KUNIT_CASE(allocation_inside_section_warns),
+	{}
+};
+
+static struct kunit_suite batch_suite = {
+	.name = "kpkeys_batch",
+	.test_cases = batch_cases,
+};
+
+kunit_test_suite(batch_suite);

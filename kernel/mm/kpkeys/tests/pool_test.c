@@ -1,0 +1,777 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of the pool that page tables come from.
+ *
+ * They work on the pool of the running kernel, as there is nothing else that
+ * all callers share. It is given time to settle where others may interfere.
+ */
+#include <kunit/static_stub.h>
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/nodemask.h>
+#include <linux/random.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+
+#include <asm/pgalloc.h>
+
+#include "../pool.h"
+#include "test.h"
+
+#define pool	(&kpkeys_pgtables_pool)
+
+static long events(enum kpkeys_pool_event event)
+{
+	return atomic_long_read(&pool->sync->events[event]);
+}
+
+static struct kpkeys_region *region_of(struct ptdesc *pt)
+{
+	return kpkeys_region_find(pool, page_to_pfn(ptdesc_page(pt)));
+}
+
+static bool in_use(struct ptdesc *pt)
+{
+	struct kpkeys_region *region = region_of(pt);
+
+	return test_bit(page_to_pfn(ptdesc_page(pt)) - region->base,
+			region->in_use);
+}
+
+/* === Tables held by a test ============================================== */
+
+struct tables {
+	struct list_head list;
+	unsigned int nr;
+};
+
+static bool get_table(struct tables *tables, gfp_t gfp, unsigned int order)
+{
+	struct ptdesc *pt = pagetable_alloc(gfp | __GFP_NOWARN, order);
+
+	if (!pt)
+		return false;
+	list_add(&pt->pt_list, &tables->list);
+	tables->nr++;
+	return true;
+}
+
+static void put_tables(void *data)
+{
+	struct tables *tables = data;
+	struct ptdesc *pt, *next;
+
+	list_for_each_entry_safe(pt, next, &tables->list, pt_list) {
+		list_del(&pt->pt_list);
+		pagetable_free(pt);
+	}
+	tables->nr = 0;
+}
+
+static struct tables *new_tables(struct kunit *test)
+{
+	struct tables *tables = kunit_kzalloc(test, sizeof(*tables),
+					      GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, tables);
+	INIT_LIST_HEAD(&tables->list);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_tables,
+							tables), 0);
+	return tables;
+}
+
+/* === Does everything add up? ============================================ */
+
+struct sums {
+	unsigned long owned, avail, in_use, stuck, blocks, small, empty;
+};
+
+static void add_up(struct kunit *test, struct list_head *list,
+		   struct sums *sums)
+{
+	struct kpkeys_region *region;
+
+	list_for_each_entry(region, list, list) {
+		unsigned long owned, avail;
+
+		owned = bitmap_weight(region->owned, KPKEYS_BLOCK_PAGES);
+		avail = bitmap_weight(region->avail, KPKEYS_BLOCK_PAGES);
+		KUNIT_EXPECT_EQ(test, owned, region->nr_owned);
+		KUNIT_EXPECT_EQ(test, avail, region->nr_avail);
+		KUNIT_EXPECT_TRUE(test, bitmap_subset(region->avail,
+						      region->owned,
+						      KPKEYS_BLOCK_PAGES));
+		KUNIT_EXPECT_TRUE(test, bitmap_subset(region->in_use,
+						      region->owned,
+						      KPKEYS_BLOCK_PAGES));
+		KUNIT_EXPECT_FALSE(test, bitmap_intersects(region->in_use,
+							   region->avail,
+							   KPKEYS_BLOCK_PAGES));
+		sums->owned += owned;
+		sums->avail += avail;
+		sums->in_use += bitmap_weight(region->in_use,
+					      KPKEYS_BLOCK_PAGES);
+		sums->stuck += bitmap_weight(region->stuck, KPKEYS_BLOCK_PAGES);
+		sums->blocks += region->whole;
+		sums->small += region->whole ? 0 : owned;
+		sums->empty += region->whole && avail == KPKEYS_BLOCK_PAGES;
+	}
+}
+
+/* Every page is in one place, and the counters say how many are in each. */
+static struct sums audit(struct kunit *test)
+{
+	struct sums sums = { }, node_sums;
+	struct kpkeys_pool_node *node;
+	int nid;
+
+	guard(mutex)(&pool->sync->grow);
+	for_each_node_state(nid, N_MEMORY) {
+		node = &pool->state->nodes[nid];
+		guard(spinlock_irqsave)(&pool->sync->node_lock[nid]);
+
+		node_sums = (struct sums) { };
+		add_up(test, &node->partial, &node_sums);
+		add_up(test, &node->full, &node_sums);
+		add_up(test, &node->empty, &node_sums);
+		KUNIT_EXPECT_EQ(test, node_sums.avail, node->nr_avail);
+		KUNIT_EXPECT_EQ(test, node_sums.blocks, node->nr_blocks);
+		KUNIT_EXPECT_EQ(test, node_sums.small, node->nr_small);
+		KUNIT_EXPECT_EQ(test, node_sums.empty, node->nr_empty);
+		sums.owned += node_sums.owned;
+		sums.avail += node_sums.avail;
+		sums.in_use += node_sums.in_use;
+		sums.stuck += node_sums.stuck;
+		sums.blocks += node_sums.blocks;
+		sums.small += node_sums.small;
+		sums.empty += node_sums.empty;
+	}
+	KUNIT_EXPECT_EQ(test, sums.stuck, atomic_long_read(&pool->sync->nr_stuck));
+	KUNIT_EXPECT_LE(test, pool->state->nr_reserve, KPKEYS_POOL_RESERVE);
+	return sums;
+}
+
+/* Let go what waits for RCU, and what is idle. */
+static struct sums settle(struct kunit *test, unsigned int keep)
+{
+	rcu_barrier();
+	flush_delayed_work(&pool->sync->work);
+	kpkeys_pool_trim(pool, keep);
+	return audit(test);
+}
+
+/* Keep the background worker from refilling the pool for a while. */
+static void stop_refills(struct kunit *test)
+{
+	WRITE_ONCE(pool->sync->retry_at, jiffies + 60 * HZ);
+	flush_delayed_work(&pool->sync->work);
+}
+
+static void allow_refills(void *unused)
+{
+	WRITE_ONCE(pool->sync->retry_at, jiffies);
+}
+
+/* Take all there is. The worker does not refill until the test is over. */
+static struct tables *exhaust(struct kunit *test)
+{
+	struct tables *tables = new_tables(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, allow_refills,
+							NULL), 0);
+	stop_refills(test);
+	while (tables->nr < 16 * KPKEYS_BLOCK_PAGES &&
+	       get_table(tables, GFP_ATOMIC, 0))
+		cond_resched();
+	KUNIT_ASSERT_LT(test, tables->nr, 16 * KPKEYS_BLOCK_PAGES);
+	return tables;
+}
+
+/* === Handing out ======================================================== */
+
+static void pages_are_as_asked_for(struct kunit *test)
+{
+	unsigned int order;
+
+	skip_unless_protected(test);
+
+	for (order = 0; order <= KPKEYS_MAX_ORDER; order++) {
+		struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL, order);
+		struct page *page = ptdesc_page(pt);
+		size_t size = PAGE_SIZE << order;
+
+		KUNIT_ASSERT_NOT_NULL(test, pt);
+		KUNIT_EXPECT_TRUE(test, kpkeys_pool_owns(pool, page));
+		KUNIT_EXPECT_TRUE(test, in_use(pt));
+		KUNIT_EXPECT_EQ(test, compound_order(page), order);
+		KUNIT_EXPECT_EQ(test, page_count(page), 1);
+		KUNIT_EXPECT_TRUE(test, IS_ALIGNED(page_to_pfn(page),
+						   1 << order));
+		KUNIT_EXPECT_NULL(test, memchr_inv(ptdesc_address(pt), 0,
+						   size));
+		EXPECT_PROTECTED(test, ptdesc_address(pt));
+		EXPECT_PROTECTED(test, ptdesc_address(pt) + size -
+				       sizeof(long));
+
+		/* The tail pages, too, are as they were. */
+		pagetable_free(pt);
+		KUNIT_EXPECT_FALSE(test, in_use(pt));
+		KUNIT_EXPECT_FALSE(test, PageCompound(page));
+		KUNIT_EXPECT_EQ(test, page_count(page + (1 << order) - 1), 1);
+		EXPECT_PROTECTED(test, page_address(page));
+	}
+	audit(test);
+}
+
+/* What the last user left behind is gone. */
+static void pages_are_cleared_again(struct kunit *test)
+{
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL, i % 3);
+		unsigned long *table;
+
+		KUNIT_ASSERT_NOT_NULL(test, pt);
+		table = ptdesc_address(pt);
+		KUNIT_EXPECT_NULL(test, memchr_inv(table, 0,
+						   PAGE_SIZE << i % 3));
+		scoped_guard(kpkeys_hardened_pgtables)
+			memset(table, 0xff, PAGE_SIZE << i % 3);
+		pagetable_free(pt);
+	}
+}
+
+static void descriptors_are_reset(struct kunit *test)
+{
+	struct tables *tables = new_tables(test);
+	struct mm_struct *mm = current->mm ? : &init_mm;
+	int i;
+
+	/* With lock and type, as page tables of a process have them. */
+	for (i = 0; i < 2 * KPKEYS_MAGAZINE_SIZE; i++) {
+		pgtable_t table = pte_alloc_one(mm);
+
+		KUNIT_ASSERT_NOT_NULL(test, table);
+		KUNIT_EXPECT_TRUE(test, PageTable(table));
+		pte_free(mm, table);
+	}
+	for (i = 0; i < 4 * KPKEYS_MAGAZINE_SIZE; i++)
+		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
+						  0));
+	put_tables(tables);
+}
+
+static void too_large_an_order_fails(struct kunit *test)
+{
+	skip_unless_protected(test);
+
+	KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_NOWARN,
+						KPKEYS_MAX_ORDER + 1));
+}
+
+/* Freed twice, a page must not be handed out twice. */
+static void double_free_is_noticed(struct kunit *test)
+{
+	long before = events(KPKEYS_POOL_BAD_FREES);
+	struct tables *tables = new_tables(test);
+	struct ptdesc *pt, *other, *seen = NULL;
+	int i, found = 0;
+
+	skip_unless_protected(test);
+
+	pt = pagetable_alloc(GFP_PGTABLE_KERNEL, 0);
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	seen = pt;
+	preempt_disable();
+	pagetable_free(pt);
+	kunit_warning_suppress(test) {
+		pagetable_free(pt);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	preempt_enable();
+	KUNIT_EXPECT_EQ(test, events(KPKEYS_POOL_BAD_FREES), before + 1);
+
+	for (i = 0; i < 2 * KPKEYS_BLOCK_PAGES; i++)
+		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
+						  0));
+	list_for_each_entry(other, &tables->list, pt_list)
+		found += other == seen;
+	KUNIT_EXPECT_LE(test, found, 1);
+	put_tables(tables);
+	audit(test);
+}
+
+/* The pool's own data decides what becomes a page table. */
+static void pool_protects_itself(struct kunit *test)
+{
+	struct ptdesc *pt;
+
+	skip_unless_protected(test);
+
+	pt = pagetable_alloc(GFP_PGTABLE_KERNEL, 0);
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	EXPECT_PROTECTED(test, pool->state);
+	EXPECT_PROTECTED(test, pool->state->nodes);
+	EXPECT_PROTECTED(test, pool->state->magazines);
+	EXPECT_PROTECTED(test, pool->state->directory);
+	EXPECT_PROTECTED(test, region_of(pt));
+	EXPECT_PROTECTED(test, pool->state->spare);
+	pagetable_free(pt);
+}
+
+/* === Running out ======================================================== */
+
+static void atomic_allocation_only_takes(struct kunit *test)
+{
+	struct tables *tables;
+	long added;
+	int tries;
+
+	skip_unless_protected(test);
+
+	added = events(KPKEYS_POOL_BLOCKS_ADDED) +
+		events(KPKEYS_POOL_SMALL_ADDED);
+	tables = exhaust(test);
+	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_ATOMIC, 0));
+	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_ATOMIC, 2));
+	KUNIT_EXPECT_EQ(test, events(KPKEYS_POOL_BLOCKS_ADDED) +
+			      events(KPKEYS_POOL_SMALL_ADDED), added);
+	/* The reserve is not for everybody. */
+	KUNIT_EXPECT_EQ(test, pool->state->nr_reserve, KPKEYS_POOL_RESERVE);
+
+	/* The worker refills. */
+	allow_refills(NULL);
+	for (tries = 0; tries < 500; tries++) {
+		if (get_table(tables, GFP_ATOMIC, 0))
+			break;
+		msleep(20);
+	}
+	KUNIT_EXPECT_LT(test, tries, 500);
+	put_tables(tables);
+	audit(test);
+}
+
+static void sleeping_allocation_grows_the_pool(struct kunit *test)
+{
+	long blocks = events(KPKEYS_POOL_BLOCKS_ADDED);
+	struct tables *tables;
+
+	skip_unless_protected(test);
+
+	tables = exhaust(test);
+	KUNIT_EXPECT_TRUE(test, get_table(tables, GFP_KERNEL, 0));
+	KUNIT_EXPECT_GE(test, events(KPKEYS_POOL_BLOCKS_ADDED), blocks + 1);
+	put_tables(tables);
+	audit(test);
+}
+
+static struct page *no_blocks(int nid, gfp_t gfp, unsigned int order)
+{
+	return order < KPKEYS_BLOCK_ORDER ? alloc_pages_node(nid, gfp, order) :
+					    NULL;
+}
+
+static void small_blocks_are_used(struct kunit *test)
+{
+	long small = events(KPKEYS_POOL_SMALL_ADDED);
+	struct tables *tables, *more;
+	unsigned int order;
+	struct sums sums;
+	struct ptdesc *pt;
+
+	skip_unless_protected(test);
+
+	tables = exhaust(test);
+	more = new_tables(test);
+	kunit_activate_static_stub(test, kpkeys_pool_get_pages, no_blocks);
+	for (order = 0; order <= KPKEYS_MAX_ORDER; order++) {
+		KUNIT_ASSERT_TRUE(test, get_table(more, GFP_KERNEL, order));
+		pt = list_first_entry(&more->list, struct ptdesc, pt_list);
+		EXPECT_PROTECTED(test, ptdesc_address(pt));
+	}
+	kunit_deactivate_static_stub(test, kpkeys_pool_get_pages);
+	KUNIT_EXPECT_GT(test, events(KPKEYS_POOL_SMALL_ADDED), small);
+	sums = audit(test);
+	KUNIT_EXPECT_GT(test, sums.small, 0);
+
+	put_tables(more);
+	put_tables(tables);
+	sums = settle(test, 0);
+	KUNIT_EXPECT_EQ(test, sums.small, 0);
+}
+
+static struct page *no_memory(int nid, gfp_t gfp, unsigned int order)
+{
+	return NULL;
+}
+
+static void allocation_fails_without_memory(struct kunit *test)
+{
+	long failed = events(KPKEYS_POOL_FAILED_ALLOCS);
+	struct tables *tables;
+
+	skip_unless_protected(test);
+
+	tables = exhaust(test);
+	kunit_activate_static_stub(test, kpkeys_pool_get_pages, no_memory);
+	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_KERNEL, 0));
+	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_KERNEL, 1));
+	kunit_deactivate_static_stub(test, kpkeys_pool_get_pages);
+	KUNIT_EXPECT_GE(test, events(KPKEYS_POOL_FAILED_ALLOCS), failed + 2);
+	put_tables(tables);
+	audit(test);
+}
+
+/* === Splitting the linear map =========================================== */
+
+static struct tables *split_tables;
+static unsigned int split_got;
+
+/* As if the block had to be split, at more levels than there are. */
+static int split_and_tag(unsigned long addr, int numpages, int pkey)
+{
+	split_got = 0;
+	while (split_got < 5 && get_table(split_tables, GFP_KERNEL, 0))
+		split_got++;
+	return arch_set_memory_pkey(addr, numpages, pkey);
+}
+
+static void splits_take_from_the_reserve(struct kunit *test)
+{
+	long splits = events(KPKEYS_POOL_SPLITS);
+	struct tables *tables;
+
+	skip_unless_protected(test);
+
+	tables = exhaust(test);
+	split_tables = new_tables(test);
+	kunit_activate_static_stub(test, set_memory_pkey, split_and_tag);
+	KUNIT_EXPECT_TRUE(test, get_table(tables, GFP_KERNEL, 0));
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	/* All there was, no more, no recursion, and it is full again. */
+	KUNIT_EXPECT_EQ(test, split_got, KPKEYS_POOL_RESERVE);
+	KUNIT_EXPECT_EQ(test, events(KPKEYS_POOL_SPLITS),
+			splits + KPKEYS_POOL_RESERVE);
+	KUNIT_EXPECT_EQ(test, pool->state->nr_reserve, KPKEYS_POOL_RESERVE);
+
+	put_tables(split_tables);
+	put_tables(tables);
+	audit(test);
+}
+
+/* === Failures of tagging ================================================ */
+
+static int no_tagging(unsigned long addr, int numpages, int pkey)
+{
+	return pkey == KPKEYS_PKEY_DEFAULT ? 0 : -ENOMEM;
+}
+
+static void failed_tagging_fails_the_allocation(struct kunit *test)
+{
+	struct mm_struct *mm = current->mm ? : &init_mm;
+	unsigned long failures;
+	struct tables *tables;
+	struct sums before;
+
+	skip_unless_protected(test);
+
+	failures = kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES);
+	tables = exhaust(test);
+	before = audit(test);
+	kunit_activate_static_stub(test, set_memory_pkey, no_tagging);
+	KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 0));
+	KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_PGTABLE_KERNEL, 1));
+	KUNIT_EXPECT_NULL(test, pte_alloc_one_kernel(&init_mm));
+	KUNIT_EXPECT_NULL(test, pte_alloc_one(mm));
+	KUNIT_EXPECT_NULL(test, pmd_alloc_one(mm, 0));
+	KUNIT_EXPECT_NULL(test, pud_alloc_one(mm, 0));
+	KUNIT_EXPECT_NULL(test, pgd_alloc(mm));
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	/* Each tried a block and a small one, and gave both back. */
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES),
+			failures + 14);
+	KUNIT_EXPECT_EQ(test, audit(test).owned, before.owned);
+	put_tables(tables);
+}
+
+static int half_tagging(unsigned long addr, int numpages, int pkey)
+{
+	int err;
+
+	if (pkey == KPKEYS_PKEY_DEFAULT)
+		return arch_set_memory_pkey(addr, numpages, pkey);
+
+	err = arch_set_memory_pkey(addr, numpages / 2, pkey);
+	return err ? : -ENOMEM;
+}
+
+static void half_tagged_block_is_given_back(struct kunit *test)
+{
+	struct kpkeys_check_result res;
+	struct tables *tables;
+	struct sums before;
+
+	skip_unless_protected(test);
+
+	tables = exhaust(test);
+	before = audit(test);
+	kunit_activate_static_stub(test, set_memory_pkey, half_tagging);
+	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_KERNEL, 0));
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	KUNIT_EXPECT_EQ(test, audit(test).owned, before.owned);
+	KUNIT_ASSERT_EQ(test, kpkeys_check(&res, NULL), 0);
+	KUNIT_EXPECT_EQ(test, res.foreign, 0);
+	put_tables(tables);
+}
+
+static int half_tagging_for_good(unsigned long addr, int numpages, int pkey)
+{
+	return pkey == KPKEYS_PKEY_DEFAULT ?
+		-ENOMEM : half_tagging(addr, numpages, pkey);
+}
+
+/* As some of it is tagged, it must not go back to the page allocator. */
+static void block_is_kept_if_tagging_cannot_be_undone(struct kunit *test)
+{
+	struct kpkeys_check_result res;
+	struct tables *tables;
+	struct sums before, after;
+
+	skip_unless_protected(test);
+
+	tables = exhaust(test);
+	before = audit(test);
+	kunit_activate_static_stub(test, set_memory_pkey,
+				   half_tagging_for_good);
+	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_KERNEL, 0));
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	after = audit(test);
+	KUNIT_EXPECT_EQ(test, after.stuck, KPKEYS_BLOCK_PAGES +
+					   KPKEYS_SMALL_PAGES);
+	KUNIT_EXPECT_EQ(test, after.owned, before.owned + after.stuck);
+	KUNIT_ASSERT_EQ(test, kpkeys_check(&res, NULL), 0);
+	KUNIT_EXPECT_EQ(test, res.foreign, 0);
+
+	/* It goes when it can, before anything else. */
+	put_tables(tables);
+	after = settle(test, 1);
+	KUNIT_EXPECT_EQ(test, after.stuck, 0);
+	KUNIT_EXPECT_LE(test, after.owned, before.owned);
+	KUNIT_ASSERT_EQ(test, kpkeys_check(&res, NULL), 0);
+	KUNIT_EXPECT_EQ(test, res.foreign, 0);
+}
+
+/* === Giving back ======================================================== */
+
+static void storm_leaves_nothing(struct kunit *test)
+{
+	struct tables *tables;
+	struct sums before, after;
+	int i;
+
+	skip_unless_protected(test);
+
+	before = settle(test, 1);
+	tables = new_tables(test);
+	for (i = 0; i < 5 * KPKEYS_BLOCK_PAGES; i++)
+		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
+						  0));
+	after = audit(test);
+	KUNIT_EXPECT_GE(test, after.blocks, before.blocks + 2);
+
+	put_tables(tables);
+	after = settle(test, 1);
+	KUNIT_EXPECT_LE(test, after.blocks, before.blocks + 1);
+	KUNIT_EXPECT_LE(test, after.empty, num_node_state(N_MEMORY));
+
+	after = settle(test, 0);
+	KUNIT_EXPECT_EQ(test, after.empty, 0);
+}
+
+/* Nobody has to ask: the worker notices that much is idle. */
+static void idle_blocks_go_by_themselves(struct kunit *test)
+{
+	struct tables *tables;
+	struct sums before, after;
+	int i;
+
+	skip_unless_protected(test);
+
+	before = settle(test, 1);
+	tables = new_tables(test);
+	for (i = 0; i < 6 * KPKEYS_BLOCK_PAGES; i++)
+		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
+						  0));
+	put_tables(tables);
+	for (i = 0; i < 200; i++) {
+		after = audit(test);
+		if (after.blocks <= before.blocks + 2)
+			break;
+		msleep(50);
+	}
+	KUNIT_EXPECT_LE(test, after.blocks, before.blocks + 2);
+}
+
+static int no_untagging(unsigned long addr, int numpages, int pkey)
+{
+	return pkey == KPKEYS_PKEY_DEFAULT ?
+		-ENOMEM : arch_set_memory_pkey(addr, numpages, pkey);
+}
+
+static void block_is_kept_if_it_cannot_be_untagged(struct kunit *test)
+{
+	struct tables *tables = new_tables(test);
+	struct sums before, after;
+	int i;
+
+	skip_unless_protected(test);
+
+	before = settle(test, 0);
+	for (i = 0; i < 3 * KPKEYS_BLOCK_PAGES; i++)
+		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
+						  0));
+	put_tables(tables);
+
+	kunit_activate_static_stub(test, set_memory_pkey, no_untagging);
+	kpkeys_pool_trim(pool, 0);
+	after = audit(test);
+	KUNIT_EXPECT_GT(test, after.stuck, 0);
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	after = settle(test, 0);
+	KUNIT_EXPECT_EQ(test, after.stuck, 0);
+	KUNIT_EXPECT_LE(test, after.blocks, before.blocks);
+}
+
+/* Somebody looks at a page by its number while it is handed out and back. */
+static void speculative_reference_does_not_free(struct kunit *test)
+{
+	struct ptdesc *pt;
+	struct page *page;
+
+	skip_unless_protected(test);
+
+	pt = pagetable_alloc(GFP_PGTABLE_KERNEL, 0);
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	page = ptdesc_page(pt);
+	KUNIT_EXPECT_TRUE(test, get_page_unless_zero(page));
+	pagetable_free(pt);
+	put_page(page);
+	KUNIT_EXPECT_EQ(test, page_count(page), 1);
+	KUNIT_EXPECT_TRUE(test, kpkeys_pool_owns(pool, page));
+	EXPECT_PROTECTED(test, page_address(page));
+	audit(test);
+}
+
+/* === Everybody at once ================================================== */
+
+#define STRESS_TABLES	64
+
+static int stress(void *data)
+{
+	struct ptdesc *pts[STRESS_TABLES] = { };
+	unsigned long end = jiffies + HZ;
+	unsigned long *errors = data;
+	unsigned int i, r;
+
+	while (time_before(jiffies, end)) {
+		r = get_random_u32();
+		i = r % STRESS_TABLES;
+		if (pts[i]) {
+			pagetable_free(pts[i]);
+			pts[i] = NULL;
+		} else {
+			gfp_t gfp = r & BIT(30) ? GFP_ATOMIC : GFP_KERNEL;
+
+			pts[i] = pagetable_alloc(gfp | __GFP_ZERO |
+						 __GFP_NOWARN,
+						 (r >> 24) % 3);
+			if (pts[i] && memchr_inv(ptdesc_address(pts[i]), 0,
+						 PAGE_SIZE))
+				(*errors)++;
+		}
+		if (r % 1000 == 0)
+			kpkeys_pool_trim(pool, 0);
+		cond_resched();
+	}
+	for (i = 0; i < STRESS_TABLES; i++)
+		if (pts[i])
+			pagetable_free(pts[i]);
+
+	while (!kthread_should_stop())
+		schedule_timeout_interruptible(1);
+	return 0;
+}
+
+static void nothing_is_lost_on_many_cpus(struct kunit *test)
+{
+	struct task_struct *tasks[2 * 8] = { };
+	unsigned long errors[ARRAY_SIZE(tasks)] = { };
+	struct sums before, after;
+	int i, nr, try;
+
+	skip_unless_protected(test);
+
+	before = settle(test, 0);
+	nr = min(2 * num_online_cpus(), ARRAY_SIZE(tasks));
+	for (i = 0; i < nr; i++) {
+		tasks[i] = kthread_create(stress, &errors[i], "kpkeys_stress");
+		KUNIT_ASSERT_FALSE(test, IS_ERR(tasks[i]));
+		kthread_bind(tasks[i], i % num_online_cpus());
+		wake_up_process(tasks[i]);
+	}
+	msleep(1100);
+	for (i = 0; i < nr; i++) {
+		kthread_stop(tasks[i]);
+		KUNIT_EXPECT_EQ(test, errors[i], 0);
+	}
+
+	/* Tables of others, which come and go, disturb one try or two. */
+	for (try = 0; try < 10; try++) {
+		after = settle(test, 0);
+		if (after.in_use <= before.in_use)
+			break;
+		msleep(50);
+	}
+	KUNIT_EXPECT_LE(test, after.in_use, before.in_use);
+	KUNIT_EXPECT_EQ(test, after.stuck, 0);
+	KUNIT_EXPECT_LE(test, after.blocks, before.blocks + 1);
+	KUNIT_EXPECT_EQ(test, pool->state->nr_reserve, KPKEYS_POOL_RESERVE);
+}
+
+static struct kunit_case pool_cases[] = {
+	KUNIT_CASE(pages_are_as_asked_for),
+	KUNIT_CASE(pages_are_cleared_again),
+	KUNIT_CASE(descriptors_are_reset),
+	KUNIT_CASE(too_large_an_order_fails),
+	KUNIT_CASE(double_free_is_noticed),
+	KUNIT_CASE(pool_protects_itself),
+	KUNIT_CASE(atomic_allocation_only_takes),
+	KUNIT_CASE(sleeping_allocation_grows_the_pool),
+	KUNIT_CASE(small_blocks_are_used),
+	KUNIT_CASE(allocation_fails_without_memory),
+	KUNIT_CASE(splits_take_from_the_reserve),
+	KUNIT_CASE(failed_tagging_fails_the_allocation),
+	KUNIT_CASE(half_tagged_block_is_given_back),
+	KUNIT_CASE(block_is_kept_if_tagging_cannot_be_undone),
+	KUNIT_CASE(storm_leaves_nothing),
+	KUNIT_CASE_SLOW(idle_blocks_go_by_themselves),
+	KUNIT_CASE(block_is_kept_if_it_cannot_be_untagged),
+	KUNIT_CASE(speculative_reference_does_not_free),
+	KUNIT_CASE_SLOW(nothing_is_lost_on_many_cpus),
+	{}
+};
+
+static struct kunit_suite pool_suite = {
+	.name = "kpkeys_pool",
+	.test_cases = pool_cases,
+};
+
+kunit_test_suite(pool_suite);
