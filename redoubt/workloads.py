@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the benchmark measures, how often, and what this project demands of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redoubt.errors import RedoubtError
+
+MIB = 1 << 20
+
+# Kinds of figures, never mixed.
+TIME = "time"
+MOCK = "time-mock"
+INSTRUCTIONS = "instructions"
+EVENTS = "events"
+TIMED = (TIME, MOCK)
+
+ROUNDS = 8
+QUICK_ROUNDS = 2
+
+# (numerator, denominator) of what is reported; the last is the noise of the method.
+COMPARISONS = (
+    ("off", "pristine"),
+    ("on-unbatched", "off"),
+    ("on", "off"),
+    ("pristine-b", "pristine"),
+)
+VARIANTS = {
+    TIME: ("pristine", "off", "on-unbatched", "on", "pristine-b"),
+    MOCK: ("pristine", "off", "on-unbatched", "on", "pristine-b"),
+    INSTRUCTIONS: ("pristine", "off", "on-unbatched", "on"),
+    EVENTS: ("on-unbatched", "on"),
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One argument of /bin/bench. `size` is in bytes, or in pages where the workload says so."""
+
+    workload: str
+    size: int
+    ops: int
+    samples: int
+    warmup: int
+
+    def __str__(self) -> str:
+        return f"{self.workload}:{self.size}:{self.ops}:{self.samples}:{self.warmup}"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload: `sizes` in bytes or `pages`, operations timed together, samples per boot.
+
+    `host_excluded` leaves out what UML spends in calls of its host, which other architectures do
+    not have. `limit` is the ratio on/off this project demands at `limit_size` (all sizes if None).
+    `emulated` are the sizes that are run where everything is ten times slower.
+    """
+
+    name: str
+    what: str
+    sizes: tuple[int, ...]
+    emulated: tuple[int, ...]
+    ops: int
+    samples: int
+    pages: bool = False
+    host_excluded: bool = False
+    limit: float | None = None
+    limit_size: int | None = None
+
+    def specs(self, kind: str, *, quick: bool = False) -> list[Spec]:
+        """What is asked of one boot for a kind of figure."""
+        if kind in TIMED:
+            samples = max(3, self.samples // 2) if quick else self.samples
+            return [Spec(self.name, size, self.ops, samples, 1) for size in self.sizes]
+        # Exact: a second sample only shows that it is.
+        ops = min(self.ops, 16)
+        return [Spec(self.name, size, ops, 2, 1) for size in self.emulated]
+
+    def limit_at(self, size: int) -> float | None:
+        """The ratio on/off demanded at a size, if one is."""
+        return self.limit if self.limit_size in (None, size) else None
+
+    def label(self, size: int) -> str:
+        """A size for people."""
+        if self.pages:
+            return f"{size} page" + ("s" if size != 1 else "")
+        if not size:
+            return "-"
+        if size % (1 << 30) == 0:
+            return f"{size >> 30} GiB"
+        return f"{size >> 20} MiB" if size % MIB == 0 else f"{size >> 10} KiB"
+
+
+_MAPPINGS = (64 * MIB, 256 * MIB, 1024 * MIB)
+_SMALL = (64 * MIB,)
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload("fork", "dup_mmap of one mapping", _MAPPINGS, _MAPPINGS[:2], 1, 5,
+                 limit=1.02, limit_size=1024 * MIB),
+        Workload("munmap", "unmapping one mapping", _MAPPINGS, _MAPPINGS[:2], 1, 5,
+                 limit=1.01, limit_size=1024 * MIB),
+        Workload("exit", "exit_mmap of one mapping", _MAPPINGS, _MAPPINGS[:2], 1, 5),
+        Workload("fault", "page fault", _SMALL, _SMALL, 4096, 5, limit=1.02),
+        Workload("mprotect", "mprotect of one mapping", _SMALL, _SMALL, 8, 5),
+        Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 16, 5,
+                 limit=1.02),
+        Workload("vmalloc", "vmalloc and vfree", (1, 4, 16, 64, 256), (1, 4, 16, 64, 256), 256, 5,
+                 pages=True, host_excluded=True, limit=1.06, limit_size=1),
+        Workload("vm_map_ram", "vm_map_ram and vm_unmap_ram", (1, 16), (1, 16), 256, 5,
+                 pages=True, host_excluded=True, limit=1.10),
+        Workload("buildlike", "compiling in the guest, as its user sees it", (0,), (0,), 1, 2),
+        Workload("switch", "one pair of register writes", (0,), (0,), 4096, 5),
+        Workload("nothing", "the timer alone", (0,), (0,), 4096, 5),
+    )
+}  # fmt: skip
+
+
+def chosen(names: Sequence[str]) -> list[Workload]:
+    """The workloads of these names, all if there are none.
+
+    Raises RedoubtError naming the workloads there are.
+    """
+    for name in names:
+        if name not in WORKLOADS:
+            raise RedoubtError(f"unknown workload '{name}'", "workloads: " + ", ".join(WORKLOADS))
+    return [work for name, work in WORKLOADS.items() if not names or name in names]
+
+
+def interleaved(variants: Sequence[str], rounds: int, seed: int) -> list[list[str]]:
+    """Each round boots every variant once, in an order of its own."""
+    rng = random.Random(seed)
+    return [rng.sample(variants, len(variants)) for _ in range(rounds)]
