@@ -23,6 +23,9 @@ _COUNTS = ("size", "ops", "ns", "host_ns", "host_calls", "tables", "sample")
 _STAT = "stat_"
 # Seconds for one boot with all workloads.
 _TIMEOUT = {TIME: 120.0, MOCK: 120.0, INSTRUCTIONS: 580.0, EVENTS: 580.0}
+_NO_PKU = "this CPU has no protection keys (PKU)"
+_GET_QEMU = "sudo apt-get install qemu-system-x86"
+_NO_QEMU = f"{host.QEMU} not found; {_GET_QEMU}"
 # Guest memory in MiB beside the largest mapping.
 _BESIDE_MB = 384
 
@@ -166,17 +169,13 @@ class Way:
 def ways() -> list[Way]:
     """The kinds of figures, with what is missing for those this machine cannot give."""
     pku, emulator = host.has_pku(), host.has_emulator()
-    none = host.NO_HOST + "; sudo apt-get install qemu-system-x86"
-    timed = Way(TIME, host.NATIVE) if pku else Way(MOCK, host.NATIVE)
+    mocked = [Way(TIME, None, _NO_PKU), Way(MOCK, host.NATIVE)]
+    timed = [Way(TIME, host.NATIVE)] if pku else mocked
     exact = host.NATIVE if pku else (host.EMULATED if emulator else None)
     return [
-        timed,
-        Way(EVENTS, exact, "" if exact else none),
-        Way(INSTRUCTIONS, host.EMULATED, "")
-        if emulator
-        else Way(
-            INSTRUCTIONS, None, f"{host.QEMU} not found; sudo apt-get install qemu-system-x86"
-        ),
+        *timed,
+        Way(EVENTS, exact, "" if exact else f"{host.NO_HOST}; {_GET_QEMU}"),
+        Way(INSTRUCTIONS, host.EMULATED if emulator else None, "" if emulator else _NO_QEMU),
     ]
 
 
