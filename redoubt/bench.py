@@ -26,8 +26,8 @@ _TIMEOUT = {TIME: 120.0, MOCK: 120.0, INSTRUCTIONS: 580.0, EVENTS: 580.0}
 _NO_PKU = "this CPU has no protection keys (PKU)"
 _GET_QEMU = "sudo apt-get install qemu-system-x86"
 _NO_QEMU = f"{host.QEMU} not found; {_GET_QEMU}"
-# Guest memory in MiB beside the largest mapping.
-_BESIDE_MB = 384
+# Guest memory in MiB beside two and a half times the largest mapping, which a fork may break off.
+_BESIDE_MB = 512
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ class Plan:
     seed: int
     quick: bool = False
 
-    def specs(self, kind: str) -> list[Spec]:
-        """What is asked of every boot for a kind of figure."""
-        return [spec for work in self.works for spec in work.specs(kind, quick=self.quick)]
+    def specs(self, kind: str, variant: str) -> list[Spec]:
+        """What is asked of every boot of a variant for a kind of figure."""
+        return [spec for work in self.works for spec in work.specs(kind, variant, quick=self.quick)]
 
 
 @dataclass(frozen=True)
@@ -179,6 +179,19 @@ def ways() -> list[Way]:
     ]
 
 
+def chosen_ways(kinds: Sequence[str]) -> list[Way]:
+    """The ways of these kinds, all if none; "time" is the mock where there is nothing else.
+
+    Raises RedoubtError for an unknown kind.
+    """
+    known = (TIME, EVENTS, INSTRUCTIONS)
+    for kind in kinds:
+        if kind not in known:
+            raise RedoubtError(f"unknown kind '{kind}'", "kinds: " + ", ".join(known))
+    wanted = {*kinds, *([MOCK] if TIME in kinds else [])}
+    return [way for way in ways() if not kinds or way.kind in wanted]
+
+
 Maker = Callable[[Target, str, Way, Progress], Machine]
 
 
@@ -199,10 +212,10 @@ def measuring_cpu() -> int:
 
 def _fitted(made: Machine, way: Way, specs: Sequence[Spec]) -> Machine:
     """The machine with the memory its workloads need, on the clock its kind of figure needs."""
-    sizes = [spec.size for spec in specs if not workloads.WORKLOADS[spec.workload].pages]
+    sizes = [spec.size for spec in specs if not workloads.WORKLOADS[spec.workload].unit]
     return dataclasses.replace(
         made,
-        memory_mb=max(made.memory_mb, (max(sizes, default=0) >> 20) * 5 // 4 + _BESIDE_MB),
+        memory_mb=(max(sizes, default=0) >> 20) * 5 // 2 + _BESIDE_MB,
         pinned=measuring_cpu() if way.kind in TIMED else None,
         count_instructions=way.kind == INSTRUCTIONS,
     )
@@ -224,23 +237,27 @@ def run(
     variants = workloads.VARIANTS[way.kind]
     # Exact figures need no rounds; of instructions a second boot shows that they are exact.
     rounds = plan.rounds if way.kind in TIMED else (2 if way.kind == INSTRUCTIONS else 1)
-    specs = plan.specs(way.kind)
+    specs = {name: plan.specs(way.kind, name) for name in variants}
     machines = {
-        name: _fitted(maker(plan.target, name, way, progress), way, specs) for name in variants
+        name: _fitted(maker(plan.target, name, way, progress), way, specs[name])
+        for name in variants
+        if specs[name]
     }
     boots = []
     with progress.step(f"Measuring {plan.target.name}: {way.kind}, {rounds} rounds"):
-        for number, order in enumerate(workloads.interleaved(variants, rounds, plan.seed)):
+        for number, order in enumerate(workloads.interleaved(list(machines), rounds, plan.seed)):
             for place, name in enumerate(order):
                 progress.detail(f"round {number + 1} of {rounds}, {name}")
                 result = start(
                     machines[name],
-                    ["/bin/bench", *map(str, specs)],
+                    ["/bin/bench", *map(str, specs[name])],
                     timeout=_TIMEOUT[way.kind],
                     name=f"bench-{plan.target.name}-{way.kind}-{name}",
                     progress=progress,
                 )
-                boots.append(Boot(way.kind, number, place, name, _measured(result, name, specs)))
+                boots.append(
+                    Boot(way.kind, number, place, name, _measured(result, name, specs[name]))
+                )
     return boots
 
 

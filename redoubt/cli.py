@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import secrets
 import shutil
 import signal
 import sys
@@ -26,6 +27,9 @@ from redoubt import (
     audit as audit_module,
 )
 from redoubt import (
+    bench as bench_module,
+)
+from redoubt import (
     boot as boot_module,
 )
 from redoubt import (
@@ -35,18 +39,27 @@ from redoubt import (
     doctor as doctor_module,
 )
 from redoubt import (
-    host as host_module,
-)
-from redoubt import (
+    figures,
     kernels,
     paths,
+    plots,
     process,
+    provenance,
+    stats,
+    tables,
+    workloads,
+)
+from redoubt import (
+    host as host_module,
 )
 from redoubt import (
     lint as lint_module,
 )
 from redoubt import (
     offcheck as offcheck_module,
+)
+from redoubt import (
+    report as report_module,
 )
 from redoubt import (
     series as series_module,
@@ -64,7 +77,7 @@ from redoubt.errors import Interrupted, RedoubtError
 from redoubt.targets import TARGETS, Target, Variant, get_target, get_variant
 
 app = typer.Typer(
-    help="Fetch, build, boot, attack and check a hardened Linux kernel.",
+    help="Fetch, build, boot, attack, check and measure a hardened Linux kernel.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -144,17 +157,23 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _write_json(file: Path | None, value: Any) -> None:
-    if file is None:
-        return
+def _write_bytes(file: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
     partial = file.with_name(file.name + ".partial")
     try:
-        partial.write_text(json.dumps(value, indent=2) + "\n")
+        partial.write_bytes(data)
         partial.rename(file)
     except OSError as error:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise RedoubtError(f"cannot write {file}: {error.strerror}") from error
+
+
+def _write_json(file: Path | None, value: Any) -> None:
+    """Write a value as JSON; a string is JSON already."""
+    if file is not None:
+        text = value if isinstance(value, str) else json.dumps(value, indent=2) + "\n"
+        _write_bytes(file, text.encode())
 
 
 def _print_lines(lines: list[str]) -> None:
@@ -456,6 +475,75 @@ def test(
     )
     out.print(f"\n{passed} passed, {failed} failed, {skipped} skipped", markup=False)
     raise typer.Exit(1 if failed or not passed else 0)
+
+
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Workloads; all if none.")] = None,
+    target: Annotated[str, typer.Option("--target", help="What to measure.")] = "um",
+    rounds: Annotated[
+        int, typer.Option(help="Boots of each variant.", min=stats.FEWEST_ROUNDS)
+    ] = workloads.ROUNDS,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few rounds: shows that it works, not what it costs.")
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the order of boots and the statistics.", min=0)
+    ] = None,
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option("--kind", help="time, events or instructions; all if none; may be repeated."),
+    ] = None,
+    json_file: JsonOpt = None,
+) -> None:
+    """Measure what protection costs, and print it as tables; with --json also plots beside it."""
+    display = Display()
+    plan = bench_module.Plan(
+        get_target(target),
+        tuple(workloads.chosen(names or [])),
+        min(rounds, workloads.QUICK_ROUNDS) if quick else rounds,
+        secrets.randbelow(1 << 32) if seed is None else seed,
+        # With fewer boots than the method demands, nothing is to be published.
+        quick or rounds < workloads.ROUNDS,
+    )
+    ways = bench_module.chosen_ways(kinds or [])
+    with _alone():
+        report = figures.collect(plan, ways, provenance.collect(sys.argv[1:]), display)
+    if json_file:
+        _write_json(json_file, figures.dumps(report.as_json()))
+        for name, picture in plots.plots(report).items():
+            _write_bytes(json_file.with_name(f"{json_file.stem}-{name}.png"), picture)
+    for kind in report.kinds:
+        _print_lines(["", *tables.text(tables.table(report, kind))])
+    _print_lines(["", *tables.text(tables.targets(report)), "", tables.LEGEND])
+    if report.quick:
+        out.print(tables.NOT_PUBLISHABLE, style="yellow")
+
+
+@app.command()
+def report(
+    output: Annotated[
+        Path | None,
+        typer.Option("--out", help="The page; build/report.html if none.", dir_okay=False),
+    ] = None,
+    readme: Annotated[
+        bool, typer.Option("--readme", help="Rewrite the benchmark's part of README instead.")
+    ] = False,
+) -> None:
+    """Render one HTML page of all results in results/."""
+    benchmarks, tests = report_module.load(paths.results_dir())
+    if readme:
+        file = paths.repo() / "README.md"
+        if not benchmarks:
+            raise RedoubtError("no benchmark in results/", "make bench")
+        block = "".join(report_module.readme_block(*one) for one in benchmarks)
+        text = report_module.with_block(file.read_text(), block)
+        _write_bytes(file, text.encode())
+    else:
+        file = output or paths.build_dir() / "report.html"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _write_bytes(file, report_module.page(benchmarks, tests).encode())
+    out.print(str(file), markup=False)
 
 
 # === Ends ========================================================================================

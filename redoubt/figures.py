@@ -8,13 +8,14 @@ import json
 import math
 import statistics
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from redoubt import bench, stats
 from redoubt.bench import Boot, Series
 from redoubt.errors import RedoubtError
+from redoubt.progress import Progress
 from redoubt.workloads import (
     COMPARISONS,
     EVENTS,
@@ -106,6 +107,27 @@ class Report:
             "results": [dataclasses.asdict(figure) for figure in self.figures],
             "boots": [boot.as_json() for boot in self.boots],
         }
+
+
+def collect(
+    plan: bench.Plan,
+    ways: Sequence[bench.Way],
+    origin: dict[str, Any],
+    progress: Progress,
+    *,
+    measure: Callable[[bench.Plan, bench.Way, Progress], list[Boot]] = bench.run,
+) -> Report:
+    """Measure all that this machine can, and analyse it; `origin` is of provenance.collect().
+
+    Raises RedoubtError as bench.run() does.
+    """
+    boots = [boot for way in ways if way.host for boot in measure(plan, way, progress)]
+    missing = {way.kind: way.missing for way in ways if not way.host}
+    with progress.step("Computing the intervals"):
+        found = analyse(plan.target.name, boots, plan.seed)
+    return Report(
+        origin, plan.target.name, plan.seed, plan.rounds, plan.quick, missing, found, tuple(boots)
+    )
 
 
 def dumps(value: dict[str, Any]) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
+from typing import TYPE_CHECKING
 
 from redoubt.figures import Figure, Report
 from redoubt.tables import SHORT
 from redoubt.workloads import EVENTS, MIB, WORKLOADS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 # Told apart by people with any colour vision (Okabe and Ito), and by their markers.
 _STYLES = {
@@ -26,6 +28,13 @@ _LINEAR = 10
 
 def _title(report: Report, kind: str) -> str:
     return f"{report.target}, {SHORT[kind]}" + (" (quick run)" if report.quick else "")
+
+
+def _canvas(width: float, height: float) -> Canvas:
+    """An empty canvas, in inches. The library takes half a second to load: no other verb pays."""
+    from matplotlib.figure import Figure as Canvas
+
+    return Canvas(figsize=(width, height), layout="constrained")
 
 
 def _png(canvas: Canvas) -> bytes:
@@ -64,7 +73,7 @@ def overhead(report: Report, kind: str) -> bytes:
     """The change of each workload, by variant; points with intervals, on one axis."""
     with_ratio = [one for one in report.figures if one.kind == kind and one.ratio is not None]
     places = list(dict.fromkeys((one.workload, one.size) for one in with_ratio))
-    canvas = Canvas(figsize=(8, 1.6 + 0.34 * len(places)), layout="constrained")
+    canvas = _canvas(8, 1.6 + 0.34 * len(places))
     axes = canvas.add_subplot()
     for index, (variant, (colour, marker, label)) in enumerate(_STYLES.items()):
         chosen = [one for one in with_ratio if one.variant == variant]
@@ -89,13 +98,13 @@ def by_size(report: Report, kind: str) -> bytes | None:
     """Cost against the size of the mapping, unbatched and batched; None if one size was run."""
     lines: dict[tuple[str, str], list[Figure]] = {}
     for one in report.figures:
-        swept = not WORKLOADS[one.workload].pages and one.size and one.ratio is not None
+        swept = not WORKLOADS[one.workload].unit and one.size and one.ratio is not None
         if one.kind == kind and swept and one.variant in ("on", "on-unbatched"):
             lines.setdefault((one.variant, one.workload), []).append(one)
     lines = {key: line for key, line in lines.items() if len(line) > 1}
     if not lines:
         return None
-    canvas = Canvas(figsize=(8, 3.6), layout="constrained")
+    canvas = _canvas(8, 3.6)
     for index, variant in enumerate(("on-unbatched", "on")):
         axes = canvas.add_subplot(1, 2, index + 1)
         names = [name for which, name in lines if which == variant]
