@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from redoubt.figures import NOT_HERE, Figure, Report
+from redoubt.figures import MET, MISSED, NOT_HERE, OFF_LIMIT, UNDECIDED, Figure, Report
 from redoubt.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME, TIMED, WORKLOADS
 
 HEADINGS = {
@@ -162,9 +162,9 @@ def _event_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]
 
 def targets(report: Report) -> Table:
     """What the project demands, and whether this run shows that it holds."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for figure in report.figures:
-        if figure.limit is None or figure.kind not in report.kinds:
+        if figure.limit is None or figure.variant == "off":
             continue
         what = f"{figure.workload} {WORKLOADS[figure.workload].label(figure.size)}"
         if figure.ratio is not None:
@@ -174,13 +174,34 @@ def targets(report: Report) -> Table:
             what += ", " + figure.metric.replace("_", " ").replace(" per op", "/op")
             found = count(figure.value)
         limit, _, verdict = demand(figure).partition(": ")
-        if figure.variant == "off":
-            limit = limit.replace("≤ +", "± ")
         rows.append((what, SHORT[figure.kind], limit, found, verdict))
+    rows += [_hooks(report, kind) for kind in report.kinds if kind in TIMED]
     for kind, reason in report.missing.items():
         rows.append((f"all of {SHORT[kind]}", SHORT[kind], "", reason, NOT_HERE))
     columns = ("target", "kind", "demanded", "found", "verdict")
     return Table("targets", "What this project demands", columns, tuple(rows))
+
+
+def _hooks(report: Report, kind: str) -> tuple[str, ...]:
+    """The row on what our code costs when it is off: one for all workloads."""
+    judged = [
+        one for one in report.figures
+        if one.kind == kind and one.variant == "off" and one.verdict is not None
+    ]  # fmt: skip
+    verdicts = {
+        verdict: [one for one in judged if one.verdict == verdict]
+        for verdict in (MISSED, UNDECIDED, MET)
+    }
+    found = ", ".join(f"{len(those)} {verdict}" for verdict, those in verdicts.items() if those)
+    worst = next((verdict for verdict, those in verdicts.items() if those), NOT_HERE)
+    if verdicts[MISSED]:
+        found += ": " + ", ".join(
+            f"{one.workload} {WORKLOADS[one.workload].label(one.size)} {change(one.ratio or 1)}"
+            for one in verdicts[MISSED]
+        )
+    verdict = f"{worst} (mock)" if kind == MOCK and judged else worst
+    limit = change(OFF_LIMIT).replace("+", "± ").replace(".0 ", " ")
+    return ("all workloads, off/pristine", SHORT[kind], limit, found, verdict)
 
 
 # === Text ========================================================================================

@@ -79,9 +79,12 @@ class Workload:
         if kind in TIMED:
             samples = min(3, self.samples) if quick else self.samples
             return [Spec(self.name, size, self.ops, samples, 1) for size in self.sizes]
-        # Exact, up to what the first operations meet that later ones do not.
-        sizes = self.sizes if kind == EVENTS else self.emulated
-        return [Spec(self.name, size, min(self.ops, 16), 1, 1) for size in sizes]
+        if kind == EVENTS:
+            # Exact, up to what the first operations meet that later ones do not.
+            return [Spec(self.name, size, min(self.ops, 16), 1, 1) for size in self.sizes]
+        # Ticks of the guest's clock fall into some samples and not into others.
+        samples = min(5, self.samples)
+        return [Spec(self.name, size, min(self.ops, 64), samples, 1) for size in self.emulated]
 
     def limit_at(self, size: int) -> float | None:
         """The ratio on/off demanded at a size, if one is."""
