@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from redoubt.figures import Figure, Report
 from redoubt.tables import SHORT
-from redoubt.workloads import EVENTS, MIB, WORKLOADS
+from redoubt.workloads import EVENTS, INSTRUCTIONS, MIB, WORKLOADS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,7 +83,8 @@ def overhead(report: Report, kind: str) -> bytes:
     axes.axvline(0, color="#000000", linewidth=0.8)
     axes.set_xscale("symlog", linthresh=_LINEAR)
     axes.xaxis.set_major_formatter("{x:+g} %")
-    axes.set_xlabel(f"change (linear up to {_LINEAR} %), 95 % interval")
+    interval = "" if kind == INSTRUCTIONS else ", with its 95 % interval"
+    axes.set_xlabel(f"change{interval}; linear up to {_LINEAR} %, logarithmic beyond")
     axes.set_yticks(range(len(places)))
     axes.set_yticklabels([f"{name} {WORKLOADS[name].label(size)}" for name, size in places])
     axes.invert_yaxis()

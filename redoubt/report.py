@@ -125,7 +125,7 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { :root { --fg: #e4e8ec; --bg: #14181c; --soft: #9aa5b0;
   --line: #343c44; --card: #1d2329; --accent: #6cb6ff; --bad: #ff8f87; --good: #6fd18a; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 76rem; padding: 1rem; background: var(--bg); color: var(--fg);
+body { margin: 0 auto; max-width: 92rem; padding: 1rem; background: var(--bg); color: var(--fg);
   font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { margin: 2.5rem 0 .5rem; font-size: 1.3rem;
   border-bottom: 1px solid var(--line); } h3 { margin: 1.8rem 0 .4rem; font-size: 1.05rem; }
@@ -138,9 +138,9 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; mar
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 code { font: .9em ui-monospace, monospace; }
 .wide { overflow-x: auto; margin: .5rem 0; border: 1px solid var(--line); border-radius: .4rem; }
-table { border-collapse: collapse; width: 100%; font-size: .88rem;
+table { border-collapse: collapse; width: 100%; font-size: .85rem;
   font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap;
+th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
   border-top: 1px solid var(--line); }
 thead th { border-top: 0; background: var(--card); }
 th:nth-child(-n+2), td:nth-child(-n+2), .words th, .words td { text-align: left; }
