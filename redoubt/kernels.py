@@ -16,8 +16,6 @@ from redoubt.targets import Target, Variant
 # Boots that are no KUnit runs leave KUnit alone.
 _NO_KUNIT = ("kunit.enable=0",)
 _VULN = ("kpkeys_vuln=on",)
-# What every measured kernel has on top of a bootable one, pristine ones as well.
-_BENCH = ("bench", "bench-vmalloc")
 _BENCH_TOPIC = "bench"
 # test_vmalloc is built in and runs at the end of each boot: a million times unless told otherwise.
 _NO_VMALLOC_TEST = ("test_vmalloc.run_test_mask=0",)
@@ -84,7 +82,7 @@ def prepare_bench(
     Raises RedoubtError if the target cannot be mocked, or anything on the way fails.
     """
     if variant.pristine:
-        fragments = (*target.fragments, *_BENCH)
+        fragments = (*target.fragments, *target.bench)
         return build.compile_kernel(
             target, pristine_bench_tree(progress), "bench-pristine", fragments, progress
         )
@@ -96,7 +94,7 @@ def prepare_bench(
         *target.bench_keys,
         "kpkeys-bench-events" if events else "kpkeys-bench",
         *(target.bench_mock if mock else ()),
-        *_BENCH,
+        *target.bench,
     )
     return build.compile_kernel(target, our_tree(progress), kind, fragments, progress)
 

@@ -27,9 +27,10 @@ class Target:
     """A kernel that can be built and booted.
 
     `fragments` (names in configs/) make it boot, `ours` switch our work on, `debug` is added for
-    the long tests. `bench_keys` is what a measured kernel needs for its protection keys, and
-    `bench_mock` what puts instructions that cost as much in their place where there are none; it
-    is empty if that cannot be done. `image` and `vmlinux` are paths in the build directory.
+    the long tests. A measured kernel, pristine ones as well, gets `bench`; `bench_keys` is what it
+    needs for its protection keys, and `bench_mock` what puts instructions that cost as much in
+    their place where there are none, or empty if that cannot be done. `image` and `vmlinux` are
+    paths in the build directory.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Target:
     fragments: tuple[str, ...]
     ours: tuple[str, ...]
     debug: tuple[str, ...]
+    bench: tuple[str, ...]
     bench_keys: tuple[str, ...]
     bench_mock: tuple[str, ...]
     image: str
@@ -52,6 +54,7 @@ UM = Target(
     fragments=("base", "um"),
     ours=("kpkeys", "um-kpkeys", "kunit", "vuln", "bench"),
     debug=("debug",),
+    bench=("bench", "bench-vmalloc", "bench-um"),
     bench_keys=("um-kpkeys",),
     bench_mock=("bench-um-mock",),
     image="linux",
