@@ -181,12 +181,12 @@ def _print_lines(lines: list[str]) -> None:
         out.print(line, markup=False)
 
 
-def _bench(
+def _workbench(
     target: str, variant: str, host: str, display: Display
-) -> tuple[Target, Variant, kernels.Bench]:
+) -> tuple[Target, Variant, kernels.Workbench]:
     chosen = get_target(target)
     way = get_variant(chosen, variant)
-    return chosen, way, kernels.bench(chosen, way, host_module.pick(host), display)
+    return chosen, way, kernels.workbench(chosen, way, host_module.pick(host), display)
 
 
 def _needs_enforcing(host: str) -> str:
@@ -258,8 +258,8 @@ def run(
     """Boot a kernel: with a shell, or to run a command and exit with its status."""
     display = Display()
     with _alone():
-        _, way, bench = _bench(target, variant, host, display)
-        machine = bench.machine(way, *(append or ()), cpus=cpus)
+        _, way, made = _workbench(target, variant, host, display)
+        machine = made.machine(way, *(append or ()), cpus=cpus)
     if not command:
         raise typer.Exit(boot_module.interactive(machine, display))
     result = boot_module.boot(
@@ -289,13 +289,13 @@ def attack(
     chosen = get_target(target)
     off, on = get_variant(chosen, "off"), get_variant(chosen, "on")
     with _alone():
-        bench = kernels.bench(chosen, on, _needs_enforcing(host), display)
+        made = kernels.workbench(chosen, on, _needs_enforcing(host), display)
     attacks: list[attack_module.Attack] = []
     found: dict[tuple[str, str], attack_module.Outcome] = {}
     consoles = {}
     for variant in (off, on):
         offered, outcomes, result = attack_module.run(
-            bench.machine(variant, attacks=True, cpus=2), variant, display
+            made.machine(variant, attacks=True, cpus=2), variant, display
         )
         if attacks and [known.name for known in offered] != [known.name for known in attacks]:
             raise RedoubtError("the boots offer different attacks: " + result.describe())
@@ -304,7 +304,7 @@ def attack(
         found |= {(outcome.attack, variant.name): outcome for outcome in outcomes}
     _write_json(json_file, [outcome.as_json() for outcome in found.values()])
 
-    _show_attacks(chosen, attacks, found, bench.host)
+    _show_attacks(chosen, attacks, found, made.host)
     wrong = [
         (known, variant)
         for known in attacks
@@ -360,8 +360,8 @@ def check(
     chosen = get_target(target)
     way = get_variant(chosen, variant)
     with _alone():
-        bench = kernels.bench(chosen, way, _needs_enforcing(host), display)
-    report = check_module.run(bench.machine(way, cpus=cpus), way, stress, display)
+        made = kernels.workbench(chosen, way, _needs_enforcing(host), display)
+    report = check_module.run(made.machine(way, cpus=cpus), way, stress, display)
     _write_json(json_file, report.as_json())
     for when, walk in zip(("after boot", "after stress"), report.walks, strict=False):
         out.print(

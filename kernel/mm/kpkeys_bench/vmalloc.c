@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Mapping and unmapping memory in the kernel's own page tables.
+ */
+#include <linux/gfp.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "bench.h"
+
+/*
+ * Ranges that were unmapped are flushed and given back later, when 32 MB are
+ * waiting, by a worker: in the middle of a sample of one variant and behind
+ * that of another. So the timed region flushes itself, always after the same
+ * amount, below that limit.
+ */
+#define PAGES_PER_FLUSH	4096UL
+
+static int for_each_batch(struct kbench_run *run, struct page **pages,
+			  int (*op)(unsigned long nr, struct page **pages))
+{
+	unsigned int batch, left, i;
+	int err = 0;
+
+	batch = max(PAGES_PER_FLUSH / run->size, 1UL);
+	/* Whatever others left. */
+	vm_unmap_aliases();
+	for (left = run->ops; left && !err; left -= batch) {
+		batch = min(batch, left);
+		err = kbench_pause();
+		if (err)
+			return err;
+		kbench_begin(run);
+		for (i = 0; i < batch && !err; i++)
+			err = op(run->size, pages);
+		vm_unmap_aliases();
+		kbench_end(run);
+	}
+	return err;
+}
+
+static int check_size(const struct kbench_run *run)
+{
+	if (!run->size)
+		return -EINVAL;
+	return run->size > PAGES_PER_FLUSH ? -E2BIG : 0;
+}
+
+static int vmalloc_op(unsigned long nr, struct page **unused)
+{
+	void *p = vmalloc(nr * PAGE_SIZE);
+
+	vfree(p);
+	return p ? 0 : -ENOMEM;
+}
+
+/**
+ * kbench_vmalloc() - Time vmalloc() and vfree().
+ * @run: the sample; the size is in pages, up to 4096.
+ *
+ * An operation is one of each, with allocating and freeing the pages. Flushing
+ * the addresses is timed, once in 4096 pages. Counts no tables: those of the
+ * kernel stay.
+ *
+ * Context: the thread of a sample.
+ * Return: 0 or a negative errno.
+ */
+int kbench_vmalloc(struct kbench_run *run)
+{
+	return check_size(run) ?: for_each_batch(run, NULL, vmalloc_op);
+}
+
+static int vm_map_ram_op(unsigned long nr, struct page **pages)
+{
+	void *p = vm_map_ram(pages, nr, NUMA_NO_NODE);
+
+	if (!p)
+		return -ENOMEM;
+	vm_unmap_ram(p, nr);
+	return 0;
+}
+
+/**
+ * kbench_vm_map_ram() - Time vm_map_ram() and vm_unmap_ram().
+ * @run: the sample; the size is in pages, up to 4096.
+ *
+ * An operation is one of each, of pages allocated beforehand. Flushing the
+ * addresses is timed, once in 4096 pages. Counts no tables.
+ *
+ * Context: the thread of a sample.
+ * Return: 0 or a negative errno.
+ */
+int kbench_vm_map_ram(struct kbench_run *run)
+{
+	struct page **pages;
+	unsigned long nr;
+	int err;
+
+	err = check_size(run);
+	if (err)
+		return err;
+	pages = kcalloc(run->size, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return -ENOMEM;
+	for (nr = 0; nr < run->size; nr++) {
+		pages[nr] = alloc_page(GFP_KERNEL);
+		if (!pages[nr]) {
+			err = -ENOMEM;
+			break;
+		}
+	}
+	err = err ?: for_each_batch(run, pages, vm_map_ram_op);
+	while (nr--)
+		__free_page(pages[nr]);
+	kfree(pages);
+	return err;
+}
