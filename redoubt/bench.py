@@ -201,8 +201,11 @@ def machine(target: Target, variant: str, way: Way, progress: Progress) -> Machi
     Raises RedoubtError if the kernel does not build.
     """
     chosen = get_variant(target, variant.removesuffix("-b"))
-    bench = kernels.bench(target, chosen, way.host or host.NATIVE, progress)
-    return bench.machine(chosen)
+    made = kernels.bench_workbench(
+        target, chosen, way.host or host.NATIVE, progress,
+        events=way.kind == EVENTS, mock=way.kind == MOCK,
+    )  # fmt: skip
+    return made.bench_machine(chosen)
 
 
 def measuring_cpu() -> int:
