@@ -362,7 +362,8 @@ def check(
     with _alone():
         made = kernels.workbench(chosen, way, _needs_enforcing(host), display)
     report = check_module.run(made.machine(way, cpus=cpus), way, stress, display)
-    _write_json(json_file, report.as_json())
+    if json_file:
+        _write_json(json_file, report.as_json() | provenance.collect(sys.argv[1:]))
     for when, walk in zip(("after boot", "after stress"), report.walks, strict=False):
         out.print(
             f"{when}: {walk.tables} page table pages, {walk.untagged} untagged, "
