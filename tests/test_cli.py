@@ -326,10 +326,13 @@ def test_check(
     monkeypatch.setattr(check, "boot", lambda *_, **__: result(*walk, *walk))
     done = call("check", "um", "--json", str(tmp_path / "r"))
     assert done.code == code
-    assert json.loads((tmp_path / "r").read_text()) == {
+    written = json.loads((tmp_path / "r").read_text())
+    origin = {name: written.pop(name) for name in ("machine", "commit", "dirty", "command", "date")}
+    assert written == {
         "target": "um", "variant": "on", "tables": 9, "untagged": 0, "foreign": int(foreign),
         "splats": 0,
     }  # fmt: skip
+    assert origin["command"] == f"redoubt check um --json {tmp_path / 'r'}"
 
 
 @pytest.mark.parametrize("variant", ["off", "pristine"])
