@@ -89,6 +89,7 @@ int kbench_faults(struct kbench_run *run);
 int kbench_mprotect(struct kbench_run *run);
 int kbench_exec_exit(struct kbench_run *run);
 int kbench_vmalloc(struct kbench_run *run);
+int kbench_vmalloc_random(struct kbench_run *run);
 int kbench_vm_map_ram(struct kbench_run *run);
 
 #endif /* __MM_KPKEYS_BENCH_BENCH_H */

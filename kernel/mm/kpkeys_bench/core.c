@@ -3,8 +3,8 @@
  * Time operations on page tables, inside the kernel.
  *
  * Writing "WORKLOAD SIZE OPS" to kpkeys_bench/run in debugfs takes one sample,
- * reading the file gives it. SIZE is in bytes, for vmalloc and vm_map_ram in
- * pages.
+ * reading the file gives it. SIZE is in bytes, or in pages for what works on
+ * the kernel's page tables.
  *
  * The work is done by a kernel thread with an mm of its own, so that nothing
  * ever returns to user space: on UML that would be thousands of system calls
@@ -36,6 +36,7 @@ static const struct kbench_workload workloads[] = {
 	{ "mprotect", kbench_mprotect },
 	{ "exec-exit", kbench_exec_exit },
 	{ "vmalloc", kbench_vmalloc },
+	{ "vmalloc-random", kbench_vmalloc_random },
 	{ "vm_map_ram", kbench_vm_map_ram },
 };
 

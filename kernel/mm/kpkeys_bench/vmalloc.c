@@ -3,6 +3,8 @@
  * Mapping and unmapping memory in the kernel's own page tables.
  */
 #include <linux/gfp.h>
+#include <linux/hash.h>
+#include <linux/math.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -18,23 +20,26 @@
  */
 #define PAGES_PER_FLUSH	4096UL
 
-static int for_each_batch(struct kbench_run *run, struct page **pages,
-			  int (*op)(unsigned long nr, struct page **pages))
+/* Called with the @index of the operation in the sample. */
+typedef int (*op_fn)(const struct kbench_run *run, struct page **pages,
+		     unsigned int index);
+
+static int for_each_batch(struct kbench_run *run, struct page **pages, op_fn op)
 {
-	unsigned int batch, left, i;
+	unsigned int batch, end, i = 0;
 	int err = 0;
 
 	batch = max(PAGES_PER_FLUSH / run->size, 1UL);
 	/* Whatever others left. */
 	vm_unmap_aliases();
-	for (left = run->ops; left && !err; left -= batch) {
-		batch = min(batch, left);
+	while (i < run->ops && !err) {
+		end = i + min(batch, run->ops - i);
 		err = kbench_pause();
 		if (err)
 			return err;
 		kbench_begin(run);
-		for (i = 0; i < batch && !err; i++)
-			err = op(run->size, pages);
+		for (; i < end && !err; i++)
+			err = op(run, pages, i);
 		vm_unmap_aliases();
 		kbench_end(run);
 	}
@@ -48,12 +53,18 @@ static int check_size(const struct kbench_run *run)
 	return run->size > PAGES_PER_FLUSH ? -E2BIG : 0;
 }
 
-static int vmalloc_op(unsigned long nr, struct page **unused)
+static int vmalloc_pages(unsigned long nr)
 {
 	void *p = vmalloc(nr * PAGE_SIZE);
 
 	vfree(p);
 	return p ? 0 : -ENOMEM;
+}
+
+static int vmalloc_op(const struct kbench_run *run, struct page **unused,
+		      unsigned int index)
+{
+	return vmalloc_pages(run->size);
 }
 
 /**
@@ -72,13 +83,36 @@ int kbench_vmalloc(struct kbench_run *run)
 	return check_size(run) ?: for_each_batch(run, NULL, vmalloc_op);
 }
 
-static int vm_map_ram_op(unsigned long nr, struct page **pages)
+/* The same sizes in each sample, so that samples can be compared. */
+static int vmalloc_random_op(const struct kbench_run *run,
+			     struct page **unused, unsigned int index)
 {
-	void *p = vm_map_ram(pages, nr, NUMA_NO_NODE);
+	return vmalloc_pages(1 + reciprocal_scale(hash_32(index, 32),
+						  run->size));
+}
+
+/**
+ * kbench_vmalloc_random() - Time vmalloc() and vfree() of many sizes.
+ * @run: the sample; the size is the largest, in pages, up to 4096.
+ *
+ * As kbench_vmalloc(), with each size from one page up equally likely.
+ *
+ * Context: the thread of a sample.
+ * Return: 0 or a negative errno.
+ */
+int kbench_vmalloc_random(struct kbench_run *run)
+{
+	return check_size(run) ?: for_each_batch(run, NULL, vmalloc_random_op);
+}
+
+static int vm_map_ram_op(const struct kbench_run *run, struct page **pages,
+			 unsigned int index)
+{
+	void *p = vm_map_ram(pages, run->size, NUMA_NO_NODE);
 
 	if (!p)
 		return -ENOMEM;
-	vm_unmap_ram(p, nr);
+	vm_unmap_ram(p, run->size);
 	return 0;
 }
 
