@@ -119,6 +119,8 @@ WORKLOADS = {
                  limit=1.02),
         Workload("vmalloc", "vmalloc() and vfree()", _PAGES, _PAGES, 256, 5,
                  unit="page", host_excluded=True, limit=1.06, limit_size=1),
+        Workload("vmalloc-random", "vmalloc() and vfree() of up to so much", (100,), (100,), 256, 5,
+                 unit="page", host_excluded=True),
         Workload("vm_map_ram", "vm_map_ram() and vm_unmap_ram()", (1, 16), (1, 16), 256, 5,
                  unit="page", host_excluded=True, limit=1.10),
         Workload("buildlike", "compiling in the guest, as its user sees it", (4,), (2,), 1, 2,
