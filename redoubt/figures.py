@@ -230,7 +230,7 @@ def _timed(
                 statistics.median(one for boot in boots for one in boot),
                 switches_per_op=counts.get((name, work.name, size)),
             )  # fmt: skip
-            base = bases.get(name)
+            base = None if work.gauge else bases.get(name)
             if base in samples:
                 figure = dataclasses.replace(figure, base=base)
                 if kind == INSTRUCTIONS:

@@ -48,9 +48,11 @@ def change(ratio: float) -> str:
 
 
 def cell(figure: Figure | None) -> str:
-    """A ratio with its mark and interval."""
-    if figure is None or figure.ratio is None:
+    """A ratio with its mark and interval; of what is compared with nothing, how much it takes."""
+    if figure is None:
         return "-"
+    if figure.ratio is None:
+        return amount(figure.value, figure.kind)
     text = f"{figure.mark} {change(figure.ratio)}"
     if figure.ci_low is None or figure.ci_high is None:
         return text

@@ -57,6 +57,7 @@ class Workload:
     `host_excluded` leaves out what UML spends in calls of its host, which other architectures do
     not have. `limit` is the ratio on/off this project demands at `limit_size` (all sizes if None).
     `emulated` are the sizes whose instructions are counted, where everything is ten times slower.
+    `gauge` is one that is no operation of a kernel, but tells a price: it is compared with nothing.
     `ours` is one that the pristine kernel does not have.
     """
 
@@ -67,6 +68,7 @@ class Workload:
     ops: int
     samples: int
     unit: str = ""
+    gauge: bool = False
     ours: bool = False
     host_excluded: bool = False
     limit: float | None = None
@@ -77,14 +79,27 @@ class Workload:
         if self.ours and variant.startswith("pristine"):
             return []
         if kind in TIMED:
-            samples = min(3, self.samples) if quick else self.samples
-            return [Spec(self.name, size, self.ops, samples, 1) for size in self.sizes]
+            return [
+                Spec(
+                    self.name, size, self.ops_at(size),
+                    min(3, self.samples) if quick else self.samples_at(size), 1,
+                )
+                for size in self.sizes
+            ]  # fmt: skip
         if kind == EVENTS:
             # Exact, up to what the first operations meet that later ones do not.
-            return [Spec(self.name, size, min(self.ops, 16), 1, 1) for size in self.sizes]
+            return [Spec(self.name, size, self.ops_at(size), 1, 1) for size in self.sizes]
         # Ticks of the guest's clock fall into some samples and not into others.
         samples = min(5, self.samples)
-        return [Spec(self.name, size, min(self.ops, 64), samples, 1) for size in self.emulated]
+        return [Spec(self.name, size, self.ops_at(size), samples, 1) for size in self.emulated]
+
+    def ops_at(self, size: int) -> int:
+        """Operations a sample: for what is sized in pages, as many as the guest flushes at once."""
+        return max(16, _PAGES_PER_FLUSH // size) if self.unit == "page" else self.ops
+
+    def samples_at(self, size: int) -> int:
+        """Samples a boot: fewer of what takes long."""
+        return max(3, self.samples // 2) if size >= _LARGE else self.samples
 
     def limit_at(self, size: int) -> float | None:
         """The ratio on/off demanded at a size, if one is."""
@@ -101,32 +116,36 @@ class Workload:
         return f"{size >> 20} MiB" if size % MIB == 0 else f"{size >> 10} KiB"
 
 
+# PAGES_PER_FLUSH in kernel/mm/kpkeys_bench/vmalloc.c.
+_PAGES_PER_FLUSH = 4096
 _MAPPINGS = (64 * MIB, 256 * MIB, 1024 * MIB)
+_LARGE = 1024 * MIB
 _SMALL = (64 * MIB,)
 _PAGES = (1, 4, 16, 64, 256)
 
 WORKLOADS = {
     workload.name: workload
     for workload in (
-        Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _MAPPINGS[:2], 1, 4,
+        Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _MAPPINGS[:2], 1, 8,
                  limit=1.02, limit_size=1024 * MIB),
-        Workload("munmap", "unmapping one mapping", _MAPPINGS, _MAPPINGS[:2], 1, 4,
+        Workload("munmap", "unmapping one mapping", _MAPPINGS, _MAPPINGS[:2], 1, 8,
                  limit=1.01, limit_size=1024 * MIB),
-        Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _MAPPINGS[:2], 1, 4),
-        Workload("fault", "touching one mapping, page by page", _SMALL, _SMALL, 1, 5, limit=1.02),
-        Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 5),
-        Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 32, 5,
+        Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _MAPPINGS[:2], 1, 8),
+        Workload("fault", "touching one mapping, page by page", _SMALL, _SMALL, 1, 8, limit=1.02),
+        Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 10),
+        Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 32, 10,
                  limit=1.02),
-        Workload("vmalloc", "vmalloc() and vfree()", _PAGES, _PAGES, 256, 5,
+        Workload("vmalloc", "vmalloc() and vfree()", _PAGES, _PAGES, 0, 10,
                  unit="page", host_excluded=True, limit=1.06, limit_size=1),
-        Workload("vmalloc-random", "vmalloc() and vfree() of up to so much", (100,), (100,), 256, 5,
+        Workload("vmalloc-random", "vmalloc() and vfree() of up to so much", (100,), (100,), 0, 10,
                  unit="page", host_excluded=True),
-        Workload("vm_map_ram", "vm_map_ram() and vm_unmap_ram()", (1, 16), (1, 16), 256, 5,
+        Workload("vm_map_ram", "vm_map_ram() and vm_unmap_ram()", (1, 16), (1, 16), 0, 10,
                  unit="page", host_excluded=True, limit=1.10),
         Workload("buildlike", "compiling in the guest, as its user sees it", (4,), (2,), 1, 2,
                  unit="file"),
-        Workload("switch", "raising and lowering the level once", (0,), (0,), 4096, 5, ours=True),
-        Workload("nothing", "reading the clock", (0,), (0,), 4096, 5),
+        Workload("switch", "raising and lowering the level once", (0,), (0,), 4096, 10,
+                 gauge=True, ours=True),
+        Workload("nothing", "reading the clock", (0,), (0,), 4096, 10, gauge=True),
     )
 }  # fmt: skip
 
