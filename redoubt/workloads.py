@@ -87,11 +87,13 @@ class Workload:
                 for size in self.sizes
             ]  # fmt: skip
         if kind == EVENTS:
-            # Exact, up to what the first operations meet that later ones do not.
-            return [Spec(self.name, size, self.ops_at(size), 1, 1) for size in self.sizes]
+            # Exact, up to what the first operation meets that later ones do not.
+            return [
+                Spec(self.name, size, min(self.ops_at(size), 256), 1, int(size < _LARGE))
+                for size in self.sizes
+            ]
         # Ticks of the guest's clock fall into some samples and not into others.
-        samples = min(5, self.samples)
-        return [Spec(self.name, size, self.ops_at(size), samples, 1) for size in self.emulated]
+        return [Spec(self.name, size, min(self.ops_at(size), 256), 3, 1) for size in self.emulated]
 
     def ops_at(self, size: int) -> int:
         """Operations a sample: for what is sized in pages, as many as the guest flushes at once."""
@@ -126,11 +128,11 @@ _PAGES = (1, 4, 16, 64, 256)
 WORKLOADS = {
     workload.name: workload
     for workload in (
-        Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _MAPPINGS[:2], 1, 8,
+        Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _SMALL, 1, 8,
                  limit=1.02, limit_size=1024 * MIB),
-        Workload("munmap", "unmapping one mapping", _MAPPINGS, _MAPPINGS[:2], 1, 8,
+        Workload("munmap", "unmapping one mapping", _MAPPINGS, _SMALL, 1, 8,
                  limit=1.01, limit_size=1024 * MIB),
-        Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _MAPPINGS[:2], 1, 8),
+        Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _SMALL, 1, 8),
         Workload("fault", "touching one mapping, page by page", _SMALL, _SMALL, 1, 8, limit=1.02),
         Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 10),
         Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 32, 10,
