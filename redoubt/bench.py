@@ -22,7 +22,7 @@ _DONE = "@bench: done"
 _COUNTS = ("size", "ops", "ns", "host_ns", "host_calls", "tables", "sample")
 _STAT = "stat_"
 # Seconds for one boot with all workloads.
-_TIMEOUT = {TIME: 120.0, MOCK: 120.0, INSTRUCTIONS: 580.0, EVENTS: 580.0}
+_TIMEOUT = {TIME: 120.0, MOCK: 120.0, INSTRUCTIONS: 900.0, EVENTS: 900.0}
 _NO_PKU = "this CPU has no protection keys (PKU)"
 _GET_QEMU = "sudo apt-get install qemu-system-x86"
 _NO_QEMU = f"{host.QEMU} not found; {_GET_QEMU}"

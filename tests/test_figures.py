@@ -128,6 +128,23 @@ def test_no_figure_of_one_kind_says_it_is_of_another(made: Report) -> None:
     assert made.kinds == [MOCK, EVENTS, INSTRUCTIONS]
 
 
+def test_a_gauge_is_compared_with_nothing() -> None:
+    some = [
+        Boot(
+            TIME, number, 0, name, (dataclasses.replace(series("switch", 0, 20), tables=(0,) * 4),)
+        )
+        for number in range(2)
+        for name in ("off", "on")
+    ]
+    found = figures.analyse("um", some, 1)
+    assert [(one.variant, one.value, one.ratio, one.limit) for one in found] == [
+        ("off", 20, None, None), ("on", 20, None, None),
+    ]  # fmt: skip
+    made = Report(ORIGIN, "um", 1, 2, True, {}, found, tuple(some))
+    assert tables.table(made, TIME).rows[0][2:6] == ("20 ns", "20 ns", "-", "20 ns")
+    assert not plots.plots(made)
+
+
 def test_instructions_have_no_interval(made: Report) -> None:
     on = figure(made, INSTRUCTIONS, "fork", GIB, "on", "instructions_per_op")
     assert on.ratio == pytest.approx(1.04, abs=0.001)
@@ -373,11 +390,12 @@ TESTS = [{"target": "um", "variant": "on", "suites": [
     {"name": "kunit <x>", "passed": 7, "failed": 1, "skipped": 2}]}]  # fmt: skip
 
 
-@pytest.fixture
-def results(tmp_path: Path, made: Report) -> Path:
-    (tmp_path / "bench-um.json").write_text(figures.dumps(made.as_json()))
-    (tmp_path / "test-long-um.json").write_text(json.dumps(TESTS))
-    return tmp_path
+@pytest.fixture(scope="module")
+def page_text(tmp_path_factory: pytest.TempPathFactory, made: Report) -> str:
+    where = tmp_path_factory.mktemp("results")
+    (where / "bench-um.json").write_text(figures.dumps(made.as_json()))
+    (where / "test-long-um.json").write_text(json.dumps(TESTS))
+    return report.page(*report.load(where))
 
 
 class Page(HTMLParser):
@@ -405,19 +423,18 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_needs_no_other_file(results: Path) -> None:
-    text = report.page(*report.load(results))
-    page = Page(text)
+def test_the_page_needs_no_other_file(page_text: str) -> None:
+    page = Page(page_text)
     assert not page.open
     assert len(page.references) == 4
     assert all(one.startswith("data:image/png;base64,") for one in page.references)
-    assert not re.search(r"https?://|@import|url\(", text)
-    assert "prefers-color-scheme: dark" in text
-    assert 'name="viewport"' in text
+    assert not re.search(r"https?://|@import|url\(", page_text)
+    assert "prefers-color-scheme: dark" in page_text
+    assert 'name="viewport"' in page_text
 
 
-def test_the_page_says_where_everything_comes_from(results: Path) -> None:
-    text = Page(report.page(*report.load(results))).text
+def test_the_page_says_where_everything_comes_from(page_text: str) -> None:
+    text = Page(page_text).text
     for said in (
         "redoubt bench --json x", "0123456789abcdef", "A <CPU> & co, 2 cores", "8 rounds, seed 42",
         tables.HEADINGS[MOCK], tables.HEADINGS[EVENTS], tables.HEADINGS[INSTRUCTIONS],
@@ -428,10 +445,10 @@ def test_the_page_says_where_everything_comes_from(results: Path) -> None:
     assert tables.NOT_PUBLISHABLE not in text
 
 
-def test_a_quick_run_is_marked_on_the_page(results: Path, made: Report) -> None:
-    quick = dataclasses.replace(made, quick=True)
-    (results / "bench-um.json").write_text(figures.dumps(quick.as_json()))
-    assert tables.NOT_PUBLISHABLE in Page(report.page(*report.load(results))).text
+def test_a_quick_run_is_marked_on_the_page(made: Report) -> None:
+    only = tuple(one for one in made.figures if one.kind == EVENTS)
+    quick = dataclasses.replace(made, quick=True, figures=only)
+    assert tables.NOT_PUBLISHABLE in Page(report.page([("x", quick)], [])).text
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"results": []}', '[{"target": "um"}]'])
