@@ -295,10 +295,10 @@ def _estimated(figure: Figure, found: stats.Estimate, noise: float, work: Worklo
 def judge(found: stats.Estimate, noise: float, least: float, most: float) -> str:
     """Whether a ratio lies between two limits: MET, MISSED, or UNDECIDED.
 
-    It is decided only if the whole interval says so, and met only if `noise` (|ln ratio|) is
-    smaller than what the limit permits.
+    It is decided only if the whole interval says so. It is met only if `noise` (|ln ratio|) is
+    smaller than what the limit permits, and missed only by more than noise.
     """
-    if found.low > most or found.high < least:
+    if (found.low > most or found.high < least) and abs(math.log(found.ratio)) > noise:
         return MISSED
     if least <= found.low and found.high <= most and noise < math.log(most):
         return MET

@@ -86,7 +86,7 @@ def overhead(report: Report, kind: str) -> bytes:
     interval = "" if kind == INSTRUCTIONS else ", with its 95 % interval"
     axes.set_xlabel(f"change{interval}; linear up to {_LINEAR} %, logarithmic beyond")
     axes.set_yticks(range(len(places)))
-    axes.set_yticklabels([f"{name} {WORKLOADS[name].label(size)}" for name, size in places])
+    axes.set_yticklabels([WORKLOADS[name].title(size) for name, size in places])
     axes.invert_yaxis()
     axes.grid(axis="x", color="#dddddd")
     axes.set_axisbelow(True)

@@ -168,7 +168,7 @@ def targets(report: Report) -> Table:
     for figure in report.figures:
         if figure.limit is None or figure.variant == "off":
             continue
-        what = f"{figure.workload} {WORKLOADS[figure.workload].label(figure.size)}"
+        what = WORKLOADS[figure.workload].title(figure.size)
         if figure.ratio is not None:
             what += f", {figure.variant}/{figure.base}"
             found = cell(figure)
@@ -198,7 +198,7 @@ def _hooks(report: Report, kind: str) -> tuple[str, ...]:
     worst = next((verdict for verdict, those in verdicts.items() if those), NOT_HERE)
     if verdicts[MISSED]:
         found += ": " + ", ".join(
-            f"{one.workload} {WORKLOADS[one.workload].label(one.size)} {change(one.ratio or 1)}"
+            f"{WORKLOADS[one.workload].title(one.size)} {change(one.ratio or 1)}"
             for one in verdicts[MISSED]
         )
     verdict = f"{worst} (mock)" if kind == MOCK and judged else worst

@@ -107,6 +107,10 @@ class Workload:
         """The ratio on/off demanded at a size, if one is."""
         return self.limit if self.limit_size in (None, size) else None
 
+    def title(self, size: int) -> str:
+        """Name and size for people."""
+        return f"{self.name} {self.label(size)}" if size else self.name
+
     def label(self, size: int) -> str:
         """A size for people."""
         if self.unit:

@@ -210,15 +210,17 @@ def test_without_a_second_pristine_nothing_is_significant() -> None:
         # The method cannot tell 2 % from nothing.
         (0.99, 1.015, 0.03, UNDECIDED),
         (1.021, 1.05, 0.03, MISSED),
+        (1.021, 1.05, 0.04, UNDECIDED),
     ],
 )
 def test_verdicts(low: float, high: float, noise: float, expected: str) -> None:
-    assert figures.judge(Estimate(1, low, high), noise, 0, 1.02) == expected
+    middle = (low + high) / 2
+    assert figures.judge(Estimate(middle, low, high), noise, 0, 1.02) == expected
 
 
 def test_off_is_demanded_to_be_neither_slower_nor_faster() -> None:
     def verdict(low: float, high: float) -> str:
-        return figures.judge(Estimate(1, low, high), 0.001, 1 / 1.01, 1.01)
+        return figures.judge(Estimate((low + high) / 2, low, high), 0.001, 1 / 1.01, 1.01)
 
     assert verdict(0.995, 1.005) == MET
     assert verdict(0.95, 0.98) == verdict(1.02, 1.03) == MISSED
