@@ -14,7 +14,7 @@
  *
  * The workload "buildlike" is run by the program of that name and not by the
  * kernel: SIZE is its number of compilations, ns is wall-clock time; host_ns,
- * host_calls and tables, which nobody knows, are 0.
+ * host_calls, tables and free_ns, which nobody knows, are 0.
  *
  * The kernel's own test_vmalloc is no workload: without modules it runs at the
  * end of the boot, as the kernel's command line says, and prints to the log.
@@ -206,7 +206,7 @@ static void sample_build(const struct spec *spec, char *line, size_t size)
 	read_stats(&after);
 
 	used = snprintf(line, size,
-			"workload=%s size=%llu ops=%u ns=%llu host_ns=0 host_calls=0 tables=0",
+			"workload=%s size=%llu ops=%u ns=%llu host_ns=0 host_calls=0 tables=0 free_ns=0",
 			spec->workload, (unsigned long long)spec->size,
 			spec->ops, (unsigned long long)(end - begin));
 	for (i = 0; i < after.nr && used < size; i++)

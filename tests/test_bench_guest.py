@@ -88,11 +88,13 @@ def test_what_the_kernel_refuses_ends_the_run(spec: str, says: str) -> None:
 def test_no_memory_is_lost() -> None:
     specs = [f"{name}:16M:2:0:3" for name in SIZED]
     specs += ["vmalloc:64:100:0:3", "vm_map_ram:64:100:0:3", "exec-exit:0:10:0:3"]
-    read = ["/bin/cat", "/proc/vmstat"]
+    # The first adds what each CPU has counted for itself to what the second shows.
+    read = ["/bin/cat", "/proc/sys/vm/stat_refresh", "++", "/bin/cat", "/proc/vmstat"]
     result = run(["/bin/then", "/bin/bench", *specs, "++", *read, "++", "/bin/bench", *specs,
                   "++", *read])  # fmt: skip
     assert (result.outcome, result.status, result.complaints) == ("finished", 0, ())
-    for name, slack in (("nr_page_table_pages", 0), ("nr_free_pages", 64)):
+    # Each round used hundreds of tables and thousands of pages; other processes have some, too.
+    for name, slack in (("nr_page_table_pages", 50), ("nr_anon_pages", 50)):
         before, after = (
             int(line.split()[1]) for line in result.console if line.startswith(f"{name} ")
         )

@@ -37,6 +37,7 @@ struct kbench_counters {
 
 void kbench_begin(struct kbench_run *run);
 void kbench_end(struct kbench_run *run);
+void kbench_end_freeing(struct kbench_run *run);
 void kbench_add_tables(struct kbench_run *run, struct mm_struct *mm);
 void kbench_show(struct seq_file *m, const struct kbench_run *run);
 
@@ -60,6 +61,7 @@ struct kbench_workload {
  * @size: how large each operation is, in the unit of the workload.
  * @ops: how many operations.
  * @tables: page table pages the operations made, visited or freed.
+ * @free_ns: time that freeing page tables took after the timed regions.
  * @sum: what the timed regions added up to.
  * @start: the counters when the current timed region began.
  * @done: completed when the thread has nothing left to do.
@@ -69,6 +71,7 @@ struct kbench_run {
 	unsigned long size;
 	unsigned int ops;
 	unsigned long tables;
+	u64 free_ns;
 	struct kbench_counters sum;
 	struct kbench_counters start;
 	struct completion done;

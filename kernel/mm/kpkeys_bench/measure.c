@@ -5,6 +5,7 @@
 #include <linux/compiler.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
+#include <linux/rcupdate.h>
 #include <linux/seq_file.h>
 
 #include "bench.h"
@@ -67,27 +68,51 @@ static void show_stats(struct seq_file *m, const struct kbench_run *run)
 			   run->sum.stats[i]);
 }
 #else
-static void read_stats(struct kbench_counters *c) { }
-static void sum_stats(struct kbench_run *run,
-		      const struct kbench_counters *end) { }
-static void show_stats(struct seq_file *m, const struct kbench_run *run) { }
+static void read_stats(struct kbench_counters *c)
+{
+}
+
+static void sum_stats(struct kbench_run *run, const struct kbench_counters *end)
+{
+}
+
+static void show_stats(struct seq_file *m, const struct kbench_run *run)
+{
+}
 #endif
+
+static void read_first(struct kbench_counters *c)
+{
+	read_stats(c);
+	read_host(c);
+	barrier();
+	c->ns = clock();
+	barrier();
+}
+
+static void read_last(struct kbench_counters *c)
+{
+	barrier();
+	c->ns = clock();
+	barrier();
+	read_host(c);
+	read_stats(c);
+}
 
 /**
  * kbench_begin() - Start to measure.
  * @run: the sample.
  *
- * The clock is read last here and first in kbench_end().
+ * Page tables that were freed before are waited for, as RCU would free them at
+ * some time in the region. The clock is read last here and first in
+ * kbench_end().
  *
  * Context: task. Regions do not nest.
  */
 void kbench_begin(struct kbench_run *run)
 {
-	read_stats(&run->start);
-	read_host(&run->start);
-	barrier();
-	run->start.ns = clock();
-	barrier();
+	rcu_barrier();
+	read_first(&run->start);
 }
 
 /**
@@ -100,15 +125,32 @@ void kbench_end(struct kbench_run *run)
 {
 	struct kbench_counters end;
 
-	barrier();
-	end.ns = clock();
-	barrier();
-	read_host(&end);
-	read_stats(&end);
-
+	read_last(&end);
 	run->sum.ns += end.ns - run->start.ns;
 	run->sum.host_ns += end.host_ns - run->start.host_ns;
 	run->sum.host_calls += end.host_calls - run->start.host_calls;
+	sum_stats(run, &end);
+}
+
+/**
+ * kbench_end_freeing() - kbench_end() of an operation that frees page tables.
+ * @run: the sample.
+ *
+ * RCU frees them later. What then happens counts for the statistics, and its
+ * time is kept apart: with CONFIG_TINY_RCU it is freeing and two switches of
+ * the task, else it is next to nothing but waiting.
+ *
+ * Context: task.
+ */
+void kbench_end_freeing(struct kbench_run *run)
+{
+	struct kbench_counters end;
+
+	kbench_end(run);
+	read_first(&run->start);
+	rcu_barrier();
+	read_last(&end);
+	run->free_ns += end.ns - run->start.ns;
 	sum_stats(run, &end);
 }
 
@@ -133,9 +175,10 @@ void kbench_add_tables(struct kbench_run *run, struct mm_struct *mm)
  */
 void kbench_show(struct seq_file *m, const struct kbench_run *run)
 {
-	seq_printf(m, "workload=%s size=%lu ops=%u ns=%llu host_ns=%llu host_calls=%llu tables=%lu",
+	seq_printf(m, "workload=%s size=%lu ops=%u ns=%llu host_ns=%llu host_calls=%llu tables=%lu free_ns=%llu",
 		   run->workload->name, run->size, run->ops, run->sum.ns,
-		   run->sum.host_ns, run->sum.host_calls, run->tables);
+		   run->sum.host_ns, run->sum.host_calls, run->tables,
+		   run->free_ns);
 	show_stats(m, run);
 	seq_putc(m, '\n');
 }

@@ -58,7 +58,7 @@ void kbench_mm_exit_timed(struct kbench_run *run, struct mm_struct *mm)
 	mmgrab(mm);
 	kbench_begin(run);
 	mmput(mm);
-	kbench_end(run);
+	kbench_end_freeing(run);
 	mmdrop(mm);
 }
 
@@ -118,9 +118,10 @@ static int populate(const struct kbench_run *run)
 	return err;
 }
 
-/* Call @op run->ops times in an mm of its own, each time with a @index. */
-static int for_each_op(struct kbench_run *run,
-		       int (*op)(struct kbench_run *run, unsigned int index))
+typedef int (*op_fn)(struct kbench_run *run, unsigned int index);
+
+/* Do all operations of a sample, in one mm of their own. */
+static int do_ops(struct kbench_run *run, op_fn op)
 {
 	struct mm_struct *mm;
 	unsigned int i;
@@ -185,7 +186,7 @@ static int fork_op(struct kbench_run *run, unsigned int index)
  */
 int kbench_fork(struct kbench_run *run)
 {
-	return for_each_op(run, fork_op);
+	return do_ops(run, fork_op);
 }
 
 static int exit_op(struct kbench_run *run, unsigned int index)
@@ -224,7 +225,7 @@ static int exit_op(struct kbench_run *run, unsigned int index)
  */
 int kbench_exit(struct kbench_run *run)
 {
-	return for_each_op(run, exit_op);
+	return do_ops(run, exit_op);
 }
 
 /* === munmap ============================================================= */
@@ -239,7 +240,7 @@ static int munmap_op(struct kbench_run *run, unsigned int index)
 	kbench_add_tables(run, current->mm);
 	kbench_begin(run);
 	err = vm_munmap(START, run->size);
-	kbench_end(run);
+	kbench_end_freeing(run);
 	return err;
 }
 
@@ -254,7 +255,7 @@ static int munmap_op(struct kbench_run *run, unsigned int index)
  */
 int kbench_munmap(struct kbench_run *run)
 {
-	return for_each_op(run, munmap_op);
+	return do_ops(run, munmap_op);
 }
 
 /* === Page faults ======================================================== */
@@ -287,7 +288,7 @@ static int faults_op(struct kbench_run *run, unsigned int index)
  */
 int kbench_faults(struct kbench_run *run)
 {
-	return for_each_op(run, faults_op);
+	return do_ops(run, faults_op);
 }
 
 /* === mprotect =========================================================== */
@@ -295,11 +296,12 @@ int kbench_faults(struct kbench_run *run)
 static int protect(struct mm_struct *mm, unsigned long size, bool writable)
 {
 	struct vm_area_struct *vma, *prev = NULL;
-	VMA_ITERATOR(vmi, mm, START);
 	struct mmu_gather tlb;
 	vm_flags_t flags;
+	struct vma_iterator vmi;
 	int err;
 
+	vma_iter_init(&vmi, mm, START);
 	mmap_write_lock(mm);
 	vma = vma_iter_load(&vmi);
 	if (!vma) {
@@ -344,5 +346,5 @@ static int mprotect_op(struct kbench_run *run, unsigned int index)
  */
 int kbench_mprotect(struct kbench_run *run)
 {
-	return for_each_op(run, mprotect_op);
+	return do_ops(run, mprotect_op);
 }

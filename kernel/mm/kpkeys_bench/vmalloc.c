@@ -24,7 +24,7 @@
 typedef int (*op_fn)(const struct kbench_run *run, struct page **pages,
 		     unsigned int index);
 
-static int for_each_batch(struct kbench_run *run, struct page **pages, op_fn op)
+static int do_ops(struct kbench_run *run, struct page **pages, op_fn op)
 {
 	unsigned int batch, end, i = 0;
 	int err = 0;
@@ -80,7 +80,7 @@ static int vmalloc_op(const struct kbench_run *run, struct page **unused,
  */
 int kbench_vmalloc(struct kbench_run *run)
 {
-	return check_size(run) ?: for_each_batch(run, NULL, vmalloc_op);
+	return check_size(run) ?: do_ops(run, NULL, vmalloc_op);
 }
 
 /* The same sizes in each sample, so that samples can be compared. */
@@ -102,7 +102,7 @@ static int vmalloc_random_op(const struct kbench_run *run,
  */
 int kbench_vmalloc_random(struct kbench_run *run)
 {
-	return check_size(run) ?: for_each_batch(run, NULL, vmalloc_random_op);
+	return check_size(run) ?: do_ops(run, NULL, vmalloc_random_op);
 }
 
 static int vm_map_ram_op(const struct kbench_run *run, struct page **pages,
@@ -145,7 +145,7 @@ int kbench_vm_map_ram(struct kbench_run *run)
 			break;
 		}
 	}
-	err = err ?: for_each_batch(run, pages, vm_map_ram_op);
+	err = err ?: do_ops(run, pages, vm_map_ram_op);
 	while (nr--)
 		__free_page(pages[nr]);
 	kfree(pages);
