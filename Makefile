@@ -17,6 +17,12 @@ test-long: setup			## the same and the slow ones; writes results/
 check: setup				## compare page tables and their keys after boot and under stress
 	@$(REDOUBT) check um
 
+bench: setup				## measure what protection costs; writes results/
+	@$(REDOUBT) bench --json results/bench-um.json
+
+report: setup				## one HTML page of all that is in results/
+	@$(REDOUBT) report
+
 series: setup				## export the queue as mails for git am
 	@$(REDOUBT) series
 
@@ -43,4 +49,4 @@ help:					## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long check series lint setup prerequisites clean help again
+.PHONY: demo test test-long check bench report series lint setup prerequisites clean help again

@@ -72,7 +72,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Machine:
-    """What to boot: a kernel with arguments, on which host, with how many CPUs."""
+    """What to boot: a kernel with arguments, on which host, with how many CPUs.
+
+    `pinned` is the CPU of this machine that everything runs on; with `count_instructions` the
+    clock of an emulated host shows 1 ns for each of its instructions.
+    """
 
     build: Build
     programs: Path
@@ -80,6 +84,8 @@ class Machine:
     args: tuple[str, ...] = ()
     cpus: int = 1
     memory_mb: int = MEMORY_MB
+    pinned: int | None = None
+    count_instructions: bool = False
 
 
 @dataclass
@@ -116,8 +122,10 @@ def kernel_args(machine: Machine, root: str) -> list[str]:
 def _command(machine: Machine, run: Path, progress: Progress) -> list[str]:
     """The command that boots `machine` with the root directory made in `run`."""
     root = run / "root"
+    pinning = [] if machine.pinned is None else ["taskset", "-c", str(machine.pinned)]
     if machine.host == host.NATIVE:
-        return [str(machine.build.image), f"uml_dir={run}/", *kernel_args(machine, str(root))]
+        image = str(machine.build.image)
+        return [*pinning, image, f"uml_dir={run}/", *kernel_args(machine, str(root))]
 
     archive = run / "initramfs"
     host.initramfs(
@@ -127,7 +135,8 @@ def _command(machine: Machine, run: Path, progress: Progress) -> list[str]:
         archive,
     )
     memory = machine.memory_mb + _HOST_EXTRA_MB
-    return host.command(host.kernel(progress), archive, machine.cpus, memory)
+    extra = host.COUNTING if machine.count_instructions else ()
+    return [*pinning, *host.command(host.kernel(progress), archive, machine.cpus, memory, extra)]
 
 
 def _judge(lines: list[str], timed_out: bool, timeout: float, log: Path) -> Result:

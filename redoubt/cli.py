@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import secrets
 import shutil
 import signal
 import sys
@@ -26,6 +27,9 @@ from redoubt import (
     audit as audit_module,
 )
 from redoubt import (
+    bench as bench_module,
+)
+from redoubt import (
     boot as boot_module,
 )
 from redoubt import (
@@ -35,18 +39,27 @@ from redoubt import (
     doctor as doctor_module,
 )
 from redoubt import (
-    host as host_module,
-)
-from redoubt import (
+    figures,
     kernels,
     paths,
+    plots,
     process,
+    provenance,
+    stats,
+    tables,
+    workloads,
+)
+from redoubt import (
+    host as host_module,
 )
 from redoubt import (
     lint as lint_module,
 )
 from redoubt import (
     offcheck as offcheck_module,
+)
+from redoubt import (
+    report as report_module,
 )
 from redoubt import (
     series as series_module,
@@ -64,7 +77,7 @@ from redoubt.errors import Interrupted, RedoubtError
 from redoubt.targets import TARGETS, Target, Variant, get_target, get_variant
 
 app = typer.Typer(
-    help="Fetch, build, boot, attack and check a hardened Linux kernel.",
+    help="Fetch, build, boot, attack, check and measure a hardened Linux kernel.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -144,12 +157,11 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _write_json(file: Path | None, value: Any) -> None:
-    if file is None:
-        return
+def _write_bytes(file: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
     partial = file.with_name(file.name + ".partial")
     try:
-        partial.write_text(json.dumps(value, indent=2) + "\n")
+        partial.write_bytes(data)
         partial.rename(file)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -157,17 +169,24 @@ def _write_json(file: Path | None, value: Any) -> None:
         raise RedoubtError(f"cannot write {file}: {error.strerror}") from error
 
 
+def _write_json(file: Path | None, value: Any) -> None:
+    """Write a value as JSON; a string is JSON already."""
+    if file is not None:
+        text = value if isinstance(value, str) else json.dumps(value, indent=2) + "\n"
+        _write_bytes(file, text.encode())
+
+
 def _print_lines(lines: list[str]) -> None:
     for line in lines:
         out.print(line, markup=False)
 
 
-def _bench(
+def _workbench(
     target: str, variant: str, host: str, display: Display
-) -> tuple[Target, Variant, kernels.Bench]:
+) -> tuple[Target, Variant, kernels.Workbench]:
     chosen = get_target(target)
     way = get_variant(chosen, variant)
-    return chosen, way, kernels.bench(chosen, way, host_module.pick(host), display)
+    return chosen, way, kernels.workbench(chosen, way, host_module.pick(host), display)
 
 
 def _needs_enforcing(host: str) -> str:
@@ -239,8 +258,8 @@ def run(
     """Boot a kernel: with a shell, or to run a command and exit with its status."""
     display = Display()
     with _alone():
-        _, way, bench = _bench(target, variant, host, display)
-        machine = bench.machine(way, *(append or ()), cpus=cpus)
+        _, way, made = _workbench(target, variant, host, display)
+        machine = made.machine(way, *(append or ()), cpus=cpus)
     if not command:
         raise typer.Exit(boot_module.interactive(machine, display))
     result = boot_module.boot(
@@ -270,13 +289,13 @@ def attack(
     chosen = get_target(target)
     off, on = get_variant(chosen, "off"), get_variant(chosen, "on")
     with _alone():
-        bench = kernels.bench(chosen, on, _needs_enforcing(host), display)
+        made = kernels.workbench(chosen, on, _needs_enforcing(host), display)
     attacks: list[attack_module.Attack] = []
     found: dict[tuple[str, str], attack_module.Outcome] = {}
     consoles = {}
     for variant in (off, on):
         offered, outcomes, result = attack_module.run(
-            bench.machine(variant, attacks=True, cpus=2), variant, display
+            made.machine(variant, attacks=True, cpus=2), variant, display
         )
         if attacks and [known.name for known in offered] != [known.name for known in attacks]:
             raise RedoubtError("the boots offer different attacks: " + result.describe())
@@ -285,7 +304,7 @@ def attack(
         found |= {(outcome.attack, variant.name): outcome for outcome in outcomes}
     _write_json(json_file, [outcome.as_json() for outcome in found.values()])
 
-    _show_attacks(chosen, attacks, found, bench.host)
+    _show_attacks(chosen, attacks, found, made.host)
     wrong = [
         (known, variant)
         for known in attacks
@@ -341,9 +360,10 @@ def check(
     chosen = get_target(target)
     way = get_variant(chosen, variant)
     with _alone():
-        bench = kernels.bench(chosen, way, _needs_enforcing(host), display)
-    report = check_module.run(bench.machine(way, cpus=cpus), way, stress, display)
-    _write_json(json_file, report.as_json())
+        made = kernels.workbench(chosen, way, _needs_enforcing(host), display)
+    report = check_module.run(made.machine(way, cpus=cpus), way, stress, display)
+    if json_file:
+        _write_json(json_file, report.as_json() | provenance.collect(sys.argv[1:]))
     for when, walk in zip(("after boot", "after stress"), report.walks, strict=False):
         out.print(
             f"{when}: {walk.tables} page table pages, {walk.untagged} untagged, "
@@ -456,6 +476,75 @@ def test(
     )
     out.print(f"\n{passed} passed, {failed} failed, {skipped} skipped", markup=False)
     raise typer.Exit(1 if failed or not passed else 0)
+
+
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Workloads; all if none.")] = None,
+    target: Annotated[str, typer.Option("--target", help="What to measure.")] = "um",
+    rounds: Annotated[
+        int, typer.Option(help="Boots of each variant.", min=stats.FEWEST_ROUNDS)
+    ] = workloads.ROUNDS,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few rounds: shows that it works, not what it costs.")
+    ] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the order of boots and the statistics.", min=0)
+    ] = None,
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option("--kind", help="time, events or instructions; all if none; may be repeated."),
+    ] = None,
+    json_file: JsonOpt = None,
+) -> None:
+    """Measure what protection costs, and print it as tables; with --json also plots beside it."""
+    display = Display()
+    plan = bench_module.Plan(
+        get_target(target),
+        tuple(workloads.chosen(names or [])),
+        min(rounds, workloads.QUICK_ROUNDS) if quick else rounds,
+        secrets.randbelow(1 << 32) if seed is None else seed,
+        # With fewer boots than the method demands, nothing is to be published.
+        quick or rounds < workloads.ROUNDS,
+    )
+    ways = bench_module.chosen_ways(kinds or [])
+    with _alone():
+        report = figures.collect(plan, ways, provenance.collect(sys.argv[1:]), display)
+    if json_file:
+        _write_json(json_file, figures.dumps(report.as_json()))
+        for name, picture in plots.plots(report).items():
+            _write_bytes(json_file.with_name(f"{json_file.stem}-{name}.png"), picture)
+    for kind in report.kinds:
+        _print_lines(["", *tables.text(tables.table(report, kind))])
+    _print_lines(["", *tables.text(tables.targets(report)), "", tables.LEGEND])
+    if report.quick:
+        out.print(tables.NOT_PUBLISHABLE, style="yellow")
+
+
+@app.command()
+def report(
+    output: Annotated[
+        Path | None,
+        typer.Option("--out", help="The page; build/report.html if none.", dir_okay=False),
+    ] = None,
+    readme: Annotated[
+        bool, typer.Option("--readme", help="Rewrite the benchmark's part of README instead.")
+    ] = False,
+) -> None:
+    """Render one HTML page of all results in results/."""
+    benchmarks, tests = report_module.load(paths.results_dir())
+    if readme:
+        file = paths.repo() / "README.md"
+        if not benchmarks:
+            raise RedoubtError("no benchmark in results/", "make bench")
+        block = "".join(report_module.readme_block(*one) for one in benchmarks)
+        text = report_module.with_block(file.read_text(), block)
+        _write_bytes(file, text.encode())
+    else:
+        file = output or paths.build_dir() / "report.html"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _write_bytes(file, report_module.page(benchmarks, tests).encode())
+    out.print(str(file), markup=False)
 
 
 # === Ends ========================================================================================

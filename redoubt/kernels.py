@@ -6,15 +6,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from redoubt import build, guest, paths, source, tree
+from redoubt import build, guest, paths, series, source, tree
 from redoubt.boot import Machine
 from redoubt.build import Build
+from redoubt.errors import RedoubtError
 from redoubt.progress import Progress
 from redoubt.targets import Target, Variant
 
 # Boots that are no KUnit runs leave KUnit alone.
 _NO_KUNIT = ("kunit.enable=0",)
 _VULN = ("kpkeys_vuln=on",)
+_BENCH_TOPIC = "bench"
+# test_vmalloc is built in and runs at the end of each boot: a million times unless told otherwise.
+_NO_VMALLOC_TEST = ("test_vmalloc.run_test_mask=0",)
+# Twice the largest mapping that is measured, and the pages that a fork breaks off.
+BENCH_MEMORY_MB = 3072
 
 
 def our_tree(progress: Progress) -> Path:
@@ -24,6 +30,19 @@ def our_tree(progress: Progress) -> Path:
     """
     return tree.materialise(
         source.obtain(progress).path, paths.build_dir() / "tree", progress=progress
+    )
+
+
+def pristine_bench_tree(progress: Progress) -> Path:
+    """The pristine tree with nothing but the benchmark, up to date.
+
+    Raises RedoubtError as `our_tree` does.
+    """
+    return tree.materialise(
+        source.obtain(progress).path,
+        paths.build_dir() / "tree-bench",
+        part=series.part(paths.repo(), [_BENCH_TOPIC]),
+        progress=progress,
     )
 
 
@@ -46,8 +65,42 @@ def prepare(target: Target, variant: Variant, progress: Progress, *, debug: bool
     )
 
 
+def prepare_bench(
+    target: Target,
+    variant: Variant,
+    progress: Progress,
+    *,
+    events: bool = False,
+    mock: bool = False,
+) -> Build:
+    """Build what a variant boots to be measured.
+
+    A pristine variant is the pristine tree with the benchmark. All others are one build of our tree
+    with hardened page tables and nothing that counts or checks; `events` adds the counters and the
+    checker: for exact events, never for time. `mock` builds a kernel which, on a machine without
+    protection keys, executes instructions of about their cost: for estimates, it protects nothing.
+    Raises RedoubtError if the target cannot be mocked, or anything on the way fails.
+    """
+    if variant.pristine:
+        fragments = (*target.fragments, *target.bench)
+        return build.compile_kernel(
+            target, pristine_bench_tree(progress), "bench-pristine", fragments, progress
+        )
+    if mock and not target.bench_mock:
+        raise RedoubtError(f"target {target.name} has nothing in the place of protection keys")
+    kind = "bench" + ("-mock" if mock else "") + ("-events" if events else "")
+    fragments = (
+        *target.fragments,
+        *target.bench_keys,
+        "kpkeys-bench-events" if events else "kpkeys-bench",
+        *(target.bench_mock if mock else ()),
+        *target.bench,
+    )
+    return build.compile_kernel(target, our_tree(progress), kind, fragments, progress)
+
+
 @dataclass(frozen=True)
-class Bench:
+class Workbench:
     """A built kernel with guest programs and the host to boot on: makes machines."""
 
     build: Build
@@ -69,13 +122,38 @@ class Bench:
         )  # fmt: skip
         return Machine(self.build, self.programs, self.host, args, cpus)
 
+    def bench_machine(self, variant: Variant, *extra: str, cpus: int = 1) -> Machine:
+        """The machine that boots a variant to be measured, with room for the workloads.
 
-def bench(
+        `extra` comes last: "test_vmalloc.run_test_mask=1" in it runs that test at boot.
+        """
+        args = (*variant.boot_args, *_NO_VMALLOC_TEST, *extra)
+        return Machine(self.build, self.programs, self.host, args, cpus, BENCH_MEMORY_MB)
+
+
+def workbench(
     target: Target, variant: Variant, chosen_host: str, progress: Progress, *, debug: bool = False
-) -> Bench:
+) -> Workbench:
     """Build a kernel and the guest programs.
 
     Raises RedoubtError as `prepare` does.
     """
     built = prepare(target, variant, progress, debug=debug)
-    return Bench(built, guest.programs(progress), chosen_host)
+    return Workbench(built, guest.programs(progress), chosen_host)
+
+
+def bench_workbench(
+    target: Target,
+    variant: Variant,
+    chosen_host: str,
+    progress: Progress,
+    *,
+    events: bool = False,
+    mock: bool = False,
+) -> Workbench:
+    """Build a kernel to be measured and the guest programs.
+
+    Raises RedoubtError as `prepare_bench` does.
+    """
+    built = prepare_bench(target, variant, progress, events=events, mock=mock)
+    return Workbench(built, guest.programs(progress), chosen_host)

@@ -22,3 +22,8 @@ def cache_dir() -> Path:
     """The user's cache: downloaded packages and ccache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "redoubt"
+
+
+def results_dir() -> Path:
+    """The results that are kept in the repository."""
+    return repo() / "results"

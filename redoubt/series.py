@@ -85,6 +85,23 @@ def topics(repo: Path) -> list[Topic]:
     return result
 
 
+def part(repo: Path, names: list[str]) -> tree.Queue:
+    """The part of the queue that some topics are, in the order of the series.
+
+    Raises RedoubtError if there is no topic of a name, and as `topics` does.
+    """
+    known = topics(repo)
+    missing = set(names) - {topic.name for topic in known}
+    if missing:
+        raise RedoubtError(f"patches/topics has no topic {', '.join(sorted(missing))}")
+    chosen = [topic for topic in known if topic.name in names]
+    return tree.Queue(
+        repo / "kernel",
+        tuple(sorted(file for topic in chosen for file in topic.files)),
+        tuple(patch for topic in chosen for patch in topic.patches),
+    )
+
+
 def _series(repo: Path, names: list[str]) -> dict[str, tuple[Path, ...]]:
     """The patches of each topic; raises RedoubtError unless they stand in the topics' order."""
     listing = repo / "patches" / "series"

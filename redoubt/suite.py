@@ -133,7 +133,7 @@ def _pytest(run: Run, label: str, title: str, marks: str) -> Item:
 
 
 def _kunit(
-    run: Run, made: kernels.Bench, variant: Variant, *, cpus: int = 1, label: str = ""
+    run: Run, made: kernels.Workbench, variant: Variant, *, cpus: int = 1, label: str = ""
 ) -> Iterator[Item]:
     name = f"{run.target.name}-{variant.name}-{cpus}{label}".replace(", ", "-").replace(" ", "-")
     with run.progress.step(f"KUnit on {run.target.name} ({variant.name}, {cpus} CPU)"):
@@ -156,7 +156,7 @@ def _kunit(
     yield _verdict(f"boot with KUnit{label} ({cpus} CPU)", variant.name, good, detail)
 
 
-def _attacks(run: Run, made: kernels.Bench) -> Iterator[Item]:
+def _attacks(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     off, on = run.variant("off"), run.variant("on")
     for variant in (off, on):
         attacks, outcomes, result = attack.run(
@@ -173,7 +173,7 @@ def _attacks(run: Run, made: kernels.Bench) -> Iterator[Item]:
         yield Item("attacks", variant.name, good, len(bad), 0, detail)
 
 
-def _panic_policy(run: Run, made: kernels.Bench) -> Iterator[Item]:
+def _panic_policy(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     """kpkeys.violation=panic must take the machine down, and only then."""
     on = run.variant("on")
     with run.progress.step("Attacking with kpkeys.violation=panic"):
@@ -188,7 +188,7 @@ def _panic_policy(run: Run, made: kernels.Bench) -> Iterator[Item]:
     yield _verdict("violation=panic", on.name, good, result.describe())
 
 
-def _checks(run: Run, made: kernels.Bench) -> Iterator[Item]:
+def _checks(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     on = run.variant("on")
     long = LONG_STRESS_S if run.long else STRESS_S
     for cpus, seconds in ((2, long), (1, 10)):
@@ -208,10 +208,10 @@ def _check_detail(report: check.Report) -> str:
     )
 
 
-def _without_keys(run: Run, made: kernels.Bench) -> Iterator[Item]:
+def _without_keys(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     """A host without protection keys: one line says so, and everything else works."""
     on = run.variant("on")
-    native = kernels.Bench(made.build, made.programs, host.NATIVE)
+    native = kernels.Workbench(made.build, made.programs, host.NATIVE)
     result = boot(
         native.machine(on, "nopku"),
         _TRUE,
@@ -224,7 +224,7 @@ def _without_keys(run: Run, made: kernels.Bench) -> Iterator[Item]:
     yield _verdict("no protection keys", "on", good, result.describe())
 
 
-def _protection(run: Run, made: kernels.Bench) -> Iterator[Item]:
+def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     """Everything that boots a kernel on a host that enforces."""
     on, off = run.variant("on"), run.variant("off")
     yield from _kunit(run, made, on)
@@ -244,7 +244,7 @@ def _skipped(run: Run) -> Iterator[Item]:
 
 def _booted(run: Run) -> Iterator[Item]:
     chosen = host.enforcing(run.host_choice)
-    made = kernels.bench(run.target, run.variant("on"), chosen or host.NATIVE, run.progress)
+    made = kernels.workbench(run.target, run.variant("on"), chosen or host.NATIVE, run.progress)
     yield from _without_keys(run, made)
     if chosen:
         yield from _protection(run, made)
@@ -319,7 +319,7 @@ def _debug(run: Run) -> Iterator[Item]:
         yield Item("debug flavour", "on", 0, 0, 1, host.NO_HOST)
         return
     on, off = run.variant("on"), run.variant("off")
-    made = kernels.bench(run.target, on, chosen, run.progress, debug=True)
+    made = kernels.workbench(run.target, on, chosen, run.progress, debug=True)
     for variant in (on, off):
         yield from _kunit(run, made, variant, cpus=2, label=", debug flavour")
     for cpus in (1, 2):

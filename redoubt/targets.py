@@ -27,7 +27,10 @@ class Target:
     """A kernel that can be built and booted.
 
     `fragments` (names in configs/) make it boot, `ours` switch our work on, `debug` is added for
-    the long tests. `image` and `vmlinux` are paths in the build directory.
+    the long tests. A measured kernel, pristine ones as well, gets `bench`; `bench_keys` is what it
+    needs for its protection keys, and `bench_mock` what puts instructions that cost as much in
+    their place where there are none, or empty if that cannot be done. `image` and `vmlinux` are
+    paths in the build directory.
     """
 
     name: str
@@ -35,6 +38,9 @@ class Target:
     fragments: tuple[str, ...]
     ours: tuple[str, ...]
     debug: tuple[str, ...]
+    bench: tuple[str, ...]
+    bench_keys: tuple[str, ...]
+    bench_mock: tuple[str, ...]
     image: str
     vmlinux: str
     audit: str
@@ -46,14 +52,22 @@ UM = Target(
     name="um",
     arch="um",
     fragments=("base", "um"),
-    ours=("kpkeys", "um-kpkeys", "kunit", "vuln"),
+    ours=("kpkeys", "um-kpkeys", "kunit", "vuln", "bench"),
     debug=("debug",),
+    bench=("bench", "bench-vmalloc", "bench-um"),
+    bench_keys=("um-kpkeys",),
+    bench_mock=("bench-um-mock",),
     image="linux",
     vmlinux="linux",
     audit="audit-um.toml",
     variants=(
         Variant("pristine", (), pristine=True),
         Variant("off", ("kpkeys_hardened_pgtables=off",)),
+        Variant(
+            "on-unbatched",
+            ("kpkeys_hardened_pgtables=on", "kpkeys.batch=off"),
+            protected=True,
+        ),
         Variant("on", ("kpkeys_hardened_pgtables=on",), protected=True),
     ),
 )

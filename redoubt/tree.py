@@ -204,8 +204,8 @@ def _undo(pristine: Path, dest: Path, stamp: dict[str, dict[str, str]]) -> None:
     shutil.rmtree(dest / ".pc", ignore_errors=True)
 
 
-def _dress(dest: Path, ours: Queue, repo: Path, base: str, key: str) -> None:
-    """Link and patch a pristine copy, then stamp it."""
+def _dress(dest: Path, ours: Queue, repo: Path | None, base: str, key: str) -> None:
+    """Link and patch a pristine copy, then stamp it; without `repo`, not with quilt."""
     linked = {}
     for name in ours.files:
         file = dest / name
@@ -217,7 +217,9 @@ def _dress(dest: Path, ours: Queue, repo: Path, base: str, key: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.symlink_to(ours.kernel / name)
         linked[name] = str(ours.kernel / name)
-    if ours.patches:
+    if repo is None:
+        apply_series(dest, list(ours.patches))
+    elif ours.patches:
         _quilt_push(dest, repo)
     _write_stamp(dest, ours, linked, base, key)
 
@@ -239,16 +241,24 @@ def _write_stamp(dest: Path, ours: Queue, linked: dict[str, str], base: str, key
 
 
 def materialise(
-    pristine: Path, dest: Path, *, repo: Path | None = None, progress: Progress | None = None
+    pristine: Path,
+    dest: Path,
+    *,
+    repo: Path | None = None,
+    part: Queue | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Make `dest` our tree on top of `pristine`; quick when it is that already.
+
+    With `part` it gets that part of the queue only, and no state of quilt, which knows the whole.
 
     Raises RedoubtError if a patch does not apply exactly, a file of kernel/ exists in Linux, or
     somebody changed the tree without refreshing the patches.
     """
     repo = repo or paths.repo()
     progress = progress or Silent()
-    ours = queue(repo)
+    ours = part or queue(repo)
+    quilted = None if part else repo
     version = version_of(pristine)
     base = f"{version} in {pristine}"
     key = _key(pristine, version, ours, repo)
@@ -261,7 +271,7 @@ def materialise(
             # Edited with quilt, and refreshed: the tree is only ahead of its stamp.
             same = stamp["key"].get("base") == base and set(stamp["linked"]) == set(ours.files)
             _write_stamp(dest, ours, stamp["linked"], base, key if same else "")
-            return materialise(pristine, dest, repo=repo, progress=progress)
+            return materialise(pristine, dest, repo=repo, part=part, progress=progress)
         if changed:
             raise RedoubtError(
                 f"{dest} has changes that are not in patches/:\n"
@@ -274,7 +284,7 @@ def materialise(
     with progress.step("Applying the patches"):
         if stamp and stamp["key"].get("base") == base:
             _undo(pristine, dest, stamp)
-            _dress(dest, ours, repo, base, key)
+            _dress(dest, ours, quilted, base, key)
             return dest
 
         # Nothing, or something unfinished: start from a fresh copy.
@@ -286,7 +296,7 @@ def materialise(
                 dest.parent / "log" / "tree.log",
                 what="copying the kernel",
             )
-            _dress(partial, ours, repo, base, key)
+            _dress(partial, ours, quilted, base, key)
             if dest.exists():
                 dest.rename(Path(name) / "old")
             partial.rename(dest)

@@ -82,7 +82,7 @@ def test_run_exits_with_the_status_and_tells_of_an_oops(
     splats = (complaint,) if complaint else ()
     result = Result("finished", status, ("last words",), splats, LOG)
     bench: Any = SimpleNamespace(machine=lambda *args, **options: None)
-    monkeypatch.setattr(cli, "_bench", lambda *args: (None, None, bench))
+    monkeypatch.setattr(cli, "_workbench", lambda *args: (None, None, bench))
     monkeypatch.setattr(cli.boot_module, "boot", lambda *args, **options: result)
     done = call("run", "um", "--", "x")
     assert done.code == code

@@ -181,4 +181,4 @@ def test_a_targets_variants() -> None:
     target = get_target("um")
     assert get_variant(target, "pristine").pristine
     assert get_variant(target, "on").boot_args == ("kpkeys_hardened_pgtables=on",)
-    assert [v.name for v in target.variants if v.protected] == ["on"]
+    assert [v.name for v in target.variants if v.protected] == ["on-unbatched", "on"]

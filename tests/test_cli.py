@@ -23,7 +23,7 @@ from redoubt.targets import get_target
 
 Call = Callable[..., Done]
 UM = get_target("um")
-BENCH = kernels.Bench(Build(UM, Path("d"), Path("i"), Path("v")), Path("p"), host.EMULATED)
+BENCH = kernels.Workbench(Build(UM, Path("d"), Path("i"), Path("v")), Path("p"), host.EMULATED)
 
 
 def result(*console: str, outcome: str = "finished", status: int | None = 0) -> boot.Result:
@@ -73,7 +73,7 @@ def test_help(call: Call, verb: list[str]) -> None:
 def test_the_guests_status_is_passed_on(
     call: Call, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    monkeypatch.setattr(kernels, "bench", lambda *_: BENCH)
+    monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
     monkeypatch.setattr(boot, "boot", lambda *_, **__: result(status=code))
     done = call("run", "um", "--", "/bin/x", "--flag")
     assert (done.code, done.err) == (code, "")
@@ -87,7 +87,7 @@ def test_a_guest_that_does_not_end_well(
     call: Call, monkeypatch: pytest.MonkeyPatch, outcome: str, says: str
 ) -> None:
     last = result("the last line", outcome=outcome, status=None)
-    monkeypatch.setattr(kernels, "bench", lambda *_: BENCH)
+    monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
     monkeypatch.setattr(boot, "boot", lambda *_, **__: last)
     done = call("run", "um", "--", "/bin/x")
     assert done.code == 1
@@ -142,7 +142,7 @@ def test_protection_tests_are_counted_as_skipped(
 ) -> None:
     quiet(monkeypatch, "_unit", "_guests", "_audit", "_series")
     said = result("kpkeys: page tables not hardened: no protection keys on this host")
-    monkeypatch.setattr(kernels, "bench", lambda *_, **__: BENCH)
+    monkeypatch.setattr(kernels, "workbench", lambda *_, **__: BENCH)
     monkeypatch.setattr(suite, "boot", lambda *_, **__: said)
     done = call("test", "um", "--json", str(tmp_path / "result.json"))
     assert done.code == 0
@@ -256,7 +256,7 @@ def attack_with(monkeypatch: pytest.MonkeyPatch, on: str, after: str = "finished
         "on": on,
     }
     monkeypatch.setattr(cli, "_needs_enforcing", lambda choice: host.EMULATED)
-    monkeypatch.setattr(kernels, "bench", lambda *_: BENCH)
+    monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
 
     def fake(machine: boot.Machine, *_: object, **__: object) -> boot.Result:
         variant = "off" if "kpkeys_hardened_pgtables=off" in machine.args else "on"
@@ -321,15 +321,18 @@ def test_check(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, foreign: str, code: int
 ) -> None:
     monkeypatch.setattr(cli, "_needs_enforcing", lambda choice: host.EMULATED)
-    monkeypatch.setattr(kernels, "bench", lambda *_: BENCH)
+    monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
     walk = ("tables 9", "untagged 0", f"foreign {foreign}")
     monkeypatch.setattr(check, "boot", lambda *_, **__: result(*walk, *walk))
     done = call("check", "um", "--json", str(tmp_path / "r"))
     assert done.code == code
-    assert json.loads((tmp_path / "r").read_text()) == {
+    written = json.loads((tmp_path / "r").read_text())
+    origin = {name: written.pop(name) for name in ("machine", "commit", "dirty", "command", "date")}
+    assert written == {
         "target": "um", "variant": "on", "tables": 9, "untagged": 0, "foreign": int(foreign),
         "splats": 0,
     }  # fmt: skip
+    assert origin["command"] == f"redoubt check um --json {tmp_path / 'r'}"
 
 
 @pytest.mark.parametrize("variant", ["off", "pristine"])
@@ -337,7 +340,7 @@ def test_a_variant_that_has_no_checker(
     call: Call, monkeypatch: pytest.MonkeyPatch, variant: str
 ) -> None:
     monkeypatch.setattr(cli, "_needs_enforcing", lambda choice: host.EMULATED)
-    monkeypatch.setattr(kernels, "bench", lambda *_: BENCH)
+    monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
     done = call("check", "um", "--variant", variant)
     assert done.code == 1
     assert f"variant {variant} protects nothing" in done.err

@@ -42,7 +42,7 @@ from redoubt import cli, kernels
 from redoubt.build import Build
 from redoubt.targets import get_target
 built = Build(get_target("um"), Path("/"), Path({str(IMAGE)!r}), Path("/"))
-kernels.bench = lambda *_: kernels.Bench(built, Path({str(PROGRAMS)!r}), "native")
+kernels.workbench = lambda *_: kernels.Workbench(built, Path({str(PROGRAMS)!r}), "native")
 cli.main()
 """
 

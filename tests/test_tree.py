@@ -113,6 +113,27 @@ def test_another_pristine_tree_makes_another(kernel: Path, repo: Path) -> None:
     assert "SUBLEVEL = 5" in (made / "Makefile").read_text()
 
 
+def test_a_part_of_the_queue_makes_a_tree_of_its_own(kernel: Path, repo: Path) -> None:
+    part = tree.Queue(
+        repo / "kernel", ("mm/kpkeys/core.c",), (repo / "patches/one/0002-second.patch",)
+    )
+    where = kernel.parent / "part"
+    made = tree.materialise(kernel, where, repo=repo, part=part)
+    assert (made / "mm/mmap.c").read_text() == "int map = 1;\n"
+    assert "int line10;\n" in (made / "mm/memory.c").read_text()
+    assert (made / "mm/kpkeys/core.c").readlink() == repo / "kernel/mm/kpkeys/core.c"
+    assert not (made / "include/linux/kpkeys.h").exists()
+    stamp = (made / tree.STAMP).stat().st_mtime_ns
+
+    # A patch outside of the part is none of its business, one inside is.
+    (repo / "patches/one/0001-first.patch").write_text(PATCH.replace("= 1", "= 2"))
+    tree.materialise(kernel, where, repo=repo, part=part)
+    assert (made / tree.STAMP).stat().st_mtime_ns == stamp
+    (repo / "patches/one/0002-second.patch").write_text(SECOND.replace("= 1", "= 3"))
+    tree.materialise(kernel, where, repo=repo, part=part)
+    assert (made / "mm/mmap.c").read_text() == "int map = 3;\n"
+
+
 # === Patches that do not fit =====================================================================
 
 

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Drive the benchmark in the kernel, and print what it measured.
+ *
+ *   bench WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]...
+ *
+ * SIZE may end in K, M or G; what it means depends on the workload. First come
+ * WARMUP samples that are thrown away (by default 1), then SAMPLES lines
+ *
+ *   @bench: workload=fork size=1048576 ops=4 ns=... host_ns=... ... sample=1
+ *
+ * and after the last spec "@bench: done". Anything that goes wrong ends the
+ * run.
+ *
+ * The workload "buildlike" is run by the program of that name and not by the
+ * kernel: SIZE is its number of compilations, ns is wall-clock time; host_ns,
+ * host_calls, tables and free_ns, which nobody knows, are 0.
+ *
+ * The kernel's own test_vmalloc is no workload: without modules it runs at the
+ * end of the boot, as the kernel's command line says, and prints to the log.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compiler.h"
+
+#define RUN	"/sys/kernel/debug/kpkeys_bench/run"
+#define STATS	"/sys/kernel/debug/kpkeys/stats"
+#define BUILD	"/bin/buildlike"
+
+#define MAX_STATS	64
+
+struct spec {
+	char workload[16];
+	u64 size;
+	unsigned int ops;
+	unsigned int samples;
+	unsigned int warmup;
+};
+
+struct stats {
+	unsigned int nr;
+	char names[MAX_STATS][32];
+	u64 values[MAX_STATS];
+};
+
+static noreturn __attribute__((format(printf, 1, 2)))
+void fail(const char *format, ...)
+{
+	va_list args;
+
+	fflush(stdout);
+	fputs("bench: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+/* === Specs === */
+
+/* A number up to @max behind *@text, which is moved behind it. */
+static bool number(const char **text, u64 max, bool suffixed, u64 *value)
+{
+	static const char suffixes[] = "KMG";
+	const char *suffix;
+	char *end;
+
+	if (**text < '0' || **text > '9')
+		return false;
+	errno = 0;
+	*value = strtoull(*text, &end, 10);
+	if (errno)
+		return false;
+	if (suffixed && *end && (suffix = strchr(suffixes, *end))) {
+		unsigned int shift = 10 * (suffix - suffixes + 1);
+
+		if (*value > ULLONG_MAX >> shift)
+			return false;
+		*value <<= shift;
+		end++;
+	}
+	*text = end;
+	return *value <= max;
+}
+
+static bool field(const char **text, u64 max, bool suffixed, u64 *value)
+{
+	if (*(*text)++ != ':')
+		return false;
+	return number(text, max, suffixed, value);
+}
+
+static bool parse(const char *text, struct spec *spec)
+{
+	size_t length = strcspn(text, ":");
+	u64 ops, samples, warmup = 1;
+
+	if (!length || length >= sizeof(spec->workload) || !text[length])
+		return false;
+	memset(spec->workload, 0, sizeof(spec->workload));
+	memcpy(spec->workload, text, length);
+	text += length;
+	if (!field(&text, ULLONG_MAX, true, &spec->size) ||
+	    !field(&text, UINT_MAX, false, &ops) ||
+	    !field(&text, UINT_MAX, false, &samples))
+		return false;
+	if (*text && !field(&text, UINT_MAX, false, &warmup))
+		return false;
+	spec->ops = ops;
+	spec->samples = samples;
+	spec->warmup = warmup;
+	return !*text && ops;
+}
+
+/* === In the kernel === */
+
+/* Take one sample; the kernel's line goes to @line, without its end. */
+static void sample_kernel(const struct spec *spec, char *line, size_t size)
+{
+	int fd = open(RUN, O_RDWR | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		fail("%s: %s (not in this kernel?)", RUN, strerror(errno));
+	n = snprintf(line, size, "%s %llu %u\n", spec->workload,
+		     (unsigned long long)spec->size, spec->ops);
+	if (write(fd, line, n) != n)
+		fail("%s of size %llu, %u times: %s", spec->workload,
+		     (unsigned long long)spec->size, spec->ops,
+		     strerror(errno));
+	n = pread(fd, line, size - 1, 0);
+	if (n <= 0)
+		fail("%s: %s", RUN, n ? strerror(errno) : "nothing to read");
+	close(fd);
+	line[n] = '\0';
+	line[strcspn(line, "\n")] = '\0';
+}
+
+/* === Outside of the kernel === */
+
+/* What the kernel counts, if it does. */
+static void read_stats(struct stats *stats)
+{
+	FILE *file = fopen(STATS, "re");
+	unsigned long long value;
+
+	stats->nr = 0;
+	if (!file)
+		return;
+	while (stats->nr < MAX_STATS &&
+	       fscanf(file, "%31s %llu", stats->names[stats->nr], &value) == 2)
+		stats->values[stats->nr++] = value;
+	fclose(file);
+}
+
+static u64 now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+static void run_build(u64 units)
+{
+	char program[] = BUILD, count[24];
+	char *argv[] = { program, count, NULL };
+	int status, err;
+	pid_t pid;
+
+	snprintf(count, sizeof(count), "%llu", (unsigned long long)units);
+	err = posix_spawn(&pid, BUILD, NULL, NULL, argv, environ);
+	if (err)
+		fail("%s: %s", BUILD, strerror(err));
+	if (waitpid(pid, &status, 0) != pid)
+		fail("%s: %s", BUILD, strerror(errno));
+	if (status)
+		fail("%s failed (status %#x)", BUILD, status);
+}
+
+static void sample_build(const struct spec *spec, char *line, size_t size)
+{
+	static struct stats before, after;
+	unsigned int i;
+	size_t used;
+	u64 begin, end;
+
+	read_stats(&before);
+	begin = now();
+	for (i = 0; i < spec->ops; i++)
+		run_build(spec->size);
+	end = now();
+	read_stats(&after);
+
+	used = snprintf(line, size,
+			"workload=%s size=%llu ops=%u ns=%llu host_ns=0 host_calls=0 tables=0 free_ns=0",
+			spec->workload, (unsigned long long)spec->size,
+			spec->ops, (unsigned long long)(end - begin));
+	for (i = 0; i < after.nr && used < size; i++)
+		used += snprintf(line + used, size - used, " stat_%s=%llu",
+				 after.names[i],
+				 (unsigned long long)(after.values[i] -
+						      before.values[i]));
+	if (used >= size)
+		fail("the statistics of this kernel do not fit into a line");
+}
+
+/* === All of it === */
+
+static void sample(const struct spec *spec, char *line, size_t size)
+{
+	if (!strcmp(spec->workload, "buildlike"))
+		sample_build(spec, line, size);
+	else
+		sample_kernel(spec, line, size);
+}
+
+static void run(const struct spec *spec)
+{
+	static char line[4096];
+	unsigned int i;
+
+	for (i = 0; i < spec->warmup; i++)
+		sample(spec, line, sizeof(line));
+	for (i = 1; i <= spec->samples; i++) {
+		sample(spec, line, sizeof(line));
+		printf("@bench: %s sample=%u\n", line, i);
+		fflush(stdout);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct spec spec;
+	int i;
+
+	if (argc < 2)
+		fail("usage: bench WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]...");
+	/* A mistake in the last shall not show after minutes. */
+	for (i = 1; i < argc; i++)
+		if (!parse(argv[i], &spec))
+			fail("'%s' is not WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]",
+			     argv[i]);
+	for (i = 1; i < argc; i++) {
+		parse(argv[i], &spec);
+		run(&spec);
+	}
+	puts("@bench: done");
+	return 0;
+}

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Booting kernels to measure them: which, in what order, and what their guests say."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from redoubt import host, kernels, workloads
+from redoubt.boot import Machine, Result, boot
+from redoubt.errors import RedoubtError
+from redoubt.progress import Progress
+from redoubt.targets import Target, get_variant
+from redoubt.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME, TIMED, Spec, Workload
+
+_PREFIX = "@bench:"
+_DONE = "@bench: done"
+_COUNTS = ("size", "ops", "ns", "host_ns", "host_calls", "tables", "sample")
+_STAT = "stat_"
+# Seconds for one boot with all workloads.
+_TIMEOUT = {TIME: 120.0, MOCK: 120.0, INSTRUCTIONS: 900.0, EVENTS: 900.0}
+_NO_PKU = "this CPU has no protection keys (PKU)"
+_GET_QEMU = "sudo apt-get install qemu-system-x86"
+_NO_QEMU = f"{host.QEMU} not found; {_GET_QEMU}"
+# Guest memory in MiB beside two and a half times the largest mapping, which a fork may break off.
+_BESIDE_MB = 512
+
+
+@dataclass(frozen=True)
+class Series:
+    """The samples of one workload and size in one boot.
+
+    Times in ns over `ops` operations; on an emulated host a "ns" is an instruction. `host_ns` is
+    the part spent in calls of UML's host. Statistics of the kernel are over `ops` operations too.
+    """
+
+    workload: str
+    size: int
+    ops: int
+    ns: tuple[int, ...]
+    host_ns: tuple[int, ...]
+    host_calls: tuple[int, ...]
+    tables: tuple[int, ...]
+    stats: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Boot:
+    """One boot: which kind of figure it is for, its round, and its place in the round."""
+
+    kind: str
+    round: int
+    place: int
+    variant: str
+    series: tuple[Series, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The raw samples, from which all statistics can be had again."""
+        return dataclasses.asdict(self)
+
+
+def from_json(value: dict[str, Any]) -> Boot:
+    """The boot that `as_json` wrote.
+
+    Raises RedoubtError if it did not.
+    """
+    try:
+        series = tuple(
+            Series(
+                one["workload"], one["size"], one["ops"], tuple(one["ns"]), tuple(one["host_ns"]),
+                tuple(one["host_calls"]), tuple(one["tables"]),
+                {name: tuple(values) for name, values in one["stats"].items()},
+            )
+            for one in value["series"]
+        )  # fmt: skip
+        return Boot(value["kind"], value["round"], value["place"], value["variant"], series)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RedoubtError(f"not a boot of a benchmark: {error!r}") from error
+
+
+# === What the guest says =========================================================================
+
+
+def _fields(line: str) -> dict[str, str]:
+    words = [word.partition("=") for word in line.removeprefix(_PREFIX).split()]
+    found = {name: value for name, _, value in words}
+    numbers = [found.get(name, "") for name in _COUNTS]
+    numbers += [value for name, value in found.items() if name.startswith(_STAT)]
+    if not found.get("workload") or not all(re.fullmatch(r"\d+", text) for text in numbers):
+        raise RedoubtError(f"the guest's benchmark wrote a line that makes no sense: {line}")
+    return found
+
+
+def parse(lines: Iterable[str], specs: Sequence[Spec]) -> tuple[Series, ...]:
+    """The samples on a console, in the order of `specs`.
+
+    Raises RedoubtError if a line is malformed, a sample is missing, twice or not asked for, a time
+    is 0 or less than the host's part of it, or the last line is missing.
+    """
+    samples: dict[tuple[str, int], list[dict[str, str]]] = {}
+    done = False
+    for line in lines:
+        if line.strip() == _DONE:
+            done = True
+        elif line.startswith(_PREFIX):
+            found = _fields(line)
+            samples.setdefault((found["workload"], int(found["size"])), []).append(found)
+    if not done:
+        raise RedoubtError(f"the guest's benchmark did not reach its end ('{_DONE}')")
+    series = tuple(_series(spec, samples.pop((spec.workload, spec.size), [])) for spec in specs)
+    if samples:
+        raise RedoubtError(f"the guest measured what nobody asked for: {sorted(samples)}")
+    return series
+
+
+def _series(spec: Spec, found: list[dict[str, str]]) -> Series:
+    numbers = {int(sample["sample"]) for sample in found}
+    if len(found) != spec.samples or len(numbers) != len(found):
+        raise RedoubtError(f"{spec}: {len(numbers)} different samples of {len(found)}")
+    for sample in found:
+        if int(sample["ops"]) != spec.ops:
+            raise RedoubtError(f"{spec}: measured with ops={sample['ops']}")
+        if int(sample["ns"]) <= int(sample["host_ns"]):
+            raise RedoubtError(f"{spec}: ns={sample['ns']} of which host_ns={sample['host_ns']}")
+    names = {name for sample in found for name in sample if name.startswith(_STAT)}
+    if any(name not in sample for name in names for sample in found):
+        raise RedoubtError(f"{spec}: samples with different statistics")
+
+    def column(name: str) -> tuple[int, ...]:
+        return tuple(int(sample[name]) for sample in found)
+
+    return Series(
+        spec.workload, spec.size, spec.ops, column("ns"), column("host_ns"), column("host_calls"),
+        column("tables"), {name.removeprefix(_STAT): column(name) for name in sorted(names)},
+    )  # fmt: skip
+
+
+# === Boots =======================================================================================
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does: a target, its workloads, how many rounds, and the seed of their order."""
+
+    target: Target
+    works: tuple[Workload, ...]
+    rounds: int
+    seed: int
+    quick: bool = False
+
+    def specs(self, kind: str, variant: str) -> list[Spec]:
+        """What is asked of every boot of a variant for a kind of figure."""
+        return [spec for work in self.works for spec in work.specs(kind, variant, quick=self.quick)]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A kind of figure this machine can give, on which host; or the reason why it cannot."""
+
+    kind: str
+    host: str | None
+    missing: str = ""
+
+
+def ways() -> list[Way]:
+    """The kinds of figures, with what is missing for those this machine cannot give."""
+    pku, emulator = host.has_pku(), host.has_emulator()
+    mocked = [Way(TIME, None, _NO_PKU), Way(MOCK, host.NATIVE)]
+    timed = [Way(TIME, host.NATIVE)] if pku else mocked
+    exact = host.NATIVE if pku else (host.EMULATED if emulator else None)
+    return [
+        *timed,
+        Way(EVENTS, exact, "" if exact else f"{host.NO_HOST}; {_GET_QEMU}"),
+        Way(INSTRUCTIONS, host.EMULATED if emulator else None, "" if emulator else _NO_QEMU),
+    ]
+
+
+def chosen_ways(kinds: Sequence[str]) -> list[Way]:
+    """The ways of these kinds, all if none; "time" is the mock where there is nothing else.
+
+    Raises RedoubtError for an unknown kind.
+    """
+    known = (TIME, EVENTS, INSTRUCTIONS)
+    for kind in kinds:
+        if kind not in known:
+            raise RedoubtError(f"unknown kind '{kind}'", "kinds: " + ", ".join(known))
+    wanted = {*kinds, *([MOCK] if TIME in kinds else [])}
+    return [way for way in ways() if not kinds or way.kind in wanted]
+
+
+Maker = Callable[[Target, str, Way, Progress], Machine]
+
+
+def machine(target: Target, variant: str, way: Way, progress: Progress) -> Machine:
+    """The machine that boots a variant for a kind of figure; builds its kernel first.
+
+    Raises RedoubtError if the kernel does not build.
+    """
+    chosen = get_variant(target, variant.removesuffix("-b"))
+    made = kernels.bench_workbench(
+        target, chosen, way.host or host.NATIVE, progress,
+        events=way.kind == EVENTS, mock=way.kind == MOCK,
+    )  # fmt: skip
+    return made.bench_machine(chosen)
+
+
+def measuring_cpu() -> int:
+    """The CPU that timed boots are pinned to: the last we may use, as the first has interrupts."""
+    return max(os.sched_getaffinity(0))
+
+
+def _fitted(made: Machine, way: Way, specs: Sequence[Spec]) -> Machine:
+    """The machine with the memory its workloads need, on the clock its kind of figure needs."""
+    sizes = [spec.size for spec in specs if not workloads.WORKLOADS[spec.workload].unit]
+    return dataclasses.replace(
+        made,
+        memory_mb=(max(sizes, default=0) >> 20) * 5 // 2 + _BESIDE_MB,
+        pinned=measuring_cpu() if way.kind in TIMED else None,
+        count_instructions=way.kind == INSTRUCTIONS,
+    )
+
+
+def run(
+    plan: Plan,
+    way: Way,
+    progress: Progress,
+    *,
+    maker: Maker = machine,
+    start: Callable[..., Result] = boot,
+) -> list[Boot]:
+    """All boots for one kind of figure, in interleaved rounds.
+
+    Raises RedoubtError if a kernel does not build, a boot does not end well, a kernel complains,
+    or the guest's output is not what was asked for.
+    """
+    variants = workloads.VARIANTS[way.kind]
+    # Exact figures need no rounds; of instructions a second boot shows that they are exact.
+    rounds = plan.rounds if way.kind in TIMED else (2 if way.kind == INSTRUCTIONS else 1)
+    specs = {name: plan.specs(way.kind, name) for name in variants}
+    machines = {
+        name: _fitted(maker(plan.target, name, way, progress), way, specs[name])
+        for name in variants
+        if specs[name]
+    }
+    boots = []
+    with progress.step(f"Measuring {plan.target.name}: {way.kind}, {rounds} rounds"):
+        for number, order in enumerate(workloads.interleaved(list(machines), rounds, plan.seed)):
+            for place, name in enumerate(order):
+                progress.detail(f"round {number + 1} of {rounds}, {name}")
+                result = start(
+                    machines[name],
+                    ["/bin/bench", *map(str, specs[name])],
+                    timeout=_TIMEOUT[way.kind],
+                    name=f"bench-{plan.target.name}-{way.kind}-{name}",
+                    progress=progress,
+                )
+                boots.append(
+                    Boot(way.kind, number, place, name, _measured(result, name, specs[name]))
+                )
+    return boots
+
+
+def _measured(result: Result, variant: str, specs: Sequence[Spec]) -> tuple[Series, ...]:
+    if result.outcome != "finished" or result.status or result.complaints:
+        raise RedoubtError(f"measuring {variant}: {result.describe()}")
+    try:
+        return parse(result.console, specs)
+    except RedoubtError as error:
+        raise RedoubtError(
+            f"measuring {variant}: {error.message}", f"console: {result.log}"
+        ) from error

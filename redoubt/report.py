@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One page of all results, and the benchmark's part of README; both from the JSON files alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from redoubt import figures, plots, provenance, tables
+from redoubt.errors import RedoubtError
+from redoubt.figures import Report
+from redoubt.tables import Table
+from redoubt.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME
+
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+KINDS = {
+    TIME: "measured on a CPU whose protection keys enforce.",
+    MOCK: "measured on a CPU that has no protection keys. The write of their register is replaced "
+    "by one that takes time and changes nothing (rdtscp); nothing is protected in such a run.",
+    EVENTS: "counted by the kernel while protection is enforced, by the CPU or by an emulated one. "
+    "Exact, and the same on any machine.",
+    INSTRUCTIONS: "counted by QEMU, whose emulated CPU enforces. Exact; but an instruction is not "
+    "a unit of time, and a write of the register counts as one.",
+}
+
+
+@dataclass(frozen=True)
+class Tests:
+    """The result of `redoubt test --json`; `commit` is the last that changed the file."""
+
+    file: str
+    commit: str | None
+    entries: list[dict[str, Any]]
+
+
+def load(directory: Path) -> tuple[list[tuple[str, Report]], list[Tests]]:
+    """The results of a directory: benchmarks by the names of their files, and tests.
+
+    Raises RedoubtError if there is none, or a file is neither.
+    """
+    benchmarks: list[tuple[str, Report]] = []
+    tests: list[Tests] = []
+    for file in sorted(directory.glob("*.json")):
+        try:
+            value = json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise RedoubtError(f"cannot read {file}: {error}") from error
+        if isinstance(value, dict) and "results" in value:
+            benchmarks.append((file.name, _benchmark(file, value)))
+        elif isinstance(value, list) and all(_is_entry(one) for one in value):
+            tests.append(Tests(file.name, provenance.last_commit(file), value))
+        else:
+            raise RedoubtError(f"{file}: neither the result of a benchmark nor of a test run")
+    if not benchmarks and not tests:
+        raise RedoubtError(f"no results in {directory}", "make bench, or make test-long")
+    return benchmarks, tests
+
+
+def _benchmark(file: Path, value: dict[str, Any]) -> Report:
+    try:
+        return figures.from_json(value)
+    except RedoubtError as error:
+        raise RedoubtError(f"{file}: {error.message}") from error
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, dict) and {"target", "variant", "suites"} <= value.keys()
+
+
+# === README ======================================================================================
+
+
+def origin(report: Report) -> str:
+    """One sentence on where a report comes from."""
+    machine = report.provenance["machine"]
+    commit = (report.provenance["commit"] or "unknown")[:12]
+    changed = " with changes" if report.provenance["dirty"] else ""
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}; commit "
+        f"{commit}{changed}; {report.provenance['date'][:10]}; {report.rounds} rounds, "
+        f"seed {report.seed}"
+    )
+
+
+def readme_block(name: str, report: Report) -> str:
+    """The benchmark's part of README, from the result file `name` in results/."""
+    lines = [
+        f"From [results/{name}](results/{name}): `{report.provenance['command']}` on "
+        f"{origin(report)}.",
+        "",
+        tables.LEGEND,
+        "",
+    ]
+    if report.quick:
+        lines += [f"**{tables.NOT_PUBLISHABLE}**", ""]
+    for kind in report.kinds:
+        lines += [*tables.markdown(tables.table(report, kind)), ""]
+    lines += [*tables.markdown(tables.targets(report)), ""]
+    return "\n".join(lines)
+
+
+def with_block(readme: str, block: str) -> str:
+    """A text with `block` between the two markers.
+
+    Raises RedoubtError unless each marker stands there once, in order.
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end) or BEGIN in rest or END in before + after:
+        raise RedoubtError(f"README.md needs one {BEGIN} and after it one {END}")
+    return f"{before}{BEGIN}\n{block}{END}{after}"
+
+
+# === HTML ========================================================================================
+
+_STYLE = """
+:root { color-scheme: light dark; --fg: #1b1f24; --bg: #fff; --soft: #5b6570; --line: #d5dbe1;
+  --card: #f5f7f9; --accent: #0b62a4; --bad: #b3261e; --good: #1a7f37; }
+@media (prefers-color-scheme: dark) { :root { --fg: #e4e8ec; --bg: #14181c; --soft: #9aa5b0;
+  --line: #343c44; --card: #1d2329; --accent: #6cb6ff; --bad: #ff8f87; --good: #6fd18a; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 92rem; padding: 1rem; background: var(--bg); color: var(--fg);
+  font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { margin: 2.5rem 0 .5rem; font-size: 1.3rem;
+  border-bottom: 1px solid var(--line); } h3 { margin: 1.8rem 0 .4rem; font-size: 1.05rem; }
+p { max-width: 48rem; } .soft { color: var(--soft); }
+.kind { display: inline-block; padding: 0 .5rem; border-radius: 1rem; font-size: .8rem;
+  border: 1px solid currentColor; color: var(--accent); white-space: nowrap; }
+.kind.mock, .warn { color: var(--bad); }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .5rem 0;
+  padding: .6rem .8rem; background: var(--card); border-radius: .4rem; }
+dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+code { font: .9em ui-monospace, monospace; }
+.wide { overflow-x: auto; margin: .5rem 0; border: 1px solid var(--line); border-radius: .4rem; }
+table { border-collapse: collapse; width: 100%; font-size: .85rem;
+  font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
+  border-top: 1px solid var(--line); }
+thead th { border-top: 0; background: var(--card); }
+th:nth-child(-n+2), td:nth-child(-n+2), .words th, .words td { text-align: left; }
+.words td { white-space: normal; }
+td.worse { color: var(--bad); } td.better { color: var(--good); }
+img { display: block; max-width: 100%; height: auto; margin: .8rem 0; padding: .4rem;
+  background: #fff; border: 1px solid var(--line); border-radius: .4rem; }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .3rem; } }
+"""
+
+
+def _tone(text: str) -> str:
+    if text.startswith("(R)") or text.endswith(("missed", "missed (mock)")):
+        return ' class="worse"'
+    if text.startswith("(I)") or text.endswith((": met", ": met (mock)")) or text == "met":
+        return ' class="better"'
+    return ""
+
+
+def _html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], words: bool = False) -> str:
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td{_tone(text)}>{escape(text)}</td>" for text in row) + "</tr>"
+        for row in rows
+    )
+    style = ' class="words"' if words else ""
+    return (
+        f'<div class="wide"><table{style}><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _chip(kind: str) -> str:
+    style = "kind mock" if kind == MOCK else "kind"
+    return f'<span class="{style}">{escape(tables.SHORT[kind])}</span>'
+
+
+def _section(one: Table) -> str:
+    return f"<h3>{_chip(one.kind)} {escape(one.heading)}</h3>\n" + _html_table(
+        one.columns, one.rows
+    )
+
+
+def _facts(report: Report) -> str:
+    machine = report.provenance["machine"]
+    changed = ", with uncommitted changes" if report.provenance["dirty"] else ""
+    facts = {
+        "command": report.provenance["command"],
+        "commit": f"{report.provenance['commit'] or 'unknown'}{changed}",
+        "date": report.provenance["date"],
+        "CPU": f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_mib']} MiB",
+        "protection keys": "yes" if machine["pku"] else "no",
+        "host kernel": machine["kernel"],
+        "compiler": machine.get("compiler") or "unknown",
+        "QEMU": machine.get("qemu") or "none",
+        "method": f"{report.rounds} rounds, seed {report.seed}",
+    }
+    return "<dl>" + "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items()
+    ) + "</dl>"  # fmt: skip
+
+
+def _benchmark_html(name: str, report: Report) -> str:
+    parts = [f"<h2>Cost on {escape(report.target)} <small class='soft'>{escape(name)}</small></h2>"]
+    if report.quick:
+        parts.append(f'<p class="warn"><strong>{escape(tables.NOT_PUBLISHABLE)}</strong></p>')
+    parts.append(_facts(report))
+    demanded = tables.targets(report)
+    parts += [
+        f"<h3>{escape(demanded.heading)}</h3>",
+        _html_table(demanded.columns, demanded.rows, words=True),
+        f'<p class="soft">{escape(tables.LEGEND)}</p>',
+    ]
+    pictures = plots.plots(report)
+    for kind in report.kinds:
+        parts.append(_section(tables.table(report, kind)))
+        for which, title in (("overhead", "Change by workload"), ("size", "Cost by mapping size")):
+            if picture := pictures.get(f"{which}-{kind}"):
+                data = base64.b64encode(picture).decode()
+                label = escape(f"{title}, {tables.SHORT[kind]}")
+                parts.append(f'<img alt="{label}" src="data:image/png;base64,{data}">')
+    return "\n".join(parts)
+
+
+def _tests_html(tests: Tests) -> str:
+    rows = [
+        (suite["name"], entry["variant"], entry["target"],
+         *(str(suite[name]) for name in ("passed", "failed", "skipped")))
+        for entry in tests.entries
+        for suite in entry["suites"]
+    ]  # fmt: skip
+    total = [sum(int(row[index]) for row in rows) for index in (3, 4, 5)]
+    counts = "{} passed, {} failed, {} skipped".format(*total)
+    commit = f"; last changed by commit {tests.commit}" if tests.commit else ""
+    return (
+        f"<h2>Tests <small class='soft'>{escape(tests.file)}</small></h2>\n"
+        f"<p>{counts}{escape(commit)}.</p>\n"
+        + _html_table(("suite", "variant", "target", "passed", "failed", "skipped"), rows)
+    )
+
+
+def page(benchmarks: Sequence[tuple[str, Report]], tests: Sequence[Tests]) -> str:
+    """One HTML page that needs no other file."""
+    kinds = "".join(f"<p>{_chip(kind)} {escape(text)}</p>" for kind, text in KINDS.items())
+    parts = [_benchmark_html(name, report) for name, report in benchmarks]
+    parts += [_tests_html(one) for one in tests]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>Redoubt: results</title>\n<style>{_STYLE}</style></head>\n<body>\n"
+        "<h1>Redoubt: results</h1>\n"
+        "<p>Page tables read-only to the kernel itself: what it costs, and what was tested. "
+        "There are four kinds of figures; no table mixes them.</p>\n"
+        f"{kinds}\n" + "\n".join(parts) + "\n</body></html>\n"
+    )

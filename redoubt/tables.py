@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The tables of the benchmark, the same for the terminal, README and the HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redoubt.figures import MET, MISSED, NOT_HERE, OFF_LIMIT, UNDECIDED, Figure, Report
+from redoubt.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME, TIMED, WORKLOADS
+
+HEADINGS = {
+    TIME: "Time on silicon: the protection keys of this CPU enforce",
+    MOCK: "Time with a mock: this CPU has no protection keys, a write of the pkey register is "
+    "an rdtscp, and nothing was protected",
+    EVENTS: "Events per operation: exact counts, protection enforced",
+    INSTRUCTIONS: "Instructions on an emulated CPU (QEMU -icount): protection enforced; "
+    "this is not time",
+}
+SHORT = {
+    TIME: "time",
+    MOCK: "time, mock",
+    EVENTS: "events",
+    INSTRUCTIONS: "instructions",
+}
+LEGEND = (
+    "Change of the median, with its 95 % confidence interval. (R) regression, (I) improvement, "
+    "~ not significant: the interval contains no change, or the effect is within what the "
+    "pristine kernel differs from itself (A/A). Cost of protection: on/off of one binary; cost "
+    "of the hooks: off/pristine."
+)
+NOT_PUBLISHABLE = "A quick run, with too few boots for its intervals: not publishable."
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of one kind of figures, as text."""
+
+    kind: str
+    heading: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def change(ratio: float) -> str:
+    """A ratio as a change in percent."""
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def cell(figure: Figure | None) -> str:
+    """A ratio with its mark and interval; of what is compared with nothing, how much it takes."""
+    if figure is None:
+        return "-"
+    if figure.ratio is None:
+        return amount(figure.value, figure.kind)
+    text = f"{figure.mark} {change(figure.ratio)}"
+    if figure.ci_low is None or figure.ci_high is None:
+        return text
+    return f"{text} [{100 * (figure.ci_low - 1):+.1f}, {100 * (figure.ci_high - 1):+.1f}]"
+
+
+def amount(value: float, kind: str) -> str:
+    """A time given in ns, or a number of instructions."""
+    units = ("ns", "µs", "ms", "s") if kind in TIMED else ("", "k", "M", "G")
+    for unit in units[:-1]:
+        if value < 999.5:
+            return f"{value:.3g} {unit}".strip()
+        value /= 1000
+    return f"{value:.3g} {units[-1]}"
+
+
+def count(value: float | None) -> str:
+    """A number of events: whole where it is."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if value == int(value) or value >= 100 else f"{value:.2f}"
+
+
+def demand(figure: Figure | None) -> str:
+    """What is demanded of a figure, and whether it holds."""
+    if figure is None or figure.limit is None:
+        return ""
+    if figure.ratio is None:
+        limit = count(figure.limit)
+    else:
+        limit = change(figure.limit).replace(".0 ", " ")
+    verdict = f"{figure.verdict} (mock)" if figure.kind == MOCK else f"{figure.verdict}"
+    return f"≤ {limit}: {verdict}"
+
+
+Find = Callable[..., Figure | None]
+
+
+def _finder(report: Report, kind: str) -> tuple[list[tuple[str, int]], Find]:
+    found = {
+        (one.workload, one.size, one.variant, one.metric): one
+        for one in report.figures
+        if one.kind == kind
+    }
+    unit = {(one.workload, one.size): one.metric for one in found.values() if kind != EVENTS}
+
+    def find(place: tuple[str, int], variant: str, metric: str | None = None) -> Figure | None:
+        return found.get((*place, variant, metric or unit[place]))
+
+    return list(dict.fromkeys((one.workload, one.size) for one in found.values())), find
+
+
+def table(report: Report, kind: str) -> Table:
+    """The table of a kind of figures of a report."""
+    places, find = _finder(report, kind)
+    make = {EVENTS: _event_row, INSTRUCTIONS: _instruction_row}.get(kind, _time_row)
+    columns = {
+        EVENTS: ("workload", "size", "tables", "switches/op, on-unbatched", "switches/op, on",
+                 "bound", "nested guards/op", "tag ops/1000 PTPs", "target"),
+        INSTRUCTIONS: ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off"),
+    }.get(kind, ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off", "A/A",
+                 "switches/op", "target (on/off)"))  # fmt: skip
+    rows = tuple((place[0], WORKLOADS[place[0]].label(place[1]), *make(place, find, kind))
+                 for place in places)  # fmt: skip
+    return Table(kind, HEADINGS[kind], columns, rows)
+
+
+def _off(place: tuple[str, int], find: Find, kind: str) -> str:
+    figure = find(place, "off")
+    return amount(figure.value, kind) if figure else "-"
+
+
+def _time_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]:
+    on = find(place, "on")
+    return (
+        _off(place, find, kind), cell(find(place, "off")), cell(find(place, "on-unbatched")),
+        cell(on), cell(find(place, "pristine-b")), count(on.switches_per_op if on else None),
+        demand(on),
+    )  # fmt: skip
+
+
+def _instruction_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]:
+    names = ("off", "on-unbatched", "on")
+    return (_off(place, find, kind), *(cell(find(place, name)) for name in names))
+
+
+def _event_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]:
+    def value(variant: str, metric: str) -> str:
+        figure = find(place, variant, metric)
+        return count(figure.value if figure else None)
+
+    on = find(place, "on", "switches_per_op")
+    tags = find(place, "on", "tag_operations_per_1000_ptps")
+    demands = [
+        f"{name} {demand(one)}"
+        for name, one in (("switches", on), ("tag ops", tags))
+        if one and one.limit is not None
+    ]
+    return (
+        value("on", "tables_per_op"), value("on-unbatched", "switches_per_op"),
+        value("on", "switches_per_op"), count(on.limit if on else None),
+        value("on", "nested_guards_per_op"), value("on", "tag_operations_per_1000_ptps"),
+        ", ".join(demands),
+    )  # fmt: skip
+
+
+# === Targets =====================================================================================
+
+
+def targets(report: Report) -> Table:
+    """What the project demands, and whether this run shows that it holds."""
+    rows: list[tuple[str, ...]] = []
+    for figure in report.figures:
+        if figure.limit is None or figure.variant == "off":
+            continue
+        what = WORKLOADS[figure.workload].title(figure.size)
+        if figure.ratio is not None:
+            what += f", {figure.variant}/{figure.base}"
+            found = cell(figure)
+        else:
+            what += ", " + figure.metric.replace("_", " ").replace(" per op", "/op")
+            found = count(figure.value)
+        limit, _, verdict = demand(figure).partition(": ")
+        rows.append((what, SHORT[figure.kind], limit, found, verdict))
+    rows += [_hooks(report, kind) for kind in report.kinds if kind in TIMED]
+    for kind, reason in report.missing.items():
+        rows.append((f"all of {SHORT[kind]}", SHORT[kind], "", reason, NOT_HERE))
+    columns = ("target", "kind", "demanded", "found", "verdict")
+    return Table("targets", "What this project demands", columns, tuple(rows))
+
+
+def _hooks(report: Report, kind: str) -> tuple[str, ...]:
+    """The row on what our code costs when it is off: one for all workloads."""
+    judged = [
+        one for one in report.figures
+        if one.kind == kind and one.variant == "off" and one.verdict is not None
+    ]  # fmt: skip
+    verdicts = {
+        verdict: [one for one in judged if one.verdict == verdict]
+        for verdict in (MISSED, UNDECIDED, MET)
+    }
+    found = ", ".join(f"{len(those)} {verdict}" for verdict, those in verdicts.items() if those)
+    worst = next((verdict for verdict, those in verdicts.items() if those), NOT_HERE)
+    if verdicts[MISSED]:
+        found += ": " + ", ".join(
+            f"{WORKLOADS[one.workload].title(one.size)} {change(one.ratio or 1)}"
+            for one in verdicts[MISSED]
+        )
+    verdict = f"{worst} (mock)" if kind == MOCK and judged else worst
+    limit = change(OFF_LIMIT).replace("+", "± ").replace(".0 ", " ")
+    return ("all workloads, off/pristine", SHORT[kind], limit, found, verdict)
+
+
+# === Text ========================================================================================
+
+
+def text(one: Table) -> list[str]:
+    """A table for a terminal; the first two columns begin at the left, the others end alike."""
+    lines = [one.columns, *one.rows]
+    widths = [max(len(row[index]) for row in lines) for index in range(len(one.columns))]
+
+    def line(row: tuple[str, ...]) -> str:
+        cells = [
+            value.ljust(width) if index < 2 or index == len(row) - 1 else value.rjust(width)
+            for index, (value, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
+
+    return [one.heading, "", *(line(row) for row in lines)]
+
+
+def markdown(one: Table) -> list[str]:
+    """A table for README."""
+
+    def line(row: tuple[str, ...]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+    rule = tuple("---" if index < 2 else "--:" for index in range(len(one.columns)))
+    return [f"**{one.heading}**", "", line(one.columns), line(rule), *map(line, one.rows)]

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the benchmark measures, how often, and what this project demands of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redoubt.errors import RedoubtError
+
+MIB = 1 << 20
+
+# Kinds of figures, never mixed.
+TIME = "time"
+MOCK = "time-mock"
+INSTRUCTIONS = "instructions"
+EVENTS = "events"
+TIMED = (TIME, MOCK)
+
+ROUNDS = 8
+QUICK_ROUNDS = 2
+
+# (numerator, denominator) of what is reported; the last is the noise of the method.
+COMPARISONS = (
+    ("off", "pristine"),
+    ("on-unbatched", "off"),
+    ("on", "off"),
+    ("pristine-b", "pristine"),
+)
+VARIANTS = {
+    TIME: ("pristine", "off", "on-unbatched", "on", "pristine-b"),
+    MOCK: ("pristine", "off", "on-unbatched", "on", "pristine-b"),
+    INSTRUCTIONS: ("pristine", "off", "on-unbatched", "on"),
+    EVENTS: ("on-unbatched", "on"),
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One argument of /bin/bench. `size` is in bytes, or in pages where the workload says so."""
+
+    workload: str
+    size: int
+    ops: int
+    samples: int
+    warmup: int
+
+    def __str__(self) -> str:
+        return f"{self.workload}:{self.size}:{self.ops}:{self.samples}:{self.warmup}"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload: `sizes` in bytes, or in the `unit` it names, operations and samples per boot.
+
+    `host_excluded` leaves out what UML spends in calls of its host, which other architectures do
+    not have. `limit` is the ratio on/off this project demands at `limit_size` (all sizes if None).
+    `emulated` are the sizes whose instructions are counted, where everything is ten times slower.
+    `gauge` is one that is no operation of a kernel, but tells a price: it is compared with nothing.
+    `ours` is one that the pristine kernel does not have.
+    """
+
+    name: str
+    what: str
+    sizes: tuple[int, ...]
+    emulated: tuple[int, ...]
+    ops: int
+    samples: int
+    unit: str = ""
+    gauge: bool = False
+    ours: bool = False
+    host_excluded: bool = False
+    limit: float | None = None
+    limit_size: int | None = None
+
+    def specs(self, kind: str, variant: str, *, quick: bool = False) -> list[Spec]:
+        """What is asked of one boot of a variant for a kind of figure."""
+        if self.ours and variant.startswith("pristine"):
+            return []
+        if kind in TIMED:
+            return [
+                Spec(
+                    self.name, size, self.ops_at(size),
+                    min(3, self.samples) if quick else self.samples_at(size), 1,
+                )
+                for size in self.sizes
+            ]  # fmt: skip
+        if kind == EVENTS:
+            # Exact, up to what the first operation meets that later ones do not.
+            return [
+                Spec(self.name, size, min(self.ops_at(size), 256), 1, int(size < _LARGE))
+                for size in self.sizes
+            ]
+        # Ticks of the guest's clock fall into some samples and not into others.
+        return [Spec(self.name, size, min(self.ops_at(size), 256), 3, 1) for size in self.emulated]
+
+    def ops_at(self, size: int) -> int:
+        """Operations a sample: for what is sized in pages, as many as the guest flushes at once."""
+        return max(16, _PAGES_PER_FLUSH // size) if self.unit == "page" else self.ops
+
+    def samples_at(self, size: int) -> int:
+        """Samples a boot: fewer of what takes long."""
+        return max(3, self.samples // 2) if size >= _LARGE else self.samples
+
+    def limit_at(self, size: int) -> float | None:
+        """The ratio on/off demanded at a size, if one is."""
+        return self.limit if self.limit_size in (None, size) else None
+
+    def title(self, size: int) -> str:
+        """Name and size for people."""
+        return f"{self.name} {self.label(size)}" if size else self.name
+
+    def label(self, size: int) -> str:
+        """A size for people."""
+        if self.unit:
+            return f"{size} {self.unit}" + ("s" if size != 1 else "")
+        if not size:
+            return "-"
+        if size % (1 << 30) == 0:
+            return f"{size >> 30} GiB"
+        return f"{size >> 20} MiB" if size % MIB == 0 else f"{size >> 10} KiB"
+
+
+# PAGES_PER_FLUSH in kernel/mm/kpkeys_bench/vmalloc.c.
+_PAGES_PER_FLUSH = 4096
+_MAPPINGS = (64 * MIB, 256 * MIB, 1024 * MIB)
+_LARGE = 1024 * MIB
+_SMALL = (64 * MIB,)
+_PAGES = (1, 4, 16, 64, 256)
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _SMALL, 1, 8,
+                 limit=1.02, limit_size=1024 * MIB),
+        Workload("munmap", "unmapping one mapping", _MAPPINGS, _SMALL, 1, 8,
+                 limit=1.01, limit_size=1024 * MIB),
+        Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _SMALL, 1, 8),
+        Workload("fault", "touching one mapping, page by page", _SMALL, _SMALL, 1, 8, limit=1.02),
+        Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 10),
+        Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 32, 10,
+                 limit=1.02),
+        Workload("vmalloc", "vmalloc() and vfree()", _PAGES, _PAGES, 0, 10,
+                 unit="page", host_excluded=True, limit=1.06, limit_size=1),
+        Workload("vmalloc-random", "vmalloc() and vfree() of up to so much", (100,), (100,), 0, 10,
+                 unit="page", host_excluded=True),
+        Workload("vm_map_ram", "vm_map_ram() and vm_unmap_ram()", (1, 16), (1, 16), 0, 10,
+                 unit="page", host_excluded=True, limit=1.10),
+        Workload("buildlike", "compiling in the guest, as its user sees it", (4,), (2,), 1, 2,
+                 unit="file"),
+        Workload("switch", "raising and lowering the level once", (0,), (0,), 4096, 10,
+                 gauge=True, ours=True),
+        Workload("nothing", "reading the clock", (0,), (0,), 4096, 10, gauge=True),
+    )
+}  # fmt: skip
+
+
+def chosen(names: Sequence[str]) -> list[Workload]:
+    """The workloads of these names, all if there are none.
+
+    Raises RedoubtError naming the workloads there are.
+    """
+    for name in names:
+        if name not in WORKLOADS:
+            raise RedoubtError(f"unknown workload '{name}'", "workloads: " + ", ".join(WORKLOADS))
+    return [work for name, work in WORKLOADS.items() if not names or name in names]
+
+
+def interleaved(variants: Sequence[str], rounds: int, seed: int) -> list[list[str]]:
+    """Each round boots every variant once, in an order of its own."""
+    rng = random.Random(seed)
+    return [rng.sample(variants, len(variants)) for _ in range(rounds)]

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The plan of the benchmark, its boots, and what is read off a guest's console."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redoubt import bench, boot, host, workloads
+from redoubt.bench import Plan, Way
+from redoubt.boot import Machine, Result
+from redoubt.build import Build
+from redoubt.errors import RedoubtError
+from redoubt.progress import Progress, Silent
+from redoubt.targets import UM, Target
+from redoubt.workloads import EVENTS, INSTRUCTIONS, MIB, MOCK, TIME, VARIANTS, WORKLOADS, Spec
+
+SPEC = Spec("fork", 64 * MIB, 2, 3, 1)
+
+
+def line(sample: int, spec: Spec = SPEC, **changed: object) -> str:
+    fields: dict[str, object] = {
+        "workload": spec.workload, "size": spec.size, "ops": spec.ops, "ns": 1000 + sample,
+        "host_ns": 10, "host_calls": 1, "tables": 66, "stat_switches_pgtables": 8,
+        "sample": sample, **changed,
+    }  # fmt: skip
+    return "@bench: " + " ".join(f"{k}={v}" for k, v in fields.items() if v is not None)
+
+
+def console(*specs: Spec) -> list[str]:
+    lines = [line(number, spec) for spec in specs for number in range(1, spec.samples + 1)]
+    return [*lines, "@bench: done"]
+
+
+# === What the guest says =========================================================================
+
+
+def test_samples() -> None:
+    other = Spec("vmalloc", 4, 256, 1, 1)
+    text = ["[    0.1] Linux", *console(SPEC, other)[:2], "noise", *console(SPEC, other)[2:]]
+    fork, vmalloc = bench.parse(text, [SPEC, other])
+    assert (fork.workload, fork.size, fork.ops) == ("fork", 64 * MIB, 2)
+    assert fork.ns == (1001, 1002, 1003)
+    assert (fork.host_ns, fork.host_calls, fork.tables) == ((10,) * 3, (1,) * 3, (66,) * 3)
+    assert fork.stats == {"switches_pgtables": (8, 8, 8)}
+    assert (vmalloc.workload, vmalloc.size, vmalloc.ns) == ("vmalloc", 4, (1001,))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (console(SPEC)[:-1], "did not reach its end"),
+        ([], "did not reach its end"),
+        (["@bench: done"], "0 different samples"),
+        (console(SPEC)[1:], "2 different samples"),
+        ([line(1), line(2), line(2), "@bench: done"], "2 different samples of 3"),
+        ([line(1), *console(SPEC)], "3 different samples of 4"),
+        ([*console(SPEC), line(1, Spec("munmap", 4096, 1, 1, 1))], "nobody asked for"),
+        ([line(1, ns="12x"), *console(SPEC)[1:]], "makes no sense"),
+        ([line(1, ns=-5), *console(SPEC)[1:]], "makes no sense"),
+        ([line(1, tables=None), *console(SPEC)[1:]], "makes no sense"),
+        ([line(1, workload=""), *console(SPEC)[1:]], "makes no sense"),
+        ([line(1, stat_switches_pgtables="many"), *console(SPEC)[1:]], "makes no sense"),
+        (["@bench:", *console(SPEC)], "makes no sense"),
+        (["@bench: fork [   12.3] random: crng init done", *console(SPEC)], "makes no sense"),
+        ([line(1, ns=0, host_ns=0), *console(SPEC)[1:]], "ns=0"),
+        ([line(1, ns=10, host_ns=10), *console(SPEC)[1:]], "host_ns=10"),
+        ([line(1, ops=3), *console(SPEC)[1:]], "ops=3"),
+        ([line(1, stat_switches_pgtables=None), *console(SPEC)[1:]], "different statistics"),
+    ],
+)
+def test_output_that_is_not_to_be_trusted(lines: list[str], message: str) -> None:
+    with pytest.raises(RedoubtError, match=message):
+        bench.parse(lines, [SPEC])
+
+
+def test_a_boot_survives_its_json() -> None:
+    made = bench.Boot(MOCK, 3, 1, "on", bench.parse(console(SPEC), [SPEC]))
+    assert bench.from_json(made.as_json()) == made
+    for broken in ({}, {**made.as_json(), "series": [{}]}, {**made.as_json(), "series": 3}):
+        with pytest.raises(RedoubtError, match="not a boot"):
+            bench.from_json(broken)
+
+
+# === The plan ====================================================================================
+
+
+def test_rounds_are_interleaved_and_shuffled() -> None:
+    variants = VARIANTS[TIME]
+    rounds = workloads.interleaved(variants, 40, 5)
+    assert len(rounds) == 40
+    # No variant waits for another to be done with all its boots.
+    assert all(sorted(order) == sorted(variants) for order in rounds)
+    # None has a place of its own.
+    for place in range(len(variants)):
+        assert set(Counter(order[place] for order in rounds)) == set(variants)
+    assert rounds == workloads.interleaved(variants, 40, 5)
+    assert rounds != workloads.interleaved(variants, 40, 6)
+
+
+def test_workloads_by_name() -> None:
+    assert [work.name for work in workloads.chosen(["munmap", "fork"])] == ["fork", "munmap"]
+    assert [work.name for work in workloads.chosen([])] == list(WORKLOADS)
+    with pytest.raises(RedoubtError, match="unknown workload 'spoon'") as caught:
+        workloads.chosen(["spoon"])
+    assert "munmap" in str(caught.value.hint)
+
+
+def test_specs() -> None:
+    assert str(SPEC) == "fork:67108864:2:3:1"
+    timed = Plan(UM, (WORKLOADS["fork"],), 8, 1).specs(TIME, "on")
+    assert [spec.size for spec in timed] == [64 * MIB, 256 * MIB, 1024 * MIB]
+    counted = WORKLOADS["vmalloc"].specs(EVENTS, "on")
+    assert {spec.samples for spec in counted} == {1}
+    # The pristine kernel has nothing to switch.
+    switch = WORKLOADS["switch"]
+    assert switch.specs(TIME, "on")
+    assert not switch.specs(TIME, "pristine")
+    assert not switch.specs(TIME, "pristine-b")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "label"),
+    [
+        ("fork", 64 * MIB, "64 MiB"), ("fork", 1024 * MIB, "1 GiB"), ("fork", 4096, "4 KiB"),
+        ("vmalloc", 1, "1 page"), ("vmalloc", 16, "16 pages"), ("exec-exit", 0, "-"),
+    ],
+)  # fmt: skip
+def test_sizes_for_people(name: str, size: int, label: str) -> None:
+    assert WORKLOADS[name].label(size) == label
+
+
+def test_limits() -> None:
+    assert WORKLOADS["fork"].limit_at(1024 * MIB) == 1.02
+    assert WORKLOADS["fork"].limit_at(64 * MIB) is None
+    assert WORKLOADS["vm_map_ram"].limit_at(1) == WORKLOADS["vm_map_ram"].limit_at(16) == 1.10
+    assert WORKLOADS["switch"].limit_at(0) is None
+
+
+# === Ways ========================================================================================
+
+
+@pytest.mark.parametrize(
+    ("pku", "qemu", "expected"),
+    [
+        (True, True, {TIME: "native", EVENTS: "native", INSTRUCTIONS: "emulated"}),
+        (True, False, {TIME: "native", EVENTS: "native", INSTRUCTIONS: None}),
+        (False, True, {TIME: None, MOCK: "native", EVENTS: "emulated", INSTRUCTIONS: "emulated"}),
+        (False, False, {TIME: None, MOCK: "native", EVENTS: None, INSTRUCTIONS: None}),
+    ],
+)
+def test_what_a_machine_can_give(
+    monkeypatch: pytest.MonkeyPatch, pku: bool, qemu: bool, expected: dict[str, str | None]
+) -> None:
+    monkeypatch.setattr(host, "has_pku", lambda: pku)
+    monkeypatch.setattr(host, "has_emulator", lambda: qemu)
+    found = bench.chosen_ways([])
+    assert {way.kind: way.host for way in found} == expected
+    for way in found:
+        assert bool(way.missing) == (way.host is None)
+    lacking = {way.kind: way.missing for way in found}
+    if not qemu:
+        assert "qemu-system-x86" in lacking[INSTRUCTIONS]
+    assert {way.kind for way in bench.chosen_ways(["time"])} <= {TIME, MOCK}
+    with pytest.raises(RedoubtError, match="unknown kind 'speed'"):
+        bench.chosen_ways(["time", "speed"])
+
+
+# === Boots =======================================================================================
+
+
+def maker(target: Target, variant: str, way: Way, progress: Progress) -> Machine:
+    place = Path("/nowhere") / variant
+    return Machine(Build(target, place, place, place), place, way.host or "")
+
+
+class Guests:
+    """Kernels that measure what they are told, or fail in the boot of that number."""
+
+    def __init__(self, **failing: Any) -> None:
+        self.started: list[tuple[Machine, Sequence[str]]] = []
+        self.failing = failing
+
+    def __call__(self, machine: Machine, command: Sequence[str], **rest: Any) -> Result:
+        assert rest["timeout"] > 0
+        self.started.append((machine, command))
+        specs = []
+        for word in command[1:]:
+            name, *numbers = word.split(":")
+            specs.append(Spec(name, *map(int, numbers)))
+        lines = ("Linux", *console(*specs))
+        result: dict[str, Any] = {"outcome": "finished", "status": 0, "console": lines,
+                                  "splats": (), "log": Path("log")}  # fmt: skip
+        if len(self.started) == 4:
+            result |= self.failing
+        return Result(**result)
+
+
+PLAN = Plan(UM, (WORKLOADS["fork"], WORKLOADS["switch"]), 3, 9)
+
+
+def test_timed_boots() -> None:
+    guests = Guests()
+    boots = bench.run(PLAN, Way(MOCK, "native"), Silent(), maker=maker, start=guests)
+    order = workloads.interleaved(VARIANTS[MOCK], 3, 9)
+    assert [made.variant for made in boots] == [name for round in order for name in round]
+    assert [(made.round, made.place) for made in boots] == [
+        (number, place) for number in range(3) for place in range(5)
+    ]
+    for made, (machine, command) in zip(boots, guests.started, strict=True):
+        assert made.kind == MOCK
+        assert machine.build.directory.name == made.variant
+        assert machine.pinned == bench.measuring_cpu()
+        assert not machine.count_instructions
+        assert command[0] == "/bin/bench"
+        # A fork of 1 GiB breaks off as much again.
+        assert machine.memory_mb > 2048
+        names = [series.workload for series in made.series]
+        assert ("switch" in names) != made.variant.startswith("pristine")
+
+
+def test_instructions_are_counted_twice_and_events_once() -> None:
+    guests = Guests()
+    boots = bench.run(PLAN, Way(INSTRUCTIONS, "emulated"), Silent(), maker=maker, start=guests)
+    assert Counter(made.variant for made in boots) == dict.fromkeys(VARIANTS[INSTRUCTIONS], 2)
+    assert all(machine.count_instructions for machine, _ in guests.started)
+    assert all(machine.pinned is None for machine, _ in guests.started)
+    boots = bench.run(PLAN, Way(EVENTS, "emulated"), Silent(), maker=maker, start=Guests())
+    assert Counter(made.variant for made in boots) == {"on": 1, "on-unbatched": 1}
+
+
+@pytest.mark.parametrize(
+    ("failing", "message"),
+    [
+        ({"outcome": "died", "status": None}, "died without a word"),
+        ({"outcome": "hang", "status": None, "detail": "no end"}, "hung"),
+        ({"outcome": "panic", "status": None, "detail": "oh no"}, "panicked: oh no"),
+        ({"status": 1}, "status 1"),
+        ({"splats": ("WARNING: x",)}, "WARNING: x"),
+        ({"violations": ("kpkeys: violation: x",)}, "violation: x"),
+        ({"console": ("@bench: done",)}, "different samples"),
+        ({"console": ("Linux",)}, "did not reach its end"),
+    ],
+)
+def test_a_boot_that_went_wrong_is_no_result(failing: dict[str, Any], message: str) -> None:
+    with pytest.raises(RedoubtError, match=message) as caught:
+        bench.run(PLAN, Way(TIME, "native"), Silent(), maker=maker, start=Guests(**failing))
+    assert caught.value.message.startswith("measuring ")
+
+
+def test_pinned_and_counting_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = tmp_path / "linux"
+    image.write_text("")
+    made = Machine(Build(UM, tmp_path, image, image), tmp_path, host.NATIVE, pinned=1)
+    words = boot._command(made, tmp_path, Silent())
+    assert words[:4] == ["taskset", "-c", "1", str(image)]
+
+    plain = host.command(Path("vmlinuz"), Path("archive"), 1, 256)
+    counting = host.command(Path("vmlinuz"), Path("archive"), 1, 256, host.COUNTING)
+    assert counting == [*plain, *host.COUNTING]
+    assert "shift=0,sleep=off" in counting

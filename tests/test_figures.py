@@ -1,0 +1,562 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From samples to figures, tables, plots, README and the page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import struct
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Done
+
+from redoubt import bench, figures, paths, plots, provenance, report, stats, tables
+from redoubt.bench import Boot, Plan, Series, Way
+from redoubt.errors import RedoubtError
+from redoubt.figures import MET, MISSED, UNDECIDED, Figure, Report
+from redoubt.progress import Progress, Silent
+from redoubt.stats import Estimate
+from redoubt.targets import UM
+from redoubt.workloads import EVENTS, INSTRUCTIONS, MIB, MOCK, TIME, VARIANTS, WORKLOADS
+
+GIB = 1024 * MIB
+ROUNDS = 8
+# What each variant takes, as a factor of the pristine kernel.
+COST = {"pristine": 1.0, "pristine-b": 1.0, "off": 1.0, "on-unbatched": 3.0, "on": 1.04}
+ORIGIN: dict[str, Any] = {
+    "machine": {"cpu": "A <CPU> & co", "cores": 2, "memory_mib": 4096, "pku": False,
+                "kernel": "6.1.0", "compiler": "gcc 12", "qemu": None},
+    "commit": "0123456789abcdef", "dirty": False, "command": "redoubt bench --json x",
+    "date": "2026-01-02T03:04:05+00:00",
+}  # fmt: skip
+
+
+def series(name: str, size: int, ns: float, *, raised: int = 0, tags: int = 0) -> Series:
+    work = WORKLOADS[name]
+    noise = [1.0, 1.001, 0.999, 1.0005]
+    host = 500_000 if work.host_excluded else 0
+    return Series(
+        name, size, 2, tuple(round(2 * ns * one) + host for one in noise), (host,) * 4, (0,) * 4,
+        (132,) * 4, {"switches_pgtables": (2 * raised,) * 4, "guards_nested": (10,) * 4,
+                     "tag_calls": (tags,) * 4, "ptps_tagged": (500,) * 4},
+    )  # fmt: skip
+
+
+def boots(kind: str, rounds: int = ROUNDS) -> Iterator[Boot]:
+    places = [("fork", 64 * MIB), ("fork", GIB), ("munmap", GIB), ("vmalloc", 1)]
+    for number in range(rounds):
+        # Rounds drift apart by far more than what is to be found.
+        drift = 1 + number / 10 if kind in (TIME, MOCK) else 1
+        for place, name in enumerate(VARIANTS[kind]):
+            raised = 5000 if name == "on-unbatched" else 100
+            yield Boot(kind, number, place, name, tuple(
+                series(workload, size, 1e6 * drift * COST[name], raised=raised, tags=1)
+                for workload, size in places
+            ))  # fmt: skip
+
+
+def measure(plan: Plan, way: Way, progress: Progress) -> list[Boot]:
+    rounds = {EVENTS: 1, INSTRUCTIONS: 2}.get(way.kind, plan.rounds)
+    return list(boots(way.kind, rounds))
+
+
+WAYS = [Way(TIME, None, "no PKU here"), Way(MOCK, "native"), Way(EVENTS, "emulated"),
+        Way(INSTRUCTIONS, "emulated")]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made() -> Report:
+    plan = Plan(UM, tuple(WORKLOADS.values()), ROUNDS, 42)
+    return figures.collect(plan, WAYS, ORIGIN, Silent(), measure=measure)
+
+
+def figure(made: Report, kind: str, workload: str, size: int, variant: str, metric: str) -> Figure:
+    found = [
+        one for one in made.figures
+        if (one.kind, one.workload, one.size, one.variant, one.metric)
+        == (kind, workload, size, variant, metric)
+    ]  # fmt: skip
+    assert len(found) == 1
+    return found[0]
+
+
+# === Figures =====================================================================================
+
+
+def test_ratios_of_one_binary_and_of_the_hooks(made: Report) -> None:
+    on = figure(made, MOCK, "fork", GIB, "on", "mock_ns_per_op")
+    assert on.base == "off"
+    assert on.ratio == pytest.approx(1.04, abs=0.001)
+    assert on.ci_low is not None and on.ci_high is not None
+    assert 1.03 < on.ci_low <= on.ratio <= on.ci_high < 1.05
+    assert on.mark == "(R)"
+    # 100 times raised, and as often lowered.
+    assert on.switches_per_op == 200
+    assert (on.limit, on.verdict) == (1.02, MISSED)
+    off = figure(made, MOCK, "fork", GIB, "off", "mock_ns_per_op")
+    assert (off.base, off.mark, off.limit, off.verdict) == ("pristine", "~", 1.01, MET)
+    again = figure(made, MOCK, "fork", GIB, "pristine-b", "mock_ns_per_op")
+    assert (again.base, again.mark, again.limit) == ("pristine", "~", None)
+    pristine = figure(made, MOCK, "fork", GIB, "pristine", "mock_ns_per_op")
+    assert (pristine.base, pristine.ratio, pristine.mark) == (None, None, None)
+    unbatched = figure(made, MOCK, "fork", GIB, "on-unbatched", "mock_ns_per_op")
+    assert unbatched.ratio == pytest.approx(3, abs=0.01)
+    # The other size is not demanded.
+    assert figure(made, MOCK, "fork", 64 * MIB, "on", "mock_ns_per_op").limit is None
+
+
+def test_calls_of_the_host_are_left_out(made: Report) -> None:
+    off = figure(made, MOCK, "vmalloc", 1, "off", "mock_ns_per_op_without_host")
+    # Drift of the middle rounds, 2 operations a sample.
+    assert off.value == pytest.approx(1.35e6, rel=0.01)
+    assert figures.per_op(series("vmalloc", 1, 1e6), WORKLOADS["vmalloc"])[0] == 1e6
+    fork = dataclasses.replace(series("fork", GIB, 1e6), host_ns=(9,) * 4)
+    assert figures.per_op(fork, WORKLOADS["fork"])[0] == 1e6
+
+
+def test_no_figure_of_one_kind_says_it_is_of_another(made: Report) -> None:
+    units = {MOCK: "mock_ns", INSTRUCTIONS: "instructions", TIME: "ns"}
+    for one in made.figures:
+        if one.kind != EVENTS:
+            assert one.metric.startswith(units[one.kind] + "_per_op")
+    assert made.kinds == [MOCK, EVENTS, INSTRUCTIONS]
+
+
+def test_a_gauge_is_compared_with_nothing() -> None:
+    some = [
+        Boot(
+            TIME, number, 0, name, (dataclasses.replace(series("switch", 0, 20), tables=(0,) * 4),)
+        )
+        for number in range(2)
+        for name in ("off", "on")
+    ]
+    found = figures.analyse("um", some, 1)
+    assert [(one.variant, one.value, one.ratio, one.limit) for one in found] == [
+        ("off", 20, None, None), ("on", 20, None, None),
+    ]  # fmt: skip
+    made = Report(ORIGIN, "um", 1, 2, True, {}, found, tuple(some))
+    assert tables.table(made, TIME).rows[0][2:6] == ("20 ns", "20 ns", "-", "20 ns")
+    assert not plots.plots(made)
+
+
+def test_instructions_have_no_interval(made: Report) -> None:
+    on = figure(made, INSTRUCTIONS, "fork", GIB, "on", "instructions_per_op")
+    assert on.ratio == pytest.approx(1.04, abs=0.001)
+    assert (on.ci_low, on.ci_high, on.mark, on.limit) == (None, None, "(R)", None)
+    off = figure(made, INSTRUCTIONS, "fork", GIB, "off", "instructions_per_op")
+    assert (off.ratio, off.mark) == (1, "~")
+
+
+def test_boots_that_do_not_repeat_make_instructions_insignificant() -> None:
+    one, other = list(boots(INSTRUCTIONS, 1)), list(boots(INSTRUCTIONS, 1))
+    off = next(boot for boot in other if boot.variant == "off")
+    changed = tuple(
+        dataclasses.replace(s, ns=tuple(round(ns * 1.1) for ns in s.ns)) for s in off.series
+    )
+    other = [dataclasses.replace(boot, round=1, series=changed if boot is off else boot.series)
+             for boot in other]  # fmt: skip
+    found = figures.analyse("um", [*one, *other], 1)
+    on = next(f for f in found if (f.variant, f.workload, f.size) == ("on", "fork", GIB))
+    assert on.mark == "~"
+
+
+def test_events(made: Report) -> None:
+    on = figure(made, EVENTS, "fork", GIB, "on", "switches_per_op")
+    # 132 tables in 2 operations.
+    assert (on.value, on.limit, on.verdict) == (200, 4 * 66 + 16, MET)
+    unbatched = figure(made, EVENTS, "fork", GIB, "on-unbatched", "switches_per_op")
+    assert (unbatched.value, unbatched.limit) == (10000, None)
+    assert figure(made, EVENTS, "fork", GIB, "on", "tables_per_op").value == 66
+    assert figure(made, EVENTS, "fork", GIB, "on", "nested_guards_per_op").value == 5
+    assert figure(made, EVENTS, "fork", GIB, "on", "switches_per_table").value == 200 / 66
+    tags = figure(made, EVENTS, "fork", GIB, "on", "tag_operations_per_1000_ptps")
+    assert (tags.value, tags.limit, tags.verdict) == (2, 6, MET)
+    vmalloc = figure(made, EVENTS, "vmalloc", 1, "on", "switches_per_op")
+    assert vmalloc.limit is None
+
+
+def test_too_many_switches_are_told() -> None:
+    many = Boot(EVENTS, 0, 0, "on", (series("fork", GIB, 1, raised=141, tags=7),))
+    found = {one.metric: one for one in figures.analyse("um", [many], 1)}
+    assert (found["switches_per_op"].value, found["switches_per_op"].limit) == (282, 280)
+    assert found["switches_per_op"].verdict == MISSED
+    assert found["tag_operations_per_1000_ptps"].verdict == MISSED
+
+
+def test_a_kernel_that_counts_nothing_has_no_events() -> None:
+    bare = dataclasses.replace(series("fork", GIB, 1), stats={})
+    assert figures.analyse("um", [Boot(EVENTS, 0, 0, "on", (bare,))], 1) == ()
+
+
+def test_without_a_second_pristine_nothing_is_significant() -> None:
+    some = [boot for boot in boots(TIME) if boot.variant != "pristine-b"]
+    found = figures.analyse("um", some, 1)
+    assert {one.mark for one in found} == {None, "~"}
+    assert MET not in {one.verdict for one in found}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "noise", "expected"),
+    [
+        (0.99, 1.015, 0.005, MET),
+        (1.021, 1.05, 0.005, MISSED),
+        (1.01, 1.03, 0.005, UNDECIDED),
+        # The method cannot tell 2 % from nothing.
+        (0.99, 1.015, 0.03, UNDECIDED),
+        (1.021, 1.05, 0.03, MISSED),
+        (1.021, 1.05, 0.04, UNDECIDED),
+    ],
+)
+def test_verdicts(low: float, high: float, noise: float, expected: str) -> None:
+    middle = (low + high) / 2
+    assert figures.judge(Estimate(middle, low, high), noise, 0, 1.02) == expected
+
+
+def test_off_is_demanded_to_be_neither_slower_nor_faster() -> None:
+    def verdict(low: float, high: float) -> str:
+        return figures.judge(Estimate((low + high) / 2, low, high), 0.001, 1 / 1.01, 1.01)
+
+    assert verdict(0.995, 1.005) == MET
+    assert verdict(0.95, 0.98) == verdict(1.02, 1.03) == MISSED
+    assert verdict(0.98, 1.005) == UNDECIDED
+
+
+# === JSON ========================================================================================
+
+
+def test_json(made: Report) -> None:
+    text = figures.dumps(made.as_json())
+    value = json.loads(text)
+    assert value == json.loads(json.dumps(made.as_json()))
+    # One line for each row and each boot.
+    assert len(text.splitlines()) < len(made.figures) + len(made.boots) + 30
+    assert {"machine", "commit", "dirty", "command", "date", "target", "seed", "rounds",
+            "publishable", "missing", "results", "boots"} == value.keys()  # fmt: skip
+    row = {"target", "kind", "workload", "size", "variant", "metric", "value", "base", "ratio",
+           "ci_low", "ci_high", "mark", "switches_per_op", "limit", "verdict"}  # fmt: skip
+    assert all(one.keys() == row for one in value["results"])
+    assert value["missing"] == {TIME: "no PKU here"}
+
+
+def test_a_report_survives_its_json_and_can_be_computed_again(made: Report) -> None:
+    again = figures.from_json(json.loads(figures.dumps(made.as_json())))
+    assert again == made
+    assert figures.analyse(again.target, again.boots, again.seed) == made.figures
+    # Fields may be added.
+    value = made.as_json()
+    value["results"][0]["later"] = value["later"] = 1
+    assert figures.from_json(value) == made
+
+
+@pytest.mark.parametrize("broken", [{}, {"results": []}, {"results": 3, "machine": {}}])
+def test_json_of_something_else(broken: dict[str, Any]) -> None:
+    with pytest.raises(RedoubtError, match="not the result of a benchmark"):
+        figures.from_json(broken)
+
+
+# === Tables ======================================================================================
+
+
+def test_a_table_of_times(made: Report) -> None:
+    table = tables.table(made, MOCK)
+    assert "nothing was protected" in table.heading
+    rows = {row[:2]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    fork = rows["fork", "1 GiB"]
+    assert fork["off"] == "1.35 ms"
+    assert re.fullmatch(r"\(R\) \+4\.0 % \[\+3\.\d, \+4\.\d\]", fork["on/off"])
+    assert fork["A/A"].startswith("~ ")
+    assert fork["switches/op"] == "200"
+    assert fork["target (on/off)"] == "≤ +2 %: missed (mock)"
+    assert rows["fork", "64 MiB"]["target (on/off)"] == ""
+    text = tables.text(table)
+    assert text[0] == table.heading
+    assert len(text) == 3 + len(table.rows)
+    # Columns stand below each other.
+    column = text[2].index("size")
+    assert all(line[column - 2 : column] == "  " for line in text[2:])
+
+
+def test_tables_of_counts(made: Report) -> None:
+    table = tables.table(made, EVENTS)
+    rows = {row[:2]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    fork = rows["fork", "1 GiB"]
+    assert (fork["switches/op, on"], fork["bound"], fork["tables"]) == ("200", "280", "66")
+    assert fork["target"] == "switches ≤ 280: met, tag ops ≤ 6: met"
+    assert rows["vmalloc", "1 page"]["bound"] == "-"
+    instructions = tables.table(made, INSTRUCTIONS)
+    assert "not time" in instructions.heading
+    assert instructions.rows[0][2:] == ("1 M", "~ +0.0 %", "(R) +200.0 %", "(R) +4.0 %")
+
+
+def test_the_demands_of_the_project(made: Report) -> None:
+    rows = {(row[0], row[1]): row for row in tables.targets(made).rows}
+    assert rows["fork 1 GiB, on/off", "time, mock"][2] == "≤ +2 %"
+    assert rows["fork 1 GiB, on/off", "time, mock"][4] == "missed (mock)"
+    assert rows["all of time", "time"][3:] == ("no PKU here", "not measurable here")
+    assert rows["fork 1 GiB, switches/op", "events"][2:] == ("≤ 280", "200", "met")
+    hooks = rows["all workloads, off/pristine", "time, mock"]
+    assert hooks[2:] == ("± 1 %", "4 met", "met (mock)")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "expected"),
+    [
+        (1.7, TIME, "1.7 ns"), (999.4, TIME, "999 ns"), (999.6, TIME, "1 µs"),
+        (2_500_000, MOCK, "2.5 ms"), (3e9, TIME, "3 s"), (5e12, TIME, "5e+03 s"),
+        (120, INSTRUCTIONS, "120"), (2_340_000, INSTRUCTIONS, "2.34 M"),
+    ],
+)  # fmt: skip
+def test_amounts(value: float, kind: str, expected: str) -> None:
+    assert tables.amount(value, kind) == expected
+
+
+# === Plots =======================================================================================
+
+
+def size_of(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+def test_plots(made: Report) -> None:
+    found = plots.plots(made)
+    assert list(found) == [
+        f"overhead-{MOCK}", f"size-{MOCK}", f"overhead-{INSTRUCTIONS}", f"size-{INSTRUCTIONS}",
+    ]  # fmt: skip
+    assert all(min(size_of(png)) > 200 for png in found.values())
+    assert plots.overhead(made, MOCK) == found[f"overhead-{MOCK}"]
+    one_size = dataclasses.replace(
+        made, figures=tuple(one for one in made.figures if one.size == GIB)
+    )
+    assert plots.by_size(one_size, MOCK) is None
+
+
+# === README ======================================================================================
+
+
+def test_the_block_of_readme(made: Report) -> None:
+    block = report.readme_block("bench-um.json", made)
+    assert "(results/bench-um.json)" in block
+    assert "`redoubt bench --json x`" in block
+    assert "commit 0123456789ab;" in block
+    assert "| fork | 1 GiB | 1.35 ms |" in block
+    assert "not publishable" not in block
+    assert "not publishable" in report.readme_block("x", dataclasses.replace(made, quick=True))
+    changed = dataclasses.replace(made, provenance={**ORIGIN, "dirty": True})
+    assert "0123456789ab with changes" in report.readme_block("x", changed)
+
+
+def test_only_what_is_between_the_markers_changes() -> None:
+    text = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+    new = report.with_block(text, "new\n")
+    assert new == f"before\n{report.BEGIN}\nnew\n{report.END}\nafter\n"
+    assert report.with_block(new, "new\n") == new
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nothing", report.BEGIN, report.END, f"{report.END}{report.BEGIN}",
+        f"{report.BEGIN}{report.BEGIN}{report.END}", f"{report.BEGIN}{report.END}{report.END}",
+        f"{report.END}{report.BEGIN}{report.END}",
+    ],
+)  # fmt: skip
+def test_markers_that_are_not_a_pair(text: str) -> None:
+    with pytest.raises(RedoubtError, match="README"):
+        report.with_block(text, "new")
+
+
+def test_readme_is_in_step_with_the_results() -> None:
+    readme = (paths.repo() / "README.md").read_text()
+    benchmarks, _ = report.load(paths.results_dir())
+    if not benchmarks:
+        assert "(results/bench-" not in readme
+        return
+    block = "".join(report.readme_block(*one) for one in benchmarks)
+    assert report.with_block(readme, block) == readme, "run redoubt report --readme"
+    # And what is committed follows from the samples beside it.
+    for _, one in benchmarks:
+        assert figures.analyse(one.target, one.boots, one.seed) == one.figures
+
+
+# === The page ====================================================================================
+
+TESTS = [{"target": "um", "variant": "on", "suites": [
+    {"name": "kunit <x>", "passed": 7, "failed": 1, "skipped": 2}]}]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page_text(tmp_path_factory: pytest.TempPathFactory, made: Report) -> str:
+    where = tmp_path_factory.mktemp("results")
+    (where / "bench-um.json").write_text(figures.dumps(made.as_json()))
+    (where / "test-long-um.json").write_text(json.dumps(TESTS))
+    return report.page(*report.load(where))
+
+
+class Page(HTMLParser):
+    """What a page refers to, and which elements it opens and closes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in ("script", "link", "iframe", "object", "base")
+        for name, value in attrs:
+            if name in ("src", "href", "srcset", "action", "data", "poster"):
+                self.references.append(value or "")
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_needs_no_other_file(page_text: str) -> None:
+    page = Page(page_text)
+    assert not page.open
+    assert len(page.references) == 4
+    assert all(one.startswith("data:image/png;base64,") for one in page.references)
+    assert not re.search(r"https?://|@import|url\(", page_text)
+    assert "prefers-color-scheme: dark" in page_text
+    assert 'name="viewport"' in page_text
+
+
+def test_the_page_says_where_everything_comes_from(page_text: str) -> None:
+    text = Page(page_text).text
+    for said in (
+        "redoubt bench --json x", "0123456789abcdef", "A <CPU> & co, 2 cores", "8 rounds, seed 42",
+        tables.HEADINGS[MOCK], tables.HEADINGS[EVENTS], tables.HEADINGS[INSTRUCTIONS],
+        "kunit <x>", "7 passed, 1 failed, 2 skipped", "no PKU here", "not measurable here",
+        *report.KINDS.values(),
+    ):  # fmt: skip
+        assert said in text
+    assert tables.NOT_PUBLISHABLE not in text
+
+
+def test_a_quick_run_is_marked_on_the_page(made: Report) -> None:
+    only = tuple(one for one in made.figures if one.kind == EVENTS)
+    quick = dataclasses.replace(made, quick=True, figures=only)
+    assert tables.NOT_PUBLISHABLE in Page(report.page([("x", quick)], [])).text
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"results": []}', '[{"target": "um"}]'])
+def test_results_that_are_none(tmp_path: Path, text: str) -> None:
+    with pytest.raises(RedoubtError, match="no results"):
+        report.load(tmp_path)
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(RedoubtError, match=r"x\.json"):
+        report.load(tmp_path)
+
+
+# === Provenance ==================================================================================
+
+
+def test_where_a_result_comes_from() -> None:
+    found = provenance.collect(["bench", "a b"])
+    assert found["command"] == "redoubt bench 'a b'"
+    assert found["machine"]["cores"] >= 1
+    assert isinstance(found["machine"]["pku"], bool)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", found["date"])
+
+
+def test_no_repository(tmp_path: Path) -> None:
+    assert provenance.commit(tmp_path) == (None, None)
+    (tmp_path / "file").touch()
+    assert provenance.last_commit(tmp_path / "file") is None
+
+
+def test_the_name_of_a_cpu(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor\t: 0\nmodel name\t: Fast: 3 GHz\n\nmodel name\t: Other\n")
+    assert provenance.cpu_model(file) == "Fast: 3 GHz"
+    file.write_text("processor : 0\n")
+    assert provenance.cpu_model(file)
+    assert provenance.cpu_model(tmp_path / "none") == provenance.cpu_model(file)
+
+
+# === The command line ============================================================================
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Plan]:
+    """A machine on which everything is measured at once."""
+    plans: list[Plan] = []
+
+    def run(plan: Plan, way: Way, progress: Progress) -> list[Boot]:
+        plans.append(plan)
+        return measure(plan, way, progress)
+
+    real = figures.collect
+    monkeypatch.setattr(bench, "ways", lambda: WAYS)
+    monkeypatch.setattr(figures, "collect", lambda *words: real(*words, measure=run))
+    monkeypatch.setattr(paths, "results_dir", lambda: tmp_path / "results")
+    (tmp_path / "results").mkdir()
+    return plans
+
+
+def test_bench_and_report(call: Callable[..., Done], fake: list[Plan], tmp_path: Path) -> None:
+    file = tmp_path / "results" / "bench-um.json"
+    done = call("bench", "fork", "munmap", "--seed", "3", "--json", str(file))
+    assert (done.code, fake[0].seed, fake[0].rounds) == (0, 3, 8)
+    assert [work.name for work in fake[0].works] == ["fork", "munmap"]
+    for kind in (MOCK, EVENTS, INSTRUCTIONS):
+        assert tables.HEADINGS[kind] in done.out
+    assert tables.LEGEND in done.out
+    assert tables.NOT_PUBLISHABLE not in done.out
+    assert json.loads(file.read_text())["publishable"] is True
+    names = {one.name for one in file.parent.iterdir()}
+    assert names == {"bench-um.json"} | {
+        f"bench-um-{which}-{kind}.png" for which in ("overhead", "size")
+        for kind in (MOCK, INSTRUCTIONS)
+    }  # fmt: skip
+
+    page = tmp_path / "page.html"
+    done = call("report", "--out", str(page))
+    assert (done.code, done.out) == (0, f"{page}\n")
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("how", [["--quick"], ["--rounds", "4"]])
+def test_few_rounds_are_not_publishable(
+    call: Callable[..., Done], fake: list[Plan], tmp_path: Path, how: list[str]
+) -> None:
+    file = tmp_path / "x.json"
+    done = call("bench", *how, "--kind", "time", "--json", str(file))
+    assert done.code == 0
+    assert fake[0].rounds in (2, 4)
+    assert tables.NOT_PUBLISHABLE in done.out
+    assert json.loads(file.read_text())["publishable"] is False
+    assert tables.HEADINGS[EVENTS] not in done.out
+
+
+def test_readme_needs_a_result(call: Callable[..., Done], fake: list[Plan]) -> None:
+    done = call("report", "--readme")
+    assert done.code == 1
+    assert "no results" in done.err
+
+
+def test_an_unknown_workload_starts_nothing(call: Callable[..., Done], fake: list[Plan]) -> None:
+    done = call("bench", "spoon")
+    assert done.code == 1
+    assert "unknown workload 'spoon'" in done.err
+    assert not fake
+
+
+def test_infinite_noise_is_no_number_in_json(made: Report) -> None:
+    assert math.inf not in {one.ratio for one in made.figures}
+    json.dumps(made.as_json(), allow_nan=False)
+    assert stats.FEWEST_ROUNDS == 2

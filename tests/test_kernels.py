@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Which tree and which options a variant is built from, and how its machines boot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redoubt import build, host, kernels, paths, series, tree
+from redoubt.build import Build
+from redoubt.errors import RedoubtError
+from redoubt.progress import Progress, Silent
+from redoubt.targets import TARGETS, UM, Target, get_variant
+
+OURS = Path("/ours")
+BENCH_ONLY = Path("/bench-only")
+PRISTINE, OFF, ON = (get_variant(UM, name) for name in ("pristine", "off", "on"))
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, str, tuple[str, ...]]]:
+    """What was asked to be compiled: source, kind, fragments."""
+    asked = []
+
+    def compile_kernel(
+        target: Target, source: Path, kind: str, fragments: Sequence[str], _: Progress
+    ) -> Build:
+        asked.append((source, kind, tuple(fragments)))
+        return Build(target, Path(kind), Path("image"), Path("vmlinux"))
+
+    monkeypatch.setattr(build, "compile_kernel", compile_kernel)
+    monkeypatch.setattr(kernels, "our_tree", lambda _: OURS)
+    monkeypatch.setattr(kernels, "pristine_bench_tree", lambda _: BENCH_ONLY)
+    return asked
+
+
+Compiled = list[tuple[Path, str, tuple[str, ...]]]
+
+
+def test_a_pristine_kernel_is_measured_with_nothing_of_ours_but_the_benchmark(
+    compiled: Compiled,
+) -> None:
+    for events in (False, True):
+        kernels.prepare_bench(UM, PRISTINE, Silent(), events=events)
+    assert set(compiled) == {(BENCH_ONLY, "bench-pristine", (*UM.fragments, *UM.bench))}
+
+
+def test_all_other_variants_are_one_build(compiled: Compiled) -> None:
+    for variant in UM.variants:
+        if not variant.pristine:
+            kernels.prepare_bench(UM, variant, Silent())
+    assert len(set(compiled)) == 1
+    assert compiled[0][:2] == (OURS, "bench")
+
+
+def test_kinds_of_build_do_not_share_a_directory(compiled: Compiled) -> None:
+    for variant in (PRISTINE, ON):
+        for events in (False, True):
+            for mock in (False, True):
+                kernels.prepare_bench(UM, variant, Silent(), events=events, mock=mock)
+    fragments = {kind: names for _, kind, names in compiled}
+    assert len(fragments) == 5
+    assert all(fragments[kind] == names for _, kind, names in compiled)
+
+
+def options_of(names: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in names:
+        found |= build.options(build.fragment(name).read_text())
+    return found
+
+
+def test_nothing_that_counts_or_checks_is_timed(compiled: Compiled) -> None:
+    kernels.prepare_bench(UM, ON, Silent())
+    kernels.prepare_bench(UM, ON, Silent(), events=True)
+    timed, counted = (options_of(names) for _, _, names in compiled)
+    different = {name for name in timed | counted if timed.get(name) != counted.get(name)}
+    assert different == {"CONFIG_KPKEYS_STATS", "CONFIG_KPKEYS_CHECK"}
+    assert timed["CONFIG_KPKEYS_STATS"] == "n"
+    for name in ("DEBUG", "KUNIT_TEST", "VULN_TEST"):
+        assert timed.get(f"CONFIG_KPKEYS_{name}", "n") == "n"
+    assert timed["CONFIG_KPKEYS_HARDENED_PGTABLES"] == "y"
+
+
+def test_pristine_and_ours_are_measured_with_the_same_options_but_ours(
+    compiled: Compiled,
+) -> None:
+    kernels.prepare_bench(UM, PRISTINE, Silent())
+    kernels.prepare_bench(UM, ON, Silent())
+    pristine, ours = (options_of(names) for _, _, names in compiled)
+    different = {name for name in pristine | ours if pristine.get(name) != ours.get(name)}
+    assert different
+    assert all("KPKEYS" in name or name == "CONFIG_UML_PKU" for name in different)
+
+
+def test_every_fragment_of_a_target_exists() -> None:
+    for target in TARGETS.values():
+        for name in (
+            *target.fragments, *target.ours, *target.debug, *target.bench, *target.bench_keys,
+            *target.bench_mock,
+        ):  # fmt: skip
+            assert build.fragment(name).is_file(), name
+
+
+def test_a_target_that_cannot_be_mocked_says_so(compiled: Compiled) -> None:
+    with pytest.raises(RedoubtError, match="nothing in the place of protection keys"):
+        kernels.prepare_bench(replace(UM, bench_mock=()), ON, Silent(), mock=True)
+    assert compiled == []
+
+
+def test_the_benchmark_alone_is_a_part_of_the_queue() -> None:
+    part = series.part(paths.repo(), ["bench"])
+    assert part.files
+    assert part.patches
+    whole = tree.queue(paths.repo())
+    assert set(part.files) < set(whole.files)
+    assert list(part.patches) == [p for p in whole.patches if p.parent.name == "bench"]
+
+
+def test_a_topic_that_is_none_is_named() -> None:
+    with pytest.raises(RedoubtError, match="no topic nonsense"):
+        series.part(paths.repo(), ["bench", "nonsense"])
+
+
+def test_a_measured_machine_has_room_and_runs_no_test_at_boot() -> None:
+    made = kernels.Workbench(Build(UM, Path("d"), Path("i"), Path("v")), Path("p"), host.NATIVE)
+    machine = made.bench_machine(OFF, "test_vmalloc.run_test_mask=1")
+    assert machine.memory_mb >= 3 * 1024
+    assert machine.args[: len(OFF.boot_args)] == OFF.boot_args
+    # The last one counts.
+    assert [arg for arg in machine.args if "run_test_mask" in arg] == [
+        "test_vmalloc.run_test_mask=0", "test_vmalloc.run_test_mask=1",
+    ]  # fmt: skip
