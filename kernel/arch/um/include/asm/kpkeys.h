@@ -17,7 +17,11 @@ struct uml_pt_regs;
 #define KPKEYS_PKEY_DEFAULT	0
 #define KPKEYS_PKEY_PGTABLES	UM_PKEY_PGTABLES
 
+#ifdef CONFIG_UML_PKU_MOCK
+#define KPKEYS_ARCH_NAME	"a mock: nothing is protected"
+#else
 #define KPKEYS_ARCH_NAME	"um/pku"
+#endif
 
 static inline bool arch_kpkeys_enabled(void)
 {

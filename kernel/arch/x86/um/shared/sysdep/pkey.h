@@ -22,9 +22,25 @@
 /* Does the host have protection keys, and do we use them? Fixed at boot. */
 extern int um_pku_active;
 
+/*
+ * What stands in for WRPKRU in a mock: as WRPKRU it waits for what came before,
+ * takes some 30 cycles and wants the same registers.
+ */
+#ifdef CONFIG_UML_PKU_MOCK
+#define UM_WRPKRU	"rdtscp"
+#else
+#define UM_WRPKRU	"wrpkru"
+#endif
+
+static __always_inline int um_pkru_shadow(void);
+
 static __always_inline unsigned int um_read_pkru(void)
 {
 	unsigned int pkru, edx;
+
+#ifdef CONFIG_UML_PKU_MOCK
+	return um_pkru_shadow() ? UM_PKRU_PGTABLES : UM_PKRU_DEFAULT;
+#endif
 
 	__asm__ volatile("rdpkru" : "=a" (pkru), "=d" (edx) : "c" (0));
 	return pkru;
@@ -39,7 +55,7 @@ static __always_inline unsigned int um_read_pkru(void)
 	__asm__ volatile("movl %0, %%eax\n\t"				\
 			 "xorl %%ecx, %%ecx\n\t"				\
 			 "xorl %%edx, %%edx\n\t"				\
-			 "wrpkru"					\
+			 UM_WRPKRU					\
 			 : : "i" (pkru)					\
 			 : "eax", "ecx", "edx", "memory", "cc");	\
 } while (0)
