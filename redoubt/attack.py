@@ -21,6 +21,9 @@ _LINE = re.compile(
     r"attacker=(?P<how>exit|signal) (?P<number>\d+) alive=(?P<alive>yes|no)$"
 )
 _VIOLATION = re.compile(r"kpkeys: violation: .*")
+_OUT_OF_REACH = re.compile(r"^@attack: (?P<name>\S+) out of reach: (?P<why>.+)$")
+# EXIT_OUT_OF_REACH in guest/attacks/common.h.
+_EXIT_OUT_OF_REACH = "4"
 # /proc/<pid>/comm holds that much of a program's name.
 _COMM = 15
 # Seconds for a boot with all attacks; the emulated host needs about 15.
@@ -64,8 +67,9 @@ def parse_list(lines: Sequence[str]) -> list[Attack]:
 def judge(target: str, variant: str, attack: str, lines: Sequence[str]) -> Outcome:
     """What the console says of one attack; `lines` are those up to and including its own.
 
-    Blocked means: the prize is intact, the attacker was killed, the kernel reported a violation by
-    this very program, and the machine went on. Anything between that and success is an error.
+    Blocked means: the prize is intact and the machine went on, and either the attacker was killed
+    and the kernel reported a violation by this very program, or the program says that the memory it
+    has to write to is out of its reach. Anything between that and success is an error.
     """
 
     def outcome(what: str, detail: str) -> Outcome:
@@ -81,6 +85,10 @@ def judge(target: str, variant: str, attack: str, lines: Sequence[str]) -> Outco
     if match["prize"] != "intact":
         return outcome(ERROR, f"failed, but its prize is not intact: {match['prize']}")
     ended = f"{match['how']} {match['number']}"
+    if match["how"] == "exit" and match["number"] == _EXIT_OUT_OF_REACH:
+        for said in filter(None, map(_OUT_OF_REACH.match, lines)):
+            if said["name"] == attack:
+                return outcome(BLOCKED, said["why"])
     if match["how"] != "signal":
         return outcome(ERROR, f"failed, but was not stopped by the kernel ({ended})")
     violations = [

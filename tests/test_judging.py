@@ -118,6 +118,15 @@ def test_blocked_with_the_kernels_line() -> None:
     assert verdict("noise", "[ 1.2] " + VIOLATION, line()) == (BLOCKED, VIOLATION)
 
 
+def test_blocked_as_the_memory_is_out_of_reach() -> None:
+    said = "@attack: own-pte out of reach: nothing came back"
+    assert verdict(said, line(how="exit 4")) == (BLOCKED, "nothing came back")
+    # The program has to say so, itself, and to end that way.
+    assert verdict(line(how="exit 4"))[0] == ERROR
+    assert verdict(said.replace("own-pte", "own-pmd"), line(how="exit 4"))[0] == ERROR
+    assert verdict(said, line(how="exit 1"))[0] == ERROR
+
+
 def test_succeeded_with_the_prize() -> None:
     prize = "root-only file read and altered"
     said = line(outcome="succeeded", prize=prize, how="exit 0")

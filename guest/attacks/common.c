@@ -18,6 +18,14 @@ void die(const char *what)
 	exit(1);
 }
 
+void out_of_reach(const char *why)
+{
+	printf("@attack: %s out of reach: %s\n", program_invocation_short_name,
+	       why);
+	fflush(stdout);
+	exit(EXIT_OUT_OF_REACH);
+}
+
 void die_errno(const char *what)
 {
 	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what,

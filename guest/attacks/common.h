@@ -30,8 +30,12 @@ struct daemon_policy {
 #define DAEMON_REG	3
 #define DAEMON_DENIED	0xd0000000
 
+/* How an attack ends that never gets the memory it needs to write to. */
+#define EXIT_OUT_OF_REACH	4
+
 /* Exit with a message if the attack cannot go on. */
 noreturn void die(const char *what);
+noreturn void out_of_reach(const char *why);
 noreturn void die_errno(const char *what);
 
 long page_size(void);

@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 		obj = reuse(region, span);
 	}
 	if (obj < 0)
-		die("no freed page came back as a page table");
+		out_of_reach("no freed page came back as a page table");
 
 	first = region;
 	last = region + (REGIONS - 1) * span + (FORGED + 1) * size;
