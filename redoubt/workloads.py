@@ -93,7 +93,7 @@ class Workload:
                 for size in self.sizes
             ]
         # Ticks of the guest's clock fall into some samples and not into others.
-        return [Spec(self.name, size, min(self.ops_at(size), 256), 3, 1) for size in self.emulated]
+        return [Spec(self.name, size, min(self.ops_at(size), 256), 7, 1) for size in self.emulated]
 
     def warm(self, size: int) -> bool:
         """Whether to warm up where everything is slow."""
