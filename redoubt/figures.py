@@ -119,8 +119,11 @@ def collect(
 ) -> Report:
     """Measure all that this machine can, and analyse it; `origin` is of provenance.collect().
 
-    Raises RedoubtError as bench.run() does.
+    Raises RedoubtError as bench.run() does, and if there is nothing it can measure.
     """
+    if not any(way.host for way in ways):
+        reasons = "; ".join(f"{way.kind}: {way.missing}" for way in ways)
+        raise RedoubtError(f"nothing of this can be measured here: {reasons}")
     boots = [boot for way in ways if way.host for boot in measure(plan, way, progress)]
     missing = {way.kind: way.missing for way in ways if not way.host}
     with progress.step("Computing the intervals"):

@@ -89,11 +89,15 @@ class Workload:
         if kind == EVENTS:
             # Exact, up to what the first operation meets that later ones do not.
             return [
-                Spec(self.name, size, min(self.ops_at(size), 256), 1, int(size < _LARGE))
+                Spec(self.name, size, min(self.ops_at(size), 256), 1, int(self.warm(size)))
                 for size in self.sizes
             ]
         # Ticks of the guest's clock fall into some samples and not into others.
-        return [Spec(self.name, size, min(self.ops_at(size), 256), 3, 1) for size in self.emulated]
+        return [Spec(self.name, size, min(self.ops_at(size), 256), 7, 1) for size in self.emulated]
+
+    def warm(self, size: int) -> bool:
+        """Whether to warm up where everything is slow."""
+        return size < _LARGE and self.unit != "file"
 
     def ops_at(self, size: int) -> int:
         """Operations a sample: for what is sized in pages, as many as the guest flushes at once."""
@@ -147,7 +151,7 @@ WORKLOADS = {
                  unit="page", host_excluded=True),
         Workload("vm_map_ram", "vm_map_ram() and vm_unmap_ram()", (1, 16), (1, 16), 0, 10,
                  unit="page", host_excluded=True, limit=1.10),
-        Workload("buildlike", "compiling in the guest, as its user sees it", (4,), (2,), 1, 2,
+        Workload("buildlike", "compiling in the guest, as its user sees it", (4,), (), 1, 2,
                  unit="file"),
         Workload("switch", "raising and lowering the level once", (0,), (0,), 4096, 10,
                  gauge=True, ours=True),

@@ -227,6 +227,13 @@ def test_off_is_demanded_to_be_neither_slower_nor_faster() -> None:
     assert verdict(0.98, 1.005) == UNDECIDED
 
 
+def test_a_machine_that_can_measure_nothing() -> None:
+    plan = Plan(UM, (WORKLOADS["fork"],), ROUNDS, 1)
+    with pytest.raises(RedoubtError, match="measured here: events: no keys; time: no PKU"):
+        ways = [Way(EVENTS, None, "no keys"), Way(TIME, None, "no PKU")]
+        figures.collect(plan, ways, ORIGIN, Silent(), measure=measure)
+
+
 # === JSON ========================================================================================
 
 
