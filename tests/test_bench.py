@@ -25,7 +25,7 @@ SPEC = Spec("fork", 64 * MIB, 2, 3, 1)
 def line(sample: int, spec: Spec = SPEC, **changed: object) -> str:
     fields: dict[str, object] = {
         "workload": spec.workload, "size": spec.size, "ops": spec.ops, "ns": 1000 + sample,
-        "host_ns": 10, "host_calls": 1, "tables": 66, "stat_switches_pgtables": 8,
+        "host_ns": 10, "host_calls": 1, "tables": 66, "free_ns": 100, "stat_switches_pgtables": 8,
         "sample": sample, **changed,
     }  # fmt: skip
     return "@bench: " + " ".join(f"{k}={v}" for k, v in fields.items() if v is not None)
@@ -44,10 +44,10 @@ def test_samples() -> None:
     text = ["[    0.1] Linux", *console(SPEC, other)[:2], "noise", *console(SPEC, other)[2:]]
     fork, vmalloc = bench.parse(text, [SPEC, other])
     assert (fork.workload, fork.size, fork.ops) == ("fork", 64 * MIB, 2)
-    assert fork.ns == (1001, 1002, 1003)
+    assert fork.ns == (1101, 1102, 1103)  # with what RCU freed
     assert (fork.host_ns, fork.host_calls, fork.tables) == ((10,) * 3, (1,) * 3, (66,) * 3)
     assert fork.stats == {"switches_pgtables": (8, 8, 8)}
-    assert (vmalloc.workload, vmalloc.size, vmalloc.ns) == ("vmalloc", 4, (1001,))
+    assert (vmalloc.workload, vmalloc.size, vmalloc.ns) == ("vmalloc", 4, (1101,))
 
 
 @pytest.mark.parametrize(
