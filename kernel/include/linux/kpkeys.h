@@ -96,7 +96,10 @@ static __always_inline u64 kpkeys_set_level(const int level)
 {
 	if (arch_kpkeys_level_in_force(level)) {
 		kpkeys_count_switch(true);
-		return KPKEYS_PKEY_REG_INVAL;
+		/* Counting may let interrupts in, which end the level on um. */
+		if (!IS_ENABLED(CONFIG_KPKEYS_STATS) ||
+		    arch_kpkeys_level_in_force(level))
+			return KPKEYS_PKEY_REG_INVAL;
 	}
 
 	kpkeys_raise(level);
@@ -221,6 +224,10 @@ static __always_inline void kpkeys_enter_lazy_mmu_mode(void)
 
 /**
  * kpkeys_leave_lazy_mmu_mode() - End what kpkeys_enter_lazy_mmu_mode() began.
+ *
+ * For arch_leave_lazy_mmu_mode(), and for arch_flush_lazy_mmu_mode() as well:
+ * how deep sections are nested is counted in writable memory, so the end of any
+ * of them is the end of the level.
  *
  * Context: as kpkeys_enter_lazy_mmu_mode(); the level may have been lowered
  * meanwhile.

@@ -27,12 +27,12 @@ KPKEYS_POOL(kpkeys_pgtables_pool, "pgtables", KPKEYS_PKEY_PGTABLES,
  * Such a page is marked before it is tagged and until after it is untagged, so
  * that a tagged page without the mark is none of ours.
  */
-static void mark_page(struct page *page)
+static void __init mark_page(struct page *page)
 {
 	set_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
 
-static void unmark_page(struct page *page)
+static void __init unmark_page(struct page *page)
 {
 	clear_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
@@ -42,7 +42,7 @@ static bool is_marked(struct page *page)
 	return test_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
 
-static int tag_page(struct page *page, unsigned int order)
+static int __init tag_page(struct page *page, unsigned int order)
 {
 	int err;
 
@@ -57,7 +57,7 @@ static int tag_page(struct page *page, unsigned int order)
 	return err;
 }
 
-static int untag_page(struct page *page, unsigned int order)
+static int __init untag_page(struct page *page, unsigned int order)
 {
 	int err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
 				  KPKEYS_PKEY_DEFAULT);
@@ -96,15 +96,11 @@ struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order)
  */
 void kpkeys_pgtable_free(struct page *page)
 {
-	int err = 0;
-
 	if (kpkeys_pool_free(&kpkeys_pgtables_pool, page))
 		return;
 
-	if (is_marked(page))
-		err = untag_page(page, compound_order(page));
-	/* Nobody could write to it. */
-	if (WARN(err, "kpkeys: a page table cannot be untagged, and is lost\n"))
+	/* The mark is in writable memory: no reason to untag anything. */
+	if (WARN(is_marked(page), "kpkeys: a page table from before the pool is freed, and lost\n"))
 		return;
 	__free_pages(page, compound_order(page));
 }
@@ -351,7 +347,7 @@ void __init kpkeys_hardened_pgtables_init(void)
 
 static int cpu_dead(unsigned int cpu)
 {
-	kpkeys_pool_cpu_dead(&kpkeys_pgtables_pool, cpu);
+	kpkeys_pool_drain_cpu(&kpkeys_pgtables_pool, cpu);
 	return 0;
 }
 

@@ -5,9 +5,12 @@
 #ifndef __MM_KPKEYS_POOL_H
 #define __MM_KPKEYS_POOL_H
 
+#include <linux/atomic.h>
 #include <linux/bitmap.h>
+#include <linux/cache.h>
 #include <linux/kpkeys.h>
 #include <linux/list.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/pgtable.h>
@@ -19,8 +22,8 @@
  * What is tagged in one go: what one entry of the linear map covers, where that
  * is small enough (it is 512 MB with pages of 64 KB).
  */
-#define KPKEYS_BLOCK_ORDER						\
-	(PMD_SHIFT - PAGE_SHIFT <= 9 ? PMD_SHIFT - PAGE_SHIFT : 9)
+#define KPKEYS_BLOCK_ORDER	MIN_T(int, MIN(PMD_SHIFT - PAGE_SHIFT, 9), \
+				      MAX_PAGE_ORDER)
 #define KPKEYS_BLOCK_PAGES	(1 << KPKEYS_BLOCK_ORDER)
 
 /* What is tagged if no such block is to be had. */
@@ -44,6 +47,7 @@
  * @owned: which pages belong to the pool.
  * @avail: which can be handed out.
  * @in_use: which are handed out; of a larger order, the first.
+ * @inner: the others of a larger order that is handed out.
  * @stuck: which are to be given back as soon as they can be untagged.
  *
  * Lives in memory of the pool, and can be written at its level only: forging
@@ -58,6 +62,7 @@ struct kpkeys_region {
 	DECLARE_BITMAP(owned, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(avail, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(in_use, KPKEYS_BLOCK_PAGES);
+	DECLARE_BITMAP(inner, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(stuck, KPKEYS_BLOCK_PAGES);
 };
 
@@ -84,13 +89,15 @@ struct kpkeys_pool_node {
 
 /**
  * struct kpkeys_magazine - the cache of one CPU. Protected.
+ * @nid: the node that its pages are of.
  * @nr: number of pages.
  * @page: the pages; the last is handed out first.
  */
 struct kpkeys_magazine {
-	unsigned long nr;
+	int nid;
+	unsigned int nr;
 	struct page *page[KPKEYS_MAGAZINE_SIZE];
-};
+} ____cacheline_aligned_in_smp;
 
 /**
  * struct kpkeys_pool_state - what decides which pages are handed out. Protected.
@@ -127,9 +134,15 @@ enum kpkeys_pool_event {
 	KPKEYS_POOL_FAILED_ALLOCS,
 	KPKEYS_POOL_FAILED_TAGS,
 	KPKEYS_POOL_FAILED_UNTAGS,
+	KPKEYS_POOL_BAD_TAKES,		/* of a page that is none of the pool */
 	KPKEYS_POOL_BAD_FREES,		/* of a page that was not handed out */
 	KPKEYS_POOL_NR_EVENTS
 };
+
+/* A lock that no other shares its cache line with. */
+struct kpkeys_pool_lock {
+	spinlock_t lock;	/* see struct kpkeys_pool_sync */
+} ____cacheline_aligned;
 
 /**
  * struct kpkeys_pool_sync - the part of a pool that has to be writable.
@@ -139,16 +152,16 @@ enum kpkeys_pool_event {
  * @work: adds a block when few pages are left, gives back what is idle.
  * @events: counters.
  * @nr_stuck: pages to be given back that cannot be untagged.
- * @retry_at: after a failed refill, when to try again, in jiffies.
+ * @retry_at: after a failed refill of a node, when to try again, in jiffies.
  */
 struct kpkeys_pool_sync {
 	struct mutex grow;
-	spinlock_t *node_lock;
-	spinlock_t *cpu_lock;
+	struct kpkeys_pool_lock *node_lock;
+	struct kpkeys_pool_lock *cpu_lock;
 	struct delayed_work work;
 	atomic_long_t events[KPKEYS_POOL_NR_EVENTS];
 	atomic_long_t nr_stuck;
-	unsigned long retry_at;
+	unsigned long *retry_at;
 };
 
 /**
@@ -159,6 +172,8 @@ struct kpkeys_pool_sync {
  * @state: protected by the key itself.
  * @sync: locks and counters.
  * @state_size: bytes of memory at @state.
+ * @nr_nodes: bound of the node numbers in @state.
+ * @nr_cpus: bound of the CPU numbers in @state.
  * @directory_size: number of leaves @state's directory has room for.
  * @count_objects: for its shrinker.
  * @scan_objects: likewise.
@@ -173,6 +188,7 @@ struct kpkeys_pool {
 	struct kpkeys_pool_state *state;
 	struct kpkeys_pool_sync *sync;
 	size_t state_size;
+	unsigned int nr_nodes, nr_cpus;
 	unsigned long directory_size;
 	unsigned long (*count_objects)(struct shrinker *shrinker,
 				       struct shrink_control *sc);
@@ -235,35 +251,95 @@ DEFINE_CLASS(kpkeys_pool_level, int, ((void)_T, kpkeys_lower()),
 	     (kpkeys_pool_raise(pool), 0), const struct kpkeys_pool *pool)
 DEFINE_CLASS_IS_UNCONDITIONAL(kpkeys_pool_level)
 
+/*
+ * The numbers of CPUs and nodes are found in ordinary memory, and choose what
+ * is handed out: a wrong one must not lead out of the pool's own memory.
+ */
+static inline struct kpkeys_pool_node *
+kpkeys_pool_node(const struct kpkeys_pool *pool, unsigned int nid)
+{
+	return &pool->state->nodes[nid < pool->nr_nodes ? nid : 0];
+}
+
+static inline struct kpkeys_magazine *
+kpkeys_pool_magazine(const struct kpkeys_pool *pool, unsigned int cpu)
+{
+	return &pool->state->magazines[cpu < pool->nr_cpus ? cpu : 0];
+}
+
+static inline spinlock_t *kpkeys_pool_node_lock(const struct kpkeys_pool *pool,
+						unsigned int nid)
+{
+	return &pool->sync->node_lock[nid < pool->nr_nodes ? nid : 0].lock;
+}
+
+static inline spinlock_t *kpkeys_pool_cpu_lock(const struct kpkeys_pool *pool,
+					       unsigned int cpu)
+{
+	return &pool->sync->cpu_lock[cpu < pool->nr_cpus ? cpu : 0].lock;
+}
+
+static inline void kpkeys_pool_count(const struct kpkeys_pool *pool,
+				     enum kpkeys_pool_event event)
+{
+	atomic_long_inc(&pool->sync->events[event]);
+}
+
 /* === regions.c: which pages there are; callers have raised the level ==== */
 
 size_t kpkeys_directory_size(struct kpkeys_pool *pool);
+bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page);
 struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
-					 unsigned long pfn);
+					 unsigned long pfn, unsigned int *index);
 struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 					struct page *page, unsigned int nr,
 					bool whole);
 void kpkeys_region_remove(const struct kpkeys_pool *pool,
 			  struct kpkeys_region *region);
-int kpkeys_region_take(struct kpkeys_region *region, unsigned int order);
+unsigned int kpkeys_region_order(const struct kpkeys_region *region,
+				 unsigned int first);
+
+void kpkeys_region_make_available(struct kpkeys_pool_node *node,
+				  struct kpkeys_region *region,
+				  unsigned int first, unsigned int nr);
+void kpkeys_region_make_unavailable(struct kpkeys_pool_node *node,
+				    struct kpkeys_region *region,
+				    unsigned int first, unsigned int nr);
+void kpkeys_region_enlist(struct kpkeys_pool_node *node,
+			  struct kpkeys_region *region);
+struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
+			      unsigned int order);
 
 void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr);
 
-/* === pool.c ============================================================= */
+/* === pool.c: handing out and taking back ================================ */
 
-int kpkeys_pool_init(struct kpkeys_pool *pool);
-int kpkeys_pool_late_init(const struct kpkeys_pool *pool);
-struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order);
 struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
 			       unsigned int order);
 bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page);
 bool kpkeys_pool_owns(const struct kpkeys_pool *pool, struct page *page);
+struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
+			      unsigned int order, bool zero);
+void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu);
+
+/* === blocks.c: from the page allocator and back ========================= */
+
+int kpkeys_pool_init(struct kpkeys_pool *pool);
+int kpkeys_pool_late_init(const struct kpkeys_pool *pool);
+struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order);
+struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
+				       gfp_t gfp, unsigned int order,
+				       bool zero);
 unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
 			       unsigned int keep);
-void kpkeys_pool_cpu_dead(const struct kpkeys_pool *pool, unsigned int cpu);
+void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid);
+void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool);
 void kpkeys_pool_background(const struct kpkeys_pool *pool);
 unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool);
 unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool);
+
+/* Available pages of a node below which a block is added in the background. */
+#define KPKEYS_POOL_LOW		64
 
 /* === pool_debugfs.c ===================================================== */
 

@@ -18,6 +18,7 @@ static const char * const event_names[KPKEYS_POOL_NR_EVENTS] = {
 	[KPKEYS_POOL_FAILED_ALLOCS]	= "failed_allocs",
 	[KPKEYS_POOL_FAILED_TAGS]	= "failed_tags",
 	[KPKEYS_POOL_FAILED_UNTAGS]	= "failed_untags",
+	[KPKEYS_POOL_BAD_TAKES]		= "bad_takes",
 	[KPKEYS_POOL_BAD_FREES]		= "bad_frees",
 };
 
@@ -37,7 +38,7 @@ static int pool_show(struct seq_file *m, void *unused)
 	int nid, i;
 
 	for_each_node_state(nid, N_MEMORY) {
-		const struct kpkeys_pool_node *node = &pool->state->nodes[nid];
+		const struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 
 		seq_printf(m, "node %d blocks %lu empty %lu small_pages %lu free %lu\n",
 			   nid, node->nr_blocks, node->nr_empty, node->nr_small,

@@ -8,6 +8,7 @@
  */
 #include <linux/align.h>
 #include <linux/bitmap.h>
+#include <linux/log2.h>
 #include <linux/memblock.h>
 #include <linux/mm.h>
 #include <linux/string.h>
@@ -72,40 +73,84 @@ static struct kpkeys_region *get_descriptor(struct kpkeys_pool_state *state)
  * kpkeys_directory_size() - Set how much memory the directory has to cover.
  * @pool: the pool.
  *
- * Memory that is added later, above what the machine has now, has no place in
- * the directory and is not used.
+ * Memory that is added later, above what the machine can have according to its
+ * firmware, has no place in the directory and is not used.
  *
  * Context: boot.
  * Return: bytes that the first step of the directory takes.
  */
 size_t __init kpkeys_directory_size(struct kpkeys_pool *pool)
 {
-	unsigned long regions = (max_pfn >> KPKEYS_BLOCK_ORDER) + 1;
+	unsigned long end = max(max_pfn, max_possible_pfn);
+	unsigned long regions = (end >> KPKEYS_BLOCK_ORDER) + 1;
 
 	pool->directory_size = DIV_ROUND_UP(regions, LEAF_ENTRIES);
 	return pool->directory_size * sizeof(*pool->state->directory);
 }
 
-/**
- * kpkeys_region_find() - Find the region that covers a page.
- * @pool: the pool.
- * @pfn: any page frame.
- *
- * Context: any, any level. The region of a page that the caller holds cannot go
- * away; of others the answer may be outdated.
- * Return: the region, or NULL.
- */
-struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
-					 unsigned long pfn)
+static bool covered(const struct kpkeys_pool *pool, unsigned long pfn)
+{
+	return (pfn >> KPKEYS_BLOCK_ORDER) / LEAF_ENTRIES <
+	       pool->directory_size;
+}
+
+/* The region around a page, whether it owns it or not. */
+static struct kpkeys_region *region_around(const struct kpkeys_pool *pool,
+					   unsigned long pfn)
 {
 	unsigned long nr = pfn >> KPKEYS_BLOCK_ORDER;
 	struct kpkeys_region **leaf;
 
-	if (nr / LEAF_ENTRIES >= pool->directory_size)
+	if (!covered(pool, pfn))
 		return NULL;
 
-	leaf = READ_ONCE(pool->state->directory[nr / LEAF_ENTRIES]);
-	return leaf ? READ_ONCE(leaf[nr % LEAF_ENTRIES]) : NULL;
+	leaf = smp_load_acquire(&pool->state->directory[nr / LEAF_ENTRIES]);
+	return leaf ? smp_load_acquire(&leaf[nr % LEAF_ENTRIES]) : NULL;
+}
+
+/**
+ * kpkeys_region_fits() - Can a page be entered?
+ * @pool: the pool.
+ * @page: any page.
+ *
+ * Context: any; the grow mutex is held.
+ * Return: false if the directory does not reach so far, or the region around
+ * the page is of another node.
+ */
+bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page)
+{
+	unsigned long pfn = page_to_pfn(page);
+	struct kpkeys_region *region = region_around(pool, pfn);
+
+	return covered(pool, pfn) &&
+	       (!region || region->nid == page_to_nid(page));
+}
+
+/**
+ * kpkeys_region_find() - Find the region that owns a page.
+ * @pool: the pool.
+ * @pfn: any page frame.
+ * @index: receives the number of the page in the region.
+ *
+ * Context: any, any level. The region of a page that the caller holds cannot go
+ * away; of others the answer may be outdated.
+ * Return: the region, or NULL if the page does not belong to the pool.
+ */
+struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
+					 unsigned long pfn, unsigned int *index)
+{
+	struct kpkeys_region *region = region_around(pool, pfn);
+	unsigned long i;
+
+	if (!region)
+		return NULL;
+
+	/* The descriptor may be in use for another region by now. */
+	i = pfn - READ_ONCE(region->base);
+	if (i >= KPKEYS_BLOCK_PAGES || !test_bit(i, region->owned))
+		return NULL;
+	*index = i;
+	return region;
 }
 
 static struct kpkeys_region **directory_slot(const struct kpkeys_pool *pool,
@@ -114,12 +159,12 @@ static struct kpkeys_region **directory_slot(const struct kpkeys_pool *pool,
 	unsigned long nr = pfn >> KPKEYS_BLOCK_ORDER;
 	struct kpkeys_region ***slot;
 
-	if (nr / LEAF_ENTRIES >= pool->directory_size)
+	if (!covered(pool, pfn))
 		return NULL;
 
 	slot = &pool->state->directory[nr / LEAF_ENTRIES];
 	if (!*slot)
-		WRITE_ONCE(*slot, spare_pop(pool->state));
+		smp_store_release(slot, spare_pop(pool->state));
 	return *slot ? *slot + nr % LEAF_ENTRIES : NULL;
 }
 
@@ -134,7 +179,7 @@ static struct kpkeys_region **directory_slot(const struct kpkeys_pool *pool,
  *
  * Context: level raised; the grow mutex is held.
  * Return: the region, with an empty list if it is new; or NULL if the pool's
- * own memory is used up or the directory does not reach so far.
+ * own memory is used up.
  */
 struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 					struct page *page, unsigned int nr,
@@ -181,26 +226,148 @@ void kpkeys_region_remove(const struct kpkeys_pool *pool,
 	list_add(&region->list, &pool->state->free_regions);
 }
 
+/* === Lists of a node: its lock is held, the level is raised ============= */
+
+static bool is_empty(const struct kpkeys_region *region)
+{
+	return region->whole && region->nr_avail == KPKEYS_BLOCK_PAGES;
+}
+
+static void relist(struct kpkeys_pool_node *node, struct kpkeys_region *region,
+		   bool was_empty)
+{
+	bool empty = is_empty(region);
+	struct list_head *list;
+
+	if (empty)
+		list = &node->empty;
+	else if (region->nr_avail)
+		list = &node->partial;
+	else
+		list = &node->full;
+
+	node->nr_empty += empty;
+	node->nr_empty -= was_empty;
+	list_move(&region->list, list);
+}
+
 /**
- * kpkeys_region_take() - Take available pages out of a region.
+ * kpkeys_region_enlist() - Put a region of which nothing is available in a list.
+ * @node: its node.
  * @region: the region.
- * @order: how many, naturally aligned.
  *
  * Context: level raised; the lock of the node is held.
- * Return: index of the first page in the region, or -1 if there are none.
  */
-int kpkeys_region_take(struct kpkeys_region *region, unsigned int order)
+void kpkeys_region_enlist(struct kpkeys_pool_node *node,
+			  struct kpkeys_region *region)
+{
+	relist(node, region, is_empty(region));
+}
+
+/**
+ * kpkeys_region_make_available() - Let pages be handed out.
+ * @node: node of the region.
+ * @region: the region.
+ * @first: number of the first page in the region.
+ * @nr: how many.
+ *
+ * Context: level raised; the lock of the node is held.
+ */
+void kpkeys_region_make_available(struct kpkeys_pool_node *node,
+				  struct kpkeys_region *region,
+				  unsigned int first, unsigned int nr)
+{
+	bool was_empty = is_empty(region);
+
+	bitmap_set(region->avail, first, nr);
+	region->nr_avail += nr;
+	node->nr_avail += nr;
+	relist(node, region, was_empty);
+}
+
+/**
+ * kpkeys_region_make_unavailable() - Let pages not be handed out any more.
+ * @node: node of the region.
+ * @region: the region.
+ * @first: number of the first page in the region.
+ * @nr: how many, all of them available.
+ *
+ * Context: level raised; the lock of the node is held.
+ */
+void kpkeys_region_make_unavailable(struct kpkeys_pool_node *node,
+				    struct kpkeys_region *region,
+				    unsigned int first, unsigned int nr)
+{
+	bool was_empty = is_empty(region);
+
+	bitmap_clear(region->avail, first, nr);
+	region->nr_avail -= nr;
+	node->nr_avail -= nr;
+	relist(node, region, was_empty);
+}
+
+/* Number of the first of so many available pages, naturally aligned, or -1. */
+static int find_available(const struct kpkeys_region *region,
+			  unsigned int order)
 {
 	unsigned int nr = 1 << order;
 	unsigned int i;
 
 	for_each_set_bit(i, region->avail, KPKEYS_BLOCK_PAGES) {
-		if (!IS_ALIGNED(i, nr) ||
-		    find_next_zero_bit(region->avail, i + nr, i) < i + nr)
-			continue;
-		bitmap_clear(region->avail, i, nr);
-		region->nr_avail -= nr;
-		return i;
+		if (IS_ALIGNED(i, nr) &&
+		    find_next_zero_bit(region->avail, i + nr, i) >= i + nr)
+			return i;
 	}
 	return -1;
+}
+
+/**
+ * kpkeys_node_take() - Take available pages of a node.
+ * @node: the node.
+ * @order: how many, naturally aligned.
+ *
+ * Of partly used regions first, so that others get empty.
+ *
+ * Context: level raised; the lock of the node is held.
+ * Return: the pages, or NULL.
+ */
+struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
+			      unsigned int order)
+{
+	struct list_head *lists[] = { &node->partial, &node->empty };
+	struct kpkeys_region *region;
+	int i, first;
+
+	for (i = 0; i < ARRAY_SIZE(lists); i++) {
+		list_for_each_entry(region, lists[i], list) {
+			first = find_available(region, order);
+			if (first < 0)
+				continue;
+			kpkeys_region_make_unavailable(node, region, first,
+						       1 << order);
+			return pfn_to_page(region->base + first);
+		}
+	}
+	return NULL;
+}
+
+/**
+ * kpkeys_region_order() - With what order was a page handed out?
+ * @region: the region.
+ * @first: number of the page in it.
+ *
+ * What struct page says may have been forged.
+ *
+ * Context: any level; the caller holds the page.
+ * Return: the order.
+ */
+unsigned int kpkeys_region_order(const struct kpkeys_region *region,
+				 unsigned int first)
+{
+	unsigned int end = min(first + (1 << KPKEYS_MAX_ORDER),
+			       KPKEYS_BLOCK_PAGES);
+	unsigned int nr = find_next_zero_bit(region->inner, end, first + 1) -
+			  first;
+
+	return ilog2(nr);
 }

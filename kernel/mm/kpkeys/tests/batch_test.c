@@ -89,9 +89,29 @@ static void sections_nest_and_pause(struct kunit *test)
 	lazy_mmu_mode_disable();
 
 	KUNIT_EXPECT_EQ(test, inner, level_reg_lazy());
-	KUNIT_EXPECT_EQ(test, behind_inner, level_reg_lazy());
+	/* How deep sections nest is no reason to stay raised. */
+	KUNIT_EXPECT_EQ(test, behind_inner, level_reg_default());
 	KUNIT_EXPECT_EQ(test, paused, level_reg_default());
 	KUNIT_EXPECT_EQ(test, resumed, level_reg_lazy());
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+/* The count of sections is in writable memory. */
+static void forged_nesting_does_not_stay_raised(struct kunit *test)
+{
+	struct lazy_mmu_state *state = &current->lazy_mmu_state;
+	u64 after;
+
+	skip_unless_protected(test);
+
+	state->enable_count = 1;
+	lazy_mmu_mode_enable();
+	lazy_mmu_mode_pause();
+	lazy_mmu_mode_resume();
+	lazy_mmu_mode_disable();
+	after = arch_kpkeys_read_reg();
+	state->enable_count = 0;
+	KUNIT_EXPECT_EQ(test, after, level_reg_default());
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
@@ -180,6 +200,41 @@ static void held_back_interrupt_inside_section(struct kunit *test)
 	interrupt_section(test, true);
 }
 
+static enum hrtimer_restart count_tick(struct hrtimer *timer)
+{
+	struct irq_sample *sample = container_of(timer, typeof(*sample), timer);
+
+	sample->on_entry++;
+	hrtimer_forward_now(timer, us_to_ktime(100));
+	return HRTIMER_RESTART;
+}
+
+/* Whatever instruction of a guard they hit. */
+static void writes_survive_interrupts(struct kunit *test)
+{
+	struct ptdesc *pt = new_table(test);
+	struct irq_sample sample = { };
+	unsigned long end;
+
+	hrtimer_setup_on_stack(&sample.timer, count_tick, CLOCK_MONOTONIC,
+			       HRTIMER_MODE_REL_HARD);
+	preempt_disable();
+	hrtimer_start(&sample.timer, us_to_ktime(100), HRTIMER_MODE_REL_HARD);
+	end = jiffies + HZ / 5;
+	while (time_before(jiffies, end)) {
+		lazy_mmu_mode_enable();
+		fill(ptdesc_address(pt));
+		lazy_mmu_mode_disable();
+	}
+	preempt_enable();
+	hrtimer_cancel(&sample.timer);
+	destroy_hrtimer_on_stack(&sample.timer);
+
+	KUNIT_EXPECT_GT(test, sample.on_entry, 0);
+	EXPECT_LEVEL_DEFAULT(test);
+	pagetable_free(pt);
+}
+
 #ifdef CONFIG_PREEMPTION
 struct preempt_sample {
 	u64 reg;
@@ -256,9 +311,11 @@ static void allocation_inside_section_warns(struct kunit *test)
 static struct kunit_case batch_cases[] = {
 	KUNIT_CASE(section_switches_once),
 	KUNIT_CASE(sections_nest_and_pause),
+	KUNIT_CASE(forged_nesting_does_not_stay_raised),
 	KUNIT_CASE(table_is_protected_after_a_section),
 	KUNIT_CASE(interrupt_inside_section),
 	KUNIT_CASE(held_back_interrupt_inside_section),
+	KUNIT_CASE(writes_survive_interrupts),
 	KUNIT_CASE(preemption_inside_section),
 	KUNIT_CASE(allocation_inside_section_warns),
 	{}

@@ -13,10 +13,12 @@
 #include <linux/nodemask.h>
 #include <linux/random.h>
 #include <linux/rcupdate.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include <asm/pgalloc.h>
 
+#include "../../internal.h"
 #include "../pool.h"
 #include "test.h"
 
@@ -27,17 +29,18 @@ static long events(enum kpkeys_pool_event event)
 	return atomic_long_read(&pool->sync->events[event]);
 }
 
-static struct kpkeys_region *region_of(struct ptdesc *pt)
+static struct kpkeys_region *region_of(struct ptdesc *pt, unsigned int *i)
 {
-	return kpkeys_region_find(pool, page_to_pfn(ptdesc_page(pt)));
+	return kpkeys_region_find(pool, page_to_pfn(ptdesc_page(pt)), i);
 }
 
 static bool in_use(struct ptdesc *pt)
 {
-	struct kpkeys_region *region = region_of(pt);
+	struct kpkeys_region *region;
+	unsigned int i;
 
-	return test_bit(page_to_pfn(ptdesc_page(pt)) - region->base,
-			region->in_use);
+	region = region_of(pt, &i);
+	return region && test_bit(i, region->in_use);
 }
 
 /* === Tables held by a test ============================================== */
@@ -130,7 +133,7 @@ static struct sums audit(struct kunit *test)
 	guard(mutex)(&pool->sync->grow);
 	for_each_node_state(nid, N_MEMORY) {
 		node = &pool->state->nodes[nid];
-		guard(spinlock_irqsave)(&pool->sync->node_lock[nid]);
+		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
 
 		node_sums = (struct sums) { };
 		add_up(test, &node->partial, &node_sums);
@@ -165,13 +168,19 @@ static struct sums settle(struct kunit *test, unsigned int keep)
 /* Keep the background worker from refilling the pool for a while. */
 static void stop_refills(struct kunit *test)
 {
-	WRITE_ONCE(pool->sync->retry_at, jiffies + 60 * HZ);
+	int nid;
+
+	for_each_node_state(nid, N_MEMORY)
+		WRITE_ONCE(pool->sync->retry_at[nid], jiffies + 60 * HZ);
 	flush_delayed_work(&pool->sync->work);
 }
 
 static void allow_refills(void *unused)
 {
-	WRITE_ONCE(pool->sync->retry_at, jiffies);
+	int nid;
+
+	for_each_node_state(nid, N_MEMORY)
+		WRITE_ONCE(pool->sync->retry_at[nid], jiffies);
 }
 
 /* Take all there is. The worker does not refill until the test is over. */
@@ -304,10 +313,36 @@ static void double_free_is_noticed(struct kunit *test)
 	audit(test);
 }
 
+/* struct page can be written by an attacker; neighbours would come free. */
+static void forged_order_is_refused(struct kunit *test)
+{
+	long before = events(KPKEYS_POOL_BAD_FREES);
+	struct ptdesc *pt;
+	struct page *page;
+
+	skip_unless_protected(test);
+
+	pt = pagetable_alloc(GFP_PGTABLE_KERNEL, 1);
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	page = ptdesc_page(pt);
+	folio_set_order(page_folio(page), 2);
+	kunit_warning_suppress(test) {
+		pagetable_free(pt);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	folio_set_order(page_folio(page), 1);
+	KUNIT_EXPECT_EQ(test, events(KPKEYS_POOL_BAD_FREES), before + 1);
+	KUNIT_EXPECT_TRUE(test, in_use(pt));
+	pagetable_free(pt);
+	KUNIT_EXPECT_FALSE(test, in_use(pt));
+	audit(test);
+}
+
 /* The pool's own data decides what becomes a page table. */
 static void pool_protects_itself(struct kunit *test)
 {
 	struct ptdesc *pt;
+	unsigned int i;
 
 	skip_unless_protected(test);
 
@@ -317,7 +352,7 @@ static void pool_protects_itself(struct kunit *test)
 	EXPECT_PROTECTED(test, pool->state->nodes);
 	EXPECT_PROTECTED(test, pool->state->magazines);
 	EXPECT_PROTECTED(test, pool->state->directory);
-	EXPECT_PROTECTED(test, region_of(pt));
+	EXPECT_PROTECTED(test, region_of(pt, &i));
 	EXPECT_PROTECTED(test, pool->state->spare);
 	pagetable_free(pt);
 }
@@ -327,6 +362,7 @@ static void pool_protects_itself(struct kunit *test)
 static void atomic_allocation_only_takes(struct kunit *test)
 {
 	struct tables *tables;
+	unsigned int flags;
 	long added;
 	int tries;
 
@@ -341,6 +377,13 @@ static void atomic_allocation_only_takes(struct kunit *test)
 			      events(KPKEYS_POOL_SMALL_ADDED), added);
 	/* The reserve is not for everybody. */
 	KUNIT_EXPECT_EQ(test, pool->state->nr_reserve, KPKEYS_POOL_RESERVE);
+
+	/* vmalloc() says only by the scope that it must not sleep. */
+	preempt_disable();
+	flags = memalloc_noreclaim_save();
+	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_KERNEL, 0));
+	memalloc_noreclaim_restore(flags);
+	preempt_enable();
 
 	/* The worker refills. */
 	allow_refills(NULL);
@@ -650,6 +693,32 @@ static void block_is_kept_if_it_cannot_be_untagged(struct kunit *test)
 	KUNIT_EXPECT_LE(test, after.blocks, before.blocks);
 }
 
+/* A page that somebody looks at cannot become part of a larger table. */
+static void speculative_reference_to_a_tail(struct kunit *test)
+{
+	struct ptdesc *pt;
+	struct page *tail;
+
+	skip_unless_protected(test);
+
+	preempt_disable();
+	pt = pagetable_alloc(GFP_PGTABLE_KERNEL | GFP_ATOMIC, 1);
+	if (pt) {
+		tail = ptdesc_page(pt) + 1;
+		pagetable_free(pt);
+		get_page(tail);
+		/* The same pages are the first that are found. */
+		KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_ATOMIC, 1));
+		put_page(tail);
+		pt = pagetable_alloc(GFP_ATOMIC, 1);
+		KUNIT_EXPECT_PTR_EQ(test, ptdesc_page(pt), tail - 1);
+	}
+	preempt_enable();
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	pagetable_free(pt);
+	audit(test);
+}
+
 /* Somebody looks at a page by its number while it is handed out and back. */
 static void speculative_reference_does_not_free(struct kunit *test)
 {
@@ -674,9 +743,30 @@ static void speculative_reference_does_not_free(struct kunit *test)
 
 #define STRESS_TABLES	64
 
+/* Whoever has a table writes his mark to each of its pages. */
+static void mark_table(struct ptdesc *pt, unsigned int order, long mark)
+{
+	unsigned int i;
+
+	guard(kpkeys_hardened_pgtables)();
+	for (i = 0; i < 1 << order; i++)
+		*(long *)(ptdesc_address(pt) + i * PAGE_SIZE) = mark;
+}
+
+static bool has_mark(struct ptdesc *pt, long mark)
+{
+	unsigned int i;
+
+	for (i = 0; i < 1 << compound_order(ptdesc_page(pt)); i++)
+		if (*(long *)(ptdesc_address(pt) + i * PAGE_SIZE) != mark)
+			return false;
+	return true;
+}
+
 static int stress(void *data)
 {
 	struct ptdesc *pts[STRESS_TABLES] = { };
+	long me = (long)current;
 	unsigned long end = jiffies + HZ;
 	unsigned long *errors = data;
 	unsigned int i, r;
@@ -685,17 +775,19 @@ static int stress(void *data)
 		r = get_random_u32();
 		i = r % STRESS_TABLES;
 		if (pts[i]) {
+			*errors += !has_mark(pts[i], me + i);
 			pagetable_free(pts[i]);
 			pts[i] = NULL;
 		} else {
 			gfp_t gfp = r & BIT(30) ? GFP_ATOMIC : GFP_KERNEL;
+			unsigned int order = (r >> 24) % 3;
 
 			pts[i] = pagetable_alloc(gfp | __GFP_ZERO |
-						 __GFP_NOWARN,
-						 (r >> 24) % 3);
-			if (pts[i] && memchr_inv(ptdesc_address(pts[i]), 0,
-						 PAGE_SIZE))
-				(*errors)++;
+						 __GFP_NOWARN, order);
+			if (pts[i]) {
+				*errors += !has_mark(pts[i], 0);
+				mark_table(pts[i], order, me + i);
+			}
 		}
 		if (r % 1000 == 0)
 			kpkeys_pool_trim(pool, 0);
@@ -752,6 +844,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(descriptors_are_reset),
 	KUNIT_CASE(too_large_an_order_fails),
 	KUNIT_CASE(double_free_is_noticed),
+	KUNIT_CASE(forged_order_is_refused),
 	KUNIT_CASE(pool_protects_itself),
 	KUNIT_CASE(atomic_allocation_only_takes),
 	KUNIT_CASE(sleeping_allocation_grows_the_pool),
@@ -765,6 +858,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE_SLOW(idle_blocks_go_by_themselves),
 	KUNIT_CASE(block_is_kept_if_it_cannot_be_untagged),
 	KUNIT_CASE(speculative_reference_does_not_free),
+	KUNIT_CASE(speculative_reference_to_a_tail),
 	KUNIT_CASE_SLOW(nothing_is_lost_on_many_cpus),
 	{}
 };

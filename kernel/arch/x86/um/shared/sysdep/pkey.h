@@ -90,18 +90,6 @@ static __always_inline void um_pku_reset(void)
 	um_write_pkru(UM_PKRU_DEFAULT);
 }
 
-/*
- * Pending interrupts are about to run on top of whatever enabled them. Within a
- * lazy MMU section that is at a raised level; the section goes on at the
- * default, where each write raises for itself, as no level is ever set to what
- * a word in memory says.
- */
-static __always_inline void um_pku_end_level(void)
-{
-	if (um_pkru_shadow())
-		um_pku_reset();
-}
-
 int os_pkey_alloc(void);
 int os_pkey_mprotect(void *addr, unsigned long len, int r, int w, int x,
 		     int pkey);
@@ -114,7 +102,6 @@ void mc_call(void *mc, void *target);
 static inline int um_pkru_shadow(void) { return 0; }
 static inline void um_set_pkru_shadow(int level) { }
 static inline void um_pku_reset(void) { }
-static inline void um_pku_end_level(void) { }
 
 #endif /* CONFIG_UML_PKU */
 

@@ -1,0 +1,716 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Where the pages of a pool come from, and when they go back: blocks.
+ */
+#define pr_fmt(fmt) "kpkeys: " fmt
+
+#include <linux/gfp.h>
+#include <linux/jiffies.h>
+#include <linux/kernel.h>
+#include <linux/memblock.h>
+#include <linux/nodemask.h>
+#include <linux/sched.h>
+#include <linux/topology.h>
+
+#include <kunit/static_stub.h>
+
+#include "kpkeys.h"
+#include "pool.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/kpkeys.h>
+
+/* Pages kept for the pool's own data: a descriptor and a leaf for one refill. */
+#define MIN_SPARE	2
+
+/* Idle blocks that are no reason to give memory back. */
+#define IDLE_BLOCKS	2
+
+/* Small blocks to try: the reserve or other CPUs may take the pages of one. */
+#define SMALL_TRIES	4
+
+/* === Asking for it ====================================================== */
+
+/* After a failed refill of a node, when to try again, in jiffies. */
+static unsigned long *retry_at(const struct kpkeys_pool *pool, unsigned int nid)
+{
+	return &pool->sync->retry_at[nid < pool->nr_nodes ? nid : 0];
+}
+
+/* The pool is older than workqueues. */
+static bool has_workqueues(void)
+{
+	return system_state >= SYSTEM_SCHEDULING;
+}
+
+/**
+ * kpkeys_pool_ask_for_refill() - Have a worker add pages to a pool.
+ * @pool: the pool.
+ * @nid: the node that is short of them.
+ *
+ * Context: any.
+ */
+void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid)
+{
+	if (has_workqueues() &&
+	    time_after_eq(jiffies, READ_ONCE(*retry_at(pool, nid))))
+		mod_delayed_work(system_percpu_wq, &pool->sync->work, 0);
+}
+
+/**
+ * kpkeys_pool_ask_for_trim() - Have a worker give back what is idle, later.
+ * @pool: the pool.
+ *
+ * Context: any.
+ */
+void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool)
+{
+	if (has_workqueues())
+		schedule_delayed_work(&pool->sync->work, HZ);
+}
+
+/* === The reserve ========================================================= */
+
+/* After a split that did not lead to new pages. */
+static void replenish_reserve(const struct kpkeys_pool *pool, int nid)
+{
+	struct kpkeys_pool_state *state = pool->state;
+	struct page *page;
+
+	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
+	CLASS(kpkeys_pool_level, level)(pool);
+	while (state->nr_reserve < KPKEYS_POOL_RESERVE) {
+		page = kpkeys_node_take(kpkeys_pool_node(pool, nid), 0);
+		if (!page)
+			break;
+		state->reserve[state->nr_reserve++] = page;
+	}
+}
+
+/* === Adding pages: the grow mutex is held =============================== */
+
+static int set_key(const struct kpkeys_pool *pool, struct page *page,
+		   unsigned int nr, int pkey)
+{
+	int err;
+
+	scoped_class(kpkeys_pool_level, level, pool)
+		pool->state->tagging = current;
+	err = set_memory_pkey((unsigned long)page_address(page), nr, pkey);
+	scoped_class(kpkeys_pool_level, level, pool)
+		pool->state->tagging = NULL;
+
+	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
+	if (pkey != KPKEYS_PKEY_DEFAULT) {
+		/* Even after a failure: part of it may be tagged. */
+		kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, nr);
+		if (err)
+			kpkeys_stat_add(KPKEYS_STAT_TAG_FAILURES, 1);
+	} else if (err) {
+		kpkeys_stat_add(KPKEYS_STAT_UNTAG_FAILURES, 1);
+	} else {
+		kpkeys_stat_add(KPKEYS_STAT_PTPS_UNTAGGED, nr);
+	}
+	if (err)
+		kpkeys_pool_count(pool, pkey == KPKEYS_PKEY_DEFAULT ?
+			    KPKEYS_POOL_FAILED_UNTAGS : KPKEYS_POOL_FAILED_TAGS);
+	return err;
+}
+
+/**
+ * kpkeys_pool_get_pages() - Ask the page allocator for pages to tag.
+ * @nid: preferred node.
+ * @gfp: how.
+ * @order: how many.
+ *
+ * Not static, for tests to replace.
+ *
+ * Context: as @gfp says.
+ * Return: the pages or NULL.
+ */
+struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order)
+{
+	KUNIT_STATIC_STUB_REDIRECT(kpkeys_pool_get_pages, nid, gfp, order);
+
+	return alloc_pages_node(nid, gfp, order);
+}
+
+static void free_pages_singly(struct page *page, unsigned int nr)
+{
+	while (nr--)
+		__free_page(page++);
+}
+
+/* Let the pool have pages that carry its key, or are stuck if not @usable. */
+static int enter_pages(const struct kpkeys_pool *pool, struct page *page,
+		       unsigned int order, unsigned int min_spare, bool usable)
+{
+	struct kpkeys_pool_state *state = pool->state;
+	unsigned int i = 0, nr = 1 << order;
+	int nid = page_to_nid(page);
+	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
+	bool whole = order == KPKEYS_BLOCK_ORDER;
+	struct kpkeys_region *region;
+	unsigned int first;
+
+	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
+	CLASS(kpkeys_pool_level, level)(pool);
+
+	while (usable && state->nr_spare < min_spare && i < nr - 1)
+		kpkeys_spare_push(pool, page_address(page + i++));
+
+	region = kpkeys_region_add(pool, page, nr, whole);
+	if (WARN_ON_ONCE(!region))
+		return -ENOSPC;
+
+	first = page_to_pfn(page) - region->base;
+	if (whole)
+		node->nr_blocks++;
+	else
+		node->nr_small += nr;
+
+	if (!usable) {
+		bitmap_set(region->stuck, first, nr);
+		kpkeys_region_enlist(node, region);
+		return 0;
+	}
+
+	while (state->nr_reserve < KPKEYS_POOL_RESERVE && i < nr)
+		state->reserve[state->nr_reserve++] = page + i++;
+	kpkeys_region_make_available(node, region, first + i, nr - i);
+	return 0;
+}
+
+/* Takes over @page, which has just been allocated. */
+static int add_pages(const struct kpkeys_pool *pool, struct page *page,
+		     unsigned int order, unsigned int min_spare)
+{
+	int nid = page_to_nid(page);
+	unsigned int nr = 1 << order;
+	int err;
+
+	split_page(page, order);
+
+	if (!kpkeys_region_fits(pool, page)) {
+		free_pages_singly(page, nr);
+		return -ERANGE;
+	}
+
+	err = set_key(pool, page, nr, pool->pkey);
+	trace_kpkeys_pool_refill(pool->name, nid, page_to_pfn(page), order, err);
+	if (!err) {
+		kpkeys_pool_count(pool, order == KPKEYS_BLOCK_ORDER ?
+					KPKEYS_POOL_BLOCKS_ADDED :
+					KPKEYS_POOL_SMALL_ADDED);
+		return enter_pages(pool, page, order, min_spare, true);
+	}
+
+	replenish_reserve(pool, nid);
+	if (!set_key(pool, page, nr, KPKEYS_PKEY_DEFAULT)) {
+		free_pages_singly(page, nr);
+		return err;
+	}
+
+	/* Some of it may be tagged: keep it until it can be given back. */
+	if (!enter_pages(pool, page, order, 0, false))
+		atomic_long_add(nr, &pool->sync->nr_stuck);
+	return err;
+}
+
+/* Takes what is there or what a new block has. */
+static struct page *grow_by_block(const struct kpkeys_pool *pool, int nid,
+				  unsigned int order, bool zero)
+{
+	struct page *page, *block;
+
+	guard(mutex)(&pool->sync->grow);
+
+	/* Somebody else may have been faster. */
+	page = kpkeys_pool_take(pool, nid, order, zero);
+	if (page)
+		return page;
+
+	/* No reclaim: it may need page tables, and the mutex. */
+	block = kpkeys_pool_get_pages(nid, GFP_NOWAIT | __GFP_NOWARN |
+				      __GFP_THISNODE, KPKEYS_BLOCK_ORDER);
+	if (!block || add_pages(pool, block, KPKEYS_BLOCK_ORDER, MIN_SPARE))
+		return NULL;
+	return kpkeys_pool_take(pool, nid, order, zero);
+}
+
+/* The same with a small block; *@more tells whether it is worth another try. */
+static struct page *grow_by_small(const struct kpkeys_pool *pool, int nid,
+				  gfp_t gfp, unsigned int order, bool zero,
+				  bool *more)
+{
+	struct page *pages;
+
+	*more = false;
+	pages = kpkeys_pool_get_pages(nid, gfp, KPKEYS_SMALL_ORDER);
+	if (!pages)
+		return NULL;
+
+	guard(mutex)(&pool->sync->grow);
+	nid = page_to_nid(pages);
+	if (add_pages(pool, pages, KPKEYS_SMALL_ORDER, MIN_SPARE))
+		return NULL;
+	*more = true;
+	return kpkeys_pool_take(pool, nid, order, zero);
+}
+
+/**
+ * kpkeys_pool_grow_and_take() - Add pages to a pool and take some of them.
+ * @pool: the pool.
+ * @gfp: how to get them.
+ * @order: how many to take, naturally aligned.
+ * @zero: whether to clear them.
+ *
+ * Context: may sleep.
+ * Return: the pages, as kpkeys_pool_take() gives them, or NULL.
+ */
+struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
+				       gfp_t gfp, unsigned int order, bool zero)
+{
+	int nid = numa_mem_id();
+	struct page *page;
+	bool more = true;
+	int i;
+
+	page = grow_by_block(pool, nid, order, zero);
+	gfp &= ~(__GFP_ZERO | __GFP_ACCOUNT | __GFP_COMP | GFP_ZONEMASK);
+	for (i = 0; !page && more && i < SMALL_TRIES; i++)
+		page = grow_by_small(pool, nid, gfp, order, zero, &more);
+	return page;
+}
+
+/* === Giving back: the grow mutex is held ================================ */
+
+/* Untag and free pages that nobody can get any more. */
+static int release(const struct kpkeys_pool *pool, struct kpkeys_region *region,
+		   unsigned int first, unsigned int order)
+{
+	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, region->nid);
+	struct page *page = pfn_to_page(region->base + first);
+	unsigned int nr = 1 << order;
+	bool whole = region->whole;
+	int nid = region->nid;
+	int err;
+
+	err = set_key(pool, page, nr, KPKEYS_PKEY_DEFAULT);
+	trace_kpkeys_pool_give_back(pool->name, nid, page_to_pfn(page), order,
+				    err);
+	replenish_reserve(pool, nid);
+
+	scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid)) {
+		CLASS(kpkeys_pool_level, level)(pool);
+
+		if (err) {
+			bitmap_set(region->stuck, first, nr);
+			break;
+		}
+		bitmap_clear(region->stuck, first, nr);
+		bitmap_clear(region->owned, first, nr);
+		region->nr_owned -= nr;
+		if (whole)
+			node->nr_blocks--;
+		else
+			node->nr_small -= nr;
+		if (!region->nr_owned) {
+			list_del_init(&region->list);
+			kpkeys_region_remove(pool, region);
+		}
+	}
+
+	if (err)
+		return err;
+
+	kpkeys_pool_count(pool, whole ? KPKEYS_POOL_BLOCKS_RETURNED :
+			    KPKEYS_POOL_SMALL_RETURNED);
+	free_pages_singly(page, nr);
+	return 0;
+}
+
+/* Takes an idle block out of the lists. */
+static struct kpkeys_region *claim_block(const struct kpkeys_pool *pool,
+					 int nid, unsigned int keep)
+{
+	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
+	struct kpkeys_region *region;
+
+	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
+	CLASS(kpkeys_pool_level, level)(pool);
+
+	if (node->nr_empty <= keep)
+		return NULL;
+	region = list_last_entry(&node->empty, typeof(*region), list);
+	kpkeys_region_make_unavailable(node, region, 0, KPKEYS_BLOCK_PAGES);
+	return region;
+}
+
+/* Takes an idle small block out of its region. */
+static struct kpkeys_region *claim_small(const struct kpkeys_pool *pool,
+					 int nid, unsigned int keep,
+					 unsigned int *first)
+{
+	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
+	struct kpkeys_region *region;
+	unsigned int i;
+
+	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
+	CLASS(kpkeys_pool_level, level)(pool);
+
+	if (keep && node->nr_avail < KPKEYS_POOL_LOW + KPKEYS_SMALL_PAGES)
+		return NULL;
+
+	list_for_each_entry(region, &node->partial, list) {
+		if (region->whole)
+			continue;
+		for (i = 0; i < KPKEYS_BLOCK_PAGES; i += KPKEYS_SMALL_PAGES) {
+			if (find_next_zero_bit(region->avail,
+					       i + KPKEYS_SMALL_PAGES, i) <
+			    i + KPKEYS_SMALL_PAGES)
+				continue;
+			kpkeys_region_make_unavailable(node, region, i, KPKEYS_SMALL_PAGES);
+			*first = i;
+			return region;
+		}
+	}
+	return NULL;
+}
+
+static struct kpkeys_region *find_stuck(const struct kpkeys_pool *pool, int nid,
+					unsigned int *first)
+{
+	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
+	struct list_head *lists[] = { &node->full, &node->partial };
+	struct kpkeys_region *region;
+	int i;
+
+	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
+	for (i = 0; i < ARRAY_SIZE(lists); i++) {
+		list_for_each_entry(region, lists[i], list) {
+			*first = find_first_bit(region->stuck,
+						KPKEYS_BLOCK_PAGES);
+			if (*first < KPKEYS_BLOCK_PAGES)
+				return region;
+		}
+	}
+	return NULL;
+}
+
+static unsigned long release_stuck(const struct kpkeys_pool *pool, int nid)
+{
+	struct kpkeys_region *region;
+	unsigned long freed = 0;
+	unsigned int first, order;
+
+	while (atomic_long_read(&pool->sync->nr_stuck)) {
+		region = find_stuck(pool, nid, &first);
+		if (!region)
+			break;
+		order = region->whole ? KPKEYS_BLOCK_ORDER : KPKEYS_SMALL_ORDER;
+		if (release(pool, region, first, order))
+			break;
+		atomic_long_sub(1 << order, &pool->sync->nr_stuck);
+		freed += 1 << order;
+	}
+	return freed;
+}
+
+static unsigned long release_idle(const struct kpkeys_pool *pool, int nid,
+				  unsigned int keep)
+{
+	struct kpkeys_region *region;
+	unsigned long freed = 0;
+	unsigned int first, order;
+
+	for (;;) {
+		order = KPKEYS_BLOCK_ORDER;
+		first = 0;
+		region = claim_block(pool, nid, keep);
+		if (!region) {
+			order = KPKEYS_SMALL_ORDER;
+			region = claim_small(pool, nid, keep, &first);
+		}
+		if (!region)
+			break;
+		if (release(pool, region, first, order)) {
+			atomic_long_add(1 << order, &pool->sync->nr_stuck);
+			break;
+		}
+		freed += 1 << order;
+	}
+	return freed;
+}
+
+static unsigned long trim(const struct kpkeys_pool *pool, unsigned int keep)
+{
+	struct kpkeys_pool_node *node;
+	unsigned long freed = 0;
+	unsigned int cpu;
+	int nid;
+
+	for_each_possible_cpu(cpu)
+		kpkeys_pool_drain_cpu(pool, cpu);
+	for_each_node_state(nid, N_MEMORY) {
+		freed += release_stuck(pool, nid);
+		freed += release_idle(pool, nid, keep);
+
+		node = kpkeys_pool_node(pool, nid);
+		scoped_class(kpkeys_pool_level, level, pool)
+			node->trim_at = node->nr_avail +
+					IDLE_BLOCKS * KPKEYS_BLOCK_PAGES;
+	}
+	return freed;
+}
+
+/**
+ * kpkeys_pool_trim() - Give back memory that is not in use.
+ * @pool: the pool.
+ * @keep: wholly free blocks that each node may keep; with 0 no small ones and
+ *	no watermark are kept either.
+ *
+ * Context: may sleep.
+ * Return: number of pages given back.
+ */
+unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
+			       unsigned int keep)
+{
+	guard(mutex)(&pool->sync->grow);
+	return trim(pool, keep);
+}
+
+/**
+ * kpkeys_pool_count_idle() - How much would kpkeys_pool_scan_idle() give back?
+ * @pool: the pool.
+ *
+ * Context: any.
+ * Return: number of pages, or SHRINK_EMPTY.
+ */
+unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool)
+{
+	unsigned long nr = atomic_long_read(&pool->sync->nr_stuck);
+	int nid;
+
+	for_each_node_state(nid, N_MEMORY) {
+		const struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
+		unsigned long empty = READ_ONCE(node->nr_empty);
+		unsigned long avail = READ_ONCE(node->nr_avail);
+
+		if (empty > 1)
+			nr += (empty - 1) * KPKEYS_BLOCK_PAGES;
+		if (avail > KPKEYS_POOL_LOW)
+			nr += min(READ_ONCE(node->nr_small),
+				  avail - KPKEYS_POOL_LOW);
+	}
+	return nr ? : SHRINK_EMPTY;
+}
+
+/**
+ * kpkeys_pool_scan_idle() - Give back what is idle, as far as that is possible.
+ * @pool: the pool.
+ *
+ * Context: reclaim; does not wait for the pool.
+ * Return: number of pages given back, or SHRINK_STOP.
+ */
+unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool)
+{
+	unsigned long freed;
+
+	/* Reclaim may have begun in a refill of this very pool. */
+	if (!mutex_trylock(&pool->sync->grow))
+		return SHRINK_STOP;
+	freed = trim(pool, 1);
+	mutex_unlock(&pool->sync->grow);
+	return freed ? : SHRINK_STOP;
+}
+
+/* === In the background ================================================== */
+
+static bool refill_node(const struct kpkeys_pool *pool, int nid)
+{
+	unsigned int order = KPKEYS_BLOCK_ORDER;
+	struct page *page;
+
+	while (READ_ONCE(kpkeys_pool_node(pool, nid)->nr_avail) < KPKEYS_POOL_LOW) {
+		/* Outside the mutex: reclaim may need page tables. */
+		page = kpkeys_pool_get_pages(nid, GFP_KERNEL | __GFP_NORETRY |
+					     __GFP_NOWARN | __GFP_THISNODE,
+					     order);
+		if (!page && order == KPKEYS_SMALL_ORDER)
+			return false;
+		if (!page) {
+			order = KPKEYS_SMALL_ORDER;
+			continue;
+		}
+		guard(mutex)(&pool->sync->grow);
+		if (add_pages(pool, page, order, MIN_SPARE))
+			return false;
+	}
+	return true;
+}
+
+/**
+ * kpkeys_pool_background() - Refill a pool, or give back what is idle.
+ * @pool: the pool.
+ *
+ * Context: a worker.
+ */
+void kpkeys_pool_background(const struct kpkeys_pool *pool)
+{
+	bool idle = false;
+	int nid;
+
+	for_each_node_state(nid, N_NORMAL_MEMORY) {
+		const struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
+
+		if (!refill_node(pool, nid))
+			WRITE_ONCE(*retry_at(pool, nid), jiffies + HZ);
+		idle |= READ_ONCE(node->nr_avail) > READ_ONCE(node->trim_at);
+	}
+	if (idle)
+		kpkeys_pool_trim(pool, 1);
+}
+
+/* === Start ============================================================== */
+
+/*
+ * The pool's own pages lie in its first block, as each would pin another block.
+ * Enough for page tables that map, with small pages, all memory four times; but
+ * not the whole block.
+ */
+static unsigned int __init initial_spare(void)
+{
+	unsigned long blocks = 4 * (totalram_pages() >>
+				    (2 * KPKEYS_BLOCK_ORDER));
+	unsigned long descriptors = blocks * sizeof(struct kpkeys_region) /
+				    PAGE_SIZE;
+	unsigned long leaves = totalram_pages() >> KPKEYS_BLOCK_ORDER >>
+			       (PAGE_SHIFT - 3);
+
+	return min(MIN_SPARE + 4 + descriptors + leaves,
+		   KPKEYS_BLOCK_PAGES / 4);
+}
+
+static void *__init align_take(void **next, size_t size)
+{
+	void *addr = *next;
+
+	*next += ALIGN(size, SMP_CACHE_BYTES);
+	return addr;
+}
+
+static void __init init_node(struct kpkeys_pool_node *node)
+{
+	INIT_LIST_HEAD(&node->partial);
+	INIT_LIST_HEAD(&node->full);
+	INIT_LIST_HEAD(&node->empty);
+	node->trim_at = (IDLE_BLOCKS + 1) * KPKEYS_BLOCK_PAGES;
+}
+
+/* Locks share no cache lines; without CPUs to lock out they have no size. */
+static int __init init_sync(struct kpkeys_pool *pool)
+{
+	size_t locks = (pool->nr_nodes + pool->nr_cpus) *
+		       sizeof(*pool->sync->node_lock);
+	size_t size = locks + pool->nr_nodes * sizeof(*pool->sync->retry_at);
+	unsigned int i;
+	void *mem;
+
+	mem = (void *)__get_free_pages(GFP_KERNEL | __GFP_ZERO,
+				       get_order(size));
+	if (!mem)
+		return -ENOMEM;
+	pool->sync->node_lock = mem;
+	pool->sync->cpu_lock = pool->sync->node_lock + pool->nr_nodes;
+	pool->sync->retry_at = mem + locks;
+
+	for (i = 0; i < pool->nr_nodes; i++) {
+		spin_lock_init(&pool->sync->node_lock[i].lock);
+		pool->sync->retry_at[i] = jiffies;
+	}
+	for (i = 0; i < pool->nr_cpus; i++)
+		spin_lock_init(&pool->sync->cpu_lock[i].lock);
+	return 0;
+}
+
+static int __init init_state(struct kpkeys_pool *pool)
+{
+	size_t nodes = pool->nr_nodes * sizeof(*pool->state->nodes);
+	size_t mags = pool->nr_cpus * sizeof(*pool->state->magazines);
+	size_t directory = kpkeys_directory_size(pool);
+	size_t size = sizeof(*pool->state) + nodes + mags + directory +
+		      4 * SMP_CACHE_BYTES;
+	unsigned int order = get_order(size);
+	struct kpkeys_pool_state *state;
+	unsigned int nid;
+	void *next;
+	int err;
+
+	next = (void *)__get_free_pages(GFP_KERNEL | __GFP_ZERO, order);
+	if (!next)
+		return -ENOMEM;
+	pool->state_size = PAGE_SIZE << order;
+	pool->state = state = align_take(&next, sizeof(*state));
+	state->nodes = align_take(&next, nodes);
+	state->magazines = align_take(&next, mags);
+	state->directory = align_take(&next, directory);
+	INIT_LIST_HEAD(&state->free_regions);
+	for (nid = 0; nid < pool->nr_nodes; nid++)
+		init_node(&state->nodes[nid]);
+
+	err = set_memory_pkey((unsigned long)state, 1 << order, pool->pkey);
+	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
+	kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, 1 << order);
+	return err;
+}
+
+/**
+ * kpkeys_pool_init() - Make a pool that can hand out pages.
+ * @pool: the pool.
+ *
+ * Context: boot, one CPU, as soon as the page allocator works.
+ * Return: 0 or a negative error, after which the pool is of no use. Memory that
+ * may be tagged is not given back then.
+ */
+int __init kpkeys_pool_init(struct kpkeys_pool *pool)
+{
+	struct page *page;
+	int err;
+
+	pool->nr_nodes = nr_node_ids;
+	pool->nr_cpus = nr_cpu_ids;
+	err = init_sync(pool);
+	if (!err)
+		err = init_state(pool);
+	if (err)
+		return err;
+
+	page = alloc_pages(GFP_KERNEL, KPKEYS_BLOCK_ORDER);
+	if (!page)
+		return -ENOMEM;
+
+	guard(mutex)(&pool->sync->grow);
+	return add_pages(pool, page, KPKEYS_BLOCK_ORDER, initial_spare());
+}
+
+/**
+ * kpkeys_pool_late_init() - Let reclaim and debugfs see a pool.
+ * @pool: the pool.
+ *
+ * Context: an initcall.
+ * Return: 0 or -ENOMEM.
+ */
+int __init kpkeys_pool_late_init(const struct kpkeys_pool *pool)
+{
+	struct shrinker *shrinker = shrinker_alloc(0, "kpkeys-%s", pool->name);
+
+	if (!shrinker)
+		return -ENOMEM;
+	shrinker->count_objects = pool->count_objects;
+	shrinker->scan_objects = pool->scan_objects;
+	shrinker_register(shrinker);
+
+	kpkeys_pool_debugfs(pool);
+	return 0;
+}
