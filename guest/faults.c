@@ -24,6 +24,15 @@
 
 #define DEBUGFS		"/sys/kernel/debug/"
 #define CHECK		DEBUGFS "kpkeys/check"
+#define KALLSYMS	"/proc/kallsyms"
+
+/*
+ * UML's copies from and to user space call this for pages that are not there,
+ * and it follows a NULL pointer when a page table cannot be allocated. That is
+ * so without us: nothing fails below it.
+ */
+#define SPARED		"maybe_map"
+#define STACK_DEPTH	"32"
 
 /* So many that they do not run out: what is left of them counts faults. */
 #define TIMES		1000000000L
@@ -73,7 +82,7 @@ static int open_attr(const struct fault *fault, const char *name)
 
 static void write_attr(int fd, const char *value)
 {
-	if (pwrite(fd, value, strlen(value), 0) != (ssize_t)strlen(value))
+	if (write(fd, value, strlen(value)) != (ssize_t)strlen(value))
 		die(value);
 }
 
@@ -84,6 +93,43 @@ static void set_attr(const struct fault *fault, const char *name,
 
 	write_attr(fd, value);
 	close(fd);
+}
+
+/* Where the function @name begins and ends; false if the kernel has none. */
+static bool find_function(const char *name, unsigned long *start,
+			  unsigned long *end)
+{
+	FILE *file = fopen(KALLSYMS, "re");
+	unsigned long addr;
+	char symbol[256];
+
+	if (!file)
+		die(KALLSYMS);
+	*start = 0;
+	*end = ULONG_MAX;
+	/* Sorted by address, but for what modules and BPF add. */
+	while (fscanf(file, "%lx %*c %255s%*[^\n]", &addr, symbol) == 2) {
+		if (!strcmp(symbol, name))
+			*start = addr;
+		else if (*start && addr > *start && addr < *end)
+			*end = addr;
+	}
+	fclose(file);
+	return *start && *end != ULONG_MAX;
+}
+
+static void spare(const struct fault *fault)
+{
+	unsigned long start, end;
+	char value[24];
+
+	if (!find_function(SPARED, &start, &end))
+		return;
+	set_attr(fault, "stacktrace-depth", STACK_DEPTH);
+	snprintf(value, sizeof(value), "%#lx", start);
+	set_attr(fault, "reject-start", value);
+	snprintf(value, sizeof(value), "%#lx", end);
+	set_attr(fault, "reject-end", value);
 }
 
 /* Returns the attribute that switches the fault on and off, opened. */
@@ -102,6 +148,7 @@ static int prepare(const struct fault *fault)
 	set_attr(fault, "ignore-gfp-wait", "N");
 	if (fault->min_order)
 		set_attr(fault, "min-order", fault->min_order);
+	spare(fault);
 	return open_attr(fault, "probability");
 }
 
@@ -110,7 +157,7 @@ static long injected(const struct fault *fault)
 	int fd = open_attr(fault, "times");
 	char text[32] = "";
 
-	if (pread(fd, text, sizeof(text) - 1, 0) <= 0)
+	if (read(fd, text, sizeof(text) - 1) <= 0)
 		die("times");
 	close(fd);
 	return TIMES - strtol(text, NULL, 10);
