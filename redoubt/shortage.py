@@ -15,6 +15,8 @@ from redoubt.targets import Variant
 
 # What fails in each round, see guest/faults.c: nothing but blocks, any page, or any slab object.
 ROUNDS = ("blocks", "pages", "slab")
+# Nobody but the pool asks for blocks.
+_POOL_ROUNDS = ("blocks",)
 # Of the pool when nothing is in use, beyond what it had after boot.
 EXTRA_BLOCKS = 2
 RESERVE = 2
@@ -102,6 +104,11 @@ class Report:
         return not self.problems
 
 
+def rounds(protected: bool) -> tuple[str, ...]:
+    """The rounds that make sense with and without protection."""
+    return tuple(name for name in ROUNDS if protected or name not in _POOL_ROUNDS)
+
+
 def _problems(report: Report) -> Iterator[str]:
     result = report.boot
     if result.outcome != "finished" or result.status:
@@ -109,7 +116,7 @@ def _problems(report: Report) -> Iterator[str]:
     yield from report.splats
     if report.cgroup_failures != 0:
         yield f"memory cgroups: {report.cgroup_failures} failures"
-    for name in ROUNDS:
+    for name in rounds(report.protected):
         if name not in {one.name for one in report.rounds}:
             yield f"no round {name}"
     for one in report.rounds:
@@ -127,7 +134,7 @@ def _problems(report: Report) -> Iterator[str]:
     states = [(f"round {one.name}", one.after) for one in report.rounds]
     for what, pool in [*states, ("memory cgroups", report.at_last)]:
         yield from (f"after {what}: {text}" for text in _problems_of_pool(report.before, pool))
-    yield from _untested(report.before, report.rounds)
+    yield from _untested(report.before, report.rounds, report.at_last)
 
 
 def _problems_of_round(one: Round, protected: bool) -> Iterator[str]:
@@ -157,14 +164,16 @@ def _problems_of_pool(before: Pool, now: Pool) -> Iterator[str]:
             yield f"{gone} of {size} were added and not returned, {there} are there"
 
 
-def _untested(before: Pool, rounds: Sequence[Round]) -> Iterator[str]:
-    """Rounds that did not do to the pool what they are for."""
+def _untested(before: Pool, done: Sequence[Round], at_last: Pool) -> Iterator[str]:
+    """Steps that did not do to the pool what they are for."""
+    steps = [(one.name, one.after) for one in done] + [("memory cgroups", at_last)]
+    proofs = {"blocks": "small_added", "pages": "failed_allocs", "memory cgroups": "failed_allocs"}
     last = before
-    for one in rounds:
-        event = {"blocks": "small_added", "pages": "failed_allocs"}.get(one.name)
-        if event and one.after[event] <= last[event]:
-            yield f"round {one.name}: {event} stayed {last[event]}"
-        last = one.after
+    for name, after in steps:
+        event = proofs.get(name)
+        if event and after[event] <= last[event]:
+            yield f"{name}: {event} stayed {last[event]}"
+        last = after
 
 
 def parse_pools(lines: Sequence[str]) -> Iterator[Pool]:
@@ -221,7 +230,7 @@ def commands(protected: bool, stress_s: int, workers: int) -> list[list[str]]:
     """What the guest runs: boot, each round of stress, cgroups, and a look after each."""
     look = [["/bin/settle"], *([["/bin/cat", _CHECK]] if protected else [])]
     words = [*look]
-    for name in ROUNDS:
+    for name in rounds(protected):
         words.append(
             ["/bin/faults", name, "/bin/stress", str(stress_s), str(workers), "--scarce"]
         )  # fmt: skip
