@@ -72,10 +72,11 @@ static bool check_at(bool ok, const char *condition, const char *func, int line)
 	return ok;
 }
 
-/* The ways to say that there is no memory; EFAULT is from user copies. */
+/* The ways to say that there is no memory: for inodes, files, user copies. */
 static bool means_refused(int err)
 {
-	return err == ENOMEM || err == EAGAIN || err == ENOSPC || err == EFAULT;
+	return err == ENOMEM || err == EAGAIN || err == ENOSPC ||
+	       err == ENFILE || err == EFAULT;
 }
 
 /* The same for a system call that takes memory and sets errno. */
@@ -363,20 +364,19 @@ static bool op_file(void)
 {
 	size_t pages = 1 + rnd(32);
 	u64 seed = rnd(~0UL), value;
-	FILE *file = tmpfile();
+	/* Not tmpfile(), which hides why it failed. */
+	int fd = open(P_tmpdir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	char *m = MAP_FAILED;
 	bool ok;
-	int fd;
 
-	if (!need(file))
+	if (!need(fd >= 0))
 		return false;
-	fd = fileno(file);
 	ok = need(!ftruncate(fd, pages * page));
 	if (ok)
 		m = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_SHARED,
 			 fd, 0);
 	if (!ok || !need(m != MAP_FAILED)) {
-		fclose(file);
+		close(fd);
 		return false;
 	}
 	fill(m, pages, seed);
@@ -389,7 +389,7 @@ static bool op_file(void)
 	else
 		ok = false;
 	unmap(m, pages * page);
-	fclose(file);
+	close(fd);
 	return ok;
 }
 
