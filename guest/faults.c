@@ -34,6 +34,9 @@
 #define SPARED		"maybe_map"
 #define STACK_DEPTH	"32"
 
+/* Tenths of a second between two runs of the checker, which stops everybody. */
+#define WAITS		20
+
 /* So many that they do not run out: what is left of them counts faults. */
 #define TIMES		1000000000L
 
@@ -212,13 +215,13 @@ static bool check_once(void)
 /* Returns the exit status of @pid, as a shell would. */
 static int check_until_end(pid_t pid, bool has_checker)
 {
-	const struct timespec pause = { .tv_nsec = 500000000 };
-	unsigned int tried = 0, checked = 0;
+	const struct timespec pause = { .tv_nsec = 100000000 };
+	unsigned int waits = 0, tried = 0, checked = 0;
 	int status;
 	pid_t ended;
 
 	while (!(ended = waitpid(pid, &status, WNOHANG))) {
-		if (has_checker) {
+		if (has_checker && !(waits++ % WAITS)) {
 			tried++;
 			checked += check_once();
 		}

@@ -154,7 +154,7 @@ def _problems_of_pool(before: Pool, now: Pool) -> Iterator[str]:
         yield f"{now['small_pages']} pages in small blocks"
     if not 0 <= now.held - before.held <= OWN_PAGES:
         yield f"{now.held} pages neither free nor in use, {before.held} after boot"
-    for name, expected in (("reserve", RESERVE), ("stuck", 0), ("bad_frees", 0)):
+    for name, expected in (("reserve", RESERVE), ("stuck", 0), ("bad_takes", 0), ("bad_frees", 0)):
         if now[name] != expected:
             yield f"{name} {now[name]}, expected {expected}"
     for size, names in (("blocks", "blocks"), ("small", "small_pages")):

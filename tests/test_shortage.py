@@ -16,7 +16,8 @@ ON, OFF = get_variant(UM, "on"), get_variant(UM, "off")
 WALK = ["tables 100", "untagged 0", "aliases 0", "foreign 0"]
 EVENTS = {
     "blocks_added": 1, "blocks_returned": 0, "small_added": 0, "small_returned": 0, "splits": 0,
-    "failed_allocs": 0, "failed_tags": 0, "failed_untags": 0, "bad_frees": 0,
+    "failed_allocs": 0, "failed_tags": 0, "failed_untags": 0, "bad_takes": 0,
+    "bad_frees": 0,
 }  # fmt: skip
 
 
@@ -83,6 +84,7 @@ def test_a_page_that_is_neither_free_nor_in_use_is_held_by_the_pool() -> None:
         ({"blocks": 4, "free": 390 + 3 * 512, "blocks_added": 4}, "4 blocks"),
         ({"reserve": 1, "free": 391}, "reserve 1"),
         ({"stuck": 4}, "stuck 4"),
+        ({"bad_takes": 1}, "bad_takes 1"),
         ({"bad_frees": 1}, "bad_frees 1"),
         ({"blocks_added": 2}, "2 of blocks were added"),
         ({"small_added": 7}, "2 of small were added"),
