@@ -191,6 +191,21 @@ static bool op_sparse(void)
 	return unmap(m, n * stride) && ok;
 }
 
+/* More tables at a time than a pool has lying about: it has to grow. */
+static bool op_tables(void)
+{
+	size_t n = 700, i;
+	char *m = map(n * 2 * MB, MAP_PRIVATE | MAP_NORESERVE);
+	bool ok = true;
+
+	if (!need(m))
+		return false;
+	/* Reading takes the zero page, and no memory but for tables. */
+	for (i = 0; i < n; i++)
+		ok &= check(!*(volatile u64 *)(m + i * 2 * MB));
+	return unmap(m, n * 2 * MB) && ok;
+}
+
 static bool op_fork(void)
 {
 	size_t pages = 1 + rnd(32);
@@ -518,7 +533,11 @@ struct op {
 	bool (*run)(void);
 };
 
+/* The first is large: where a fault takes milliseconds, once is enough. */
+#define LARGE_OPS	1
+
 static const struct op ops[] = {
+	{ "tables", op_tables },
 	{ "map", op_map },
 	{ "sparse", op_sparse },
 	{ "fork", op_fork },
@@ -568,7 +587,7 @@ static void work(struct counts *counts, size_t index, size_t workers, u64 until)
 	for (i = index; i < ARRAY_SIZE(ops); i += workers)
 		do_one(counts, i);
 	while (now_ms() < until)
-		do_one(counts, rnd(ARRAY_SIZE(ops)));
+		do_one(counts, LARGE_OPS + rnd(ARRAY_SIZE(ops) - LARGE_OPS));
 }
 
 static int report(const struct counts *counts, size_t workers, u64 lost)
