@@ -624,11 +624,14 @@ static void touch_stack(void)
 
 static int run_workers(unsigned long seconds, size_t workers)
 {
-	struct counts *counts = map(workers * sizeof(*counts), MAP_SHARED);
 	u64 until = now_ms() + seconds * 1000, lost = 0;
+	struct counts *counts;
 	size_t started;
 	int status;
 
+	do {
+		counts = map(workers * sizeof(*counts), MAP_SHARED);
+	} while (!counts && scarce && means_refused(errno));
 	if (!counts) {
 		perror("stress: mmap");
 		return 2;

@@ -149,7 +149,7 @@ def _problems_of_round(one: Round, protected: bool) -> Iterator[str]:
 def _problems_of_pool(before: Pool, now: Pool) -> Iterator[str]:
     if now["blocks"] > before["blocks"] + EXTRA_BLOCKS:
         yield f"{now['blocks']} blocks, {before['blocks']} after boot"
-    # Nobody needs small blocks when there are whole ones; only what lives in them keeps them.
+    # Each page table that is still there (vmalloc's stay forever) may pin one small block.
     if now["small_pages"] > _SMALL_BLOCK * (OWN_PAGES + now.tables):
         yield f"{now['small_pages']} pages in small blocks"
     if not 0 <= now.held - before.held <= OWN_PAGES:
