@@ -7,6 +7,10 @@
  * anything else is an error, and one error makes the whole run fail. A worker
  * that dies is an error, too. Operations are small: in an emulated machine a
  * page fault takes milliseconds.
+ *
+ * With --scarce the kernel may refuse memory at any time. An operation that is
+ * told so ends there and is counted apart; what it finds in memory must still
+ * be right.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,6 +32,11 @@
 
 #define MAX_WORKERS	64
 #define EXEC_CHILD	"--exec-child"
+#define SCARCE		"--scarce"
+
+/* Exit statuses of children that were refused memory, or found it wrong. */
+#define CHILD_REFUSED	253
+#define CHILD_WRONG	254
 
 #define KB		1024UL
 #define MB		(1024 * KB)
@@ -46,15 +55,37 @@ static u64 rnd(u64 limit)
 	return random_state % limit;
 }
 
+/* Memory may be refused; it was, to the current operation; or it was wrong. */
+static bool scarce, refused, wrong;
+
 #define check(condition) check_at((condition), #condition, __func__, __LINE__)
+#define need(condition)	need_at((condition), #condition, __func__, __LINE__)
 
 /* Report what went wrong; the operation returns false and is counted. */
 static bool check_at(bool ok, const char *condition, const char *func, int line)
 {
-	if (!ok)
+	if (!ok) {
+		wrong = true;
 		fprintf(stderr, "stress: %s:%d: not so: %s (errno %d: %s)\n",
 			func, line, condition, errno, strerror(errno));
+	}
 	return ok;
+}
+
+/* The ways to say that there is no memory: for inodes, files, user copies. */
+static bool means_refused(int err)
+{
+	return err == ENOMEM || err == EAGAIN || err == ENOSPC ||
+	       err == ENFILE || err == EFAULT;
+}
+
+/* The same for a system call that takes memory and sets errno. */
+static bool need_at(bool ok, const char *condition, const char *func, int line)
+{
+	if (ok || !scarce || !means_refused(errno))
+		return check_at(ok, condition, func, line);
+	refused = true;
+	return false;
 }
 
 static void *map(size_t length, int flags)
@@ -63,6 +94,17 @@ static void *map(size_t length, int flags)
 		       flags | MAP_ANONYMOUS, -1, 0);
 
 	return m == MAP_FAILED ? NULL : m;
+}
+
+/* Even to unmap takes memory, if a mapping has to be split. */
+static bool unmap(void *m, size_t length)
+{
+	int err;
+
+	do {
+		err = munmap(m, length);
+	} while (err && scarce && means_refused(errno));
+	return check(!err);
 }
 
 /* A value for each page that depends on where it is meant to be. */
@@ -84,13 +126,21 @@ static bool filled(const char *m, size_t pages, u64 seed)
 	return true;
 }
 
-/* Whether @pid ended by itself with @status. */
+/* Whether @pid was started and ended by itself with @status. */
 static bool ended_with(pid_t pid, int status)
 {
 	int got;
 
-	return pid > 0 && waitpid(pid, &got, 0) == pid && WIFEXITED(got) &&
-	       WEXITSTATUS(got) == status;
+	if (!need(pid > 0) || !check(waitpid(pid, &got, 0) == pid))
+		return false;
+	if (scarce && WIFEXITED(got) && WEXITSTATUS(got) == CHILD_REFUSED) {
+		refused = true;
+		return false;
+	}
+	if (WIFEXITED(got) && WEXITSTATUS(got) == status)
+		return true;
+	fprintf(stderr, "stress: a child ended with %#x\n", got);
+	return check(false);
 }
 
 /* === Operations === */
@@ -102,12 +152,12 @@ static bool op_map(void)
 	char *m = map(pages * page, MAP_PRIVATE);
 	bool ok;
 
-	if (!check(m))
+	if (!need(m))
 		return false;
 	ok = check(!*(u64 *)m);
 	fill(m, pages, seed);
 	ok &= check(filled(m, pages, seed));
-	return check(!munmap(m, pages * page)) && ok;
+	return unmap(m, pages * page) && ok;
 }
 
 /* Pages so far apart that each needs tables of its own, at every level. */
@@ -120,7 +170,7 @@ static bool op_sparse(void)
 	bool ok = true;
 
 	m = map(n * stride, MAP_PRIVATE | MAP_NORESERVE);
-	if (!check(m))
+	if (!need(m))
 		return false;
 	for (i = 0; i < n; i++)
 		*(u64 *)(m + i * stride) = i + 1;
@@ -130,13 +180,30 @@ static bool op_sparse(void)
 	/* Grow it, so that it moves unless there happens to be room. */
 	if (stride == 2 * MB) {
 		moved = mremap(m, n * stride, 2 * GB, MREMAP_MAYMOVE);
-		if (!check(moved != MAP_FAILED))
+		if (!need(moved != MAP_FAILED)) {
+			unmap(m, n * stride);
 			return false;
+		}
 		for (i = 0; i < n; i++)
 			ok &= check(*(u64 *)(moved + i * stride) == i + 1);
-		return check(!munmap(moved, 2 * GB)) && ok;
+		return unmap(moved, 2 * GB) && ok;
 	}
-	return check(!munmap(m, n * stride)) && ok;
+	return unmap(m, n * stride) && ok;
+}
+
+/* More tables at a time than a pool has lying about: it has to grow. */
+static bool op_tables(void)
+{
+	size_t n = 700, i;
+	char *m = map(n * 2 * MB, MAP_PRIVATE | MAP_NORESERVE);
+	bool ok = true;
+
+	if (!need(m))
+		return false;
+	/* Reading takes the zero page, and no memory but for tables. */
+	for (i = 0; i < n; i++)
+		ok &= check(!*(volatile u64 *)(m + i * 2 * MB));
+	return unmap(m, n * 2 * MB) && ok;
 }
 
 static bool op_fork(void)
@@ -145,11 +212,11 @@ static bool op_fork(void)
 	u64 mine = rnd(~0UL), other = rnd(~0UL);
 	char *priv = map(pages * page, MAP_PRIVATE);
 	char *shared = map(pages * page, MAP_SHARED);
-	bool ok = check(priv) && check(shared);
+	bool ok = need(priv) && need(shared);
 	pid_t pid;
 
 	if (!ok)
-		return false;
+		goto out;
 	fill(priv, pages, mine);
 	pid = fork();
 	if (!pid) {
@@ -159,27 +226,41 @@ static bool op_fork(void)
 		fill(shared, pages, other);
 		_exit(filled(priv, pages, other) ? 0 : 2);
 	}
-	ok &= check(ended_with(pid, 0));
+	ok = ended_with(pid, 0);
 	ok &= check(filled(priv, pages, mine));
-	ok &= check(filled(shared, pages, other));
-	munmap(priv, pages * page);
-	munmap(shared, pages * page);
+	ok = ok && check(filled(shared, pages, other));
+out:
+	if (priv)
+		unmap(priv, pages * page);
+	if (shared)
+		unmap(shared, pages * page);
 	return ok;
 }
 
 static bool op_exec(void)
 {
 	char status[8];
-	int want = rnd(100);
+	int want = rnd(100), got;
 	pid_t pid;
 
 	snprintf(status, sizeof(status), "%d", want);
 	pid = fork();
 	if (!pid) {
-		execl("/proc/self/exe", "stress", EXEC_CHILD, status, NULL);
-		_exit(255);
+		execl("/proc/self/exe", "stress", EXEC_CHILD, status,
+		      scarce ? SCARCE : NULL, NULL);
+		_exit(means_refused(errno) ? CHILD_REFUSED : 255);
 	}
-	return check(ended_with(pid, want));
+	if (!scarce)
+		return ended_with(pid, want);
+
+	/* An exec beyond return that is refused memory kills, and so does libc. */
+	if (!need(pid > 0) || !check(waitpid(pid, &got, 0) == pid))
+		return false;
+	if (WIFEXITED(got) && WEXITSTATUS(got) == want)
+		return true;
+	refused = true;
+	return check(!WIFEXITED(got) || WEXITSTATUS(got) != CHILD_WRONG) &&
+	       false;
 }
 
 static sigjmp_buf fault_jump;
@@ -212,20 +293,27 @@ static bool op_protect(void)
 	char *m = map(pages * page, MAP_PRIVATE);
 	bool ok;
 
-	if (!check(m))
+	if (!need(m))
 		return false;
 	fill(m, pages, seed);
 	/* In the middle, so that the mapping is split and merged again. */
-	ok = check(!mprotect(m + odd * page, page, PROT_READ));
+	ok = need(!mprotect(m + odd * page, page, PROT_READ));
+	if (!ok)
+		goto out;
 	ok &= check(write_faults(m + odd * page));
 	ok &= check(!write_faults(m + odd * page - 1));
 	ok &= check(!write_faults(m + odd * page + page + 8));
-	ok &= check(!mprotect(m, pages * page, PROT_NONE));
+	ok &= need(!mprotect(m, pages * page, PROT_NONE));
+	if (!ok)
+		goto out;
 	ok &= check(write_faults(m));
-	ok &= check(!mprotect(m, pages * page, PROT_READ | PROT_WRITE));
+	ok &= need(!mprotect(m, pages * page, PROT_READ | PROT_WRITE));
+	if (!ok)
+		goto out;
 	ok &= check(!write_faults(m + odd * page + 8));
 	ok &= check(filled(m, pages, seed));
-	munmap(m, pages * page);
+out:
+	unmap(m, pages * page);
 	return ok;
 }
 
@@ -236,23 +324,35 @@ static bool op_remap(void)
 	char *m = map(pages * page, MAP_PRIVATE), *to, *moved;
 	bool ok;
 
-	if (!check(m))
+	if (!need(m))
 		return false;
 	fill(m, pages, seed);
-	m = mremap(m, pages * page, more * page, MREMAP_MAYMOVE);
-	if (!check(m != MAP_FAILED))
+	moved = mremap(m, pages * page, more * page, MREMAP_MAYMOVE);
+	if (!need(moved != MAP_FAILED)) {
+		unmap(m, pages * page);
 		return false;
+	}
+	m = moved;
 	ok = check(filled(m, pages, seed));
 	fill(m, more, seed);
 
 	to = map(more * page, MAP_PRIVATE);
-	if (!check(to))
+	if (!need(to)) {
+		unmap(m, more * page);
 		return false;
+	}
 	moved = mremap(m, more * page, more * page,
 		       MREMAP_MAYMOVE | MREMAP_FIXED, to);
-	ok &= check(moved == to);
-	ok &= check(filled(to, more, seed));
-	munmap(to, more * page);
+	if (!need(moved != MAP_FAILED)) {
+		ok = false;
+		/* Still where it was, and as it was. */
+		check(filled(m, more, seed));
+		unmap(m, more * page);
+	} else {
+		ok &= check(moved == to);
+		ok &= check(filled(to, more, seed));
+	}
+	unmap(to, more * page);
 	return ok;
 }
 
@@ -264,14 +364,14 @@ static bool op_advise(void)
 	size_t i;
 	bool ok;
 
-	if (!check(m))
+	if (!need(m))
 		return false;
 	fill(m, pages, seed);
-	ok = check(!madvise(m, half * page, MADV_DONTNEED));
-	for (i = 0; i < half; i++)
+	ok = need(!madvise(m, half * page, MADV_DONTNEED));
+	for (i = 0; ok && i < half; i++)
 		ok &= check(!*(u64 *)(m + i * page));
 	ok &= check(filled(m + half * page, pages - half, seed + half));
-	munmap(m, pages * page);
+	unmap(m, pages * page);
 	return ok;
 }
 
@@ -279,56 +379,71 @@ static bool op_file(void)
 {
 	size_t pages = 1 + rnd(32);
 	u64 seed = rnd(~0UL), value;
-	FILE *file = tmpfile();
+	/* Not tmpfile(), which hides why it failed. */
+	int fd = open(P_tmpdir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	char *m = MAP_FAILED;
 	bool ok;
-	char *m;
-	int fd;
 
-	if (!check(file))
+	if (!need(fd >= 0))
 		return false;
-	fd = fileno(file);
-	ok = check(!ftruncate(fd, pages * page));
-	m = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (!check(m != MAP_FAILED)) {
-		fclose(file);
+	ok = need(!ftruncate(fd, pages * page));
+	if (ok)
+		m = mmap(NULL, pages * page, PROT_READ | PROT_WRITE, MAP_SHARED,
+			 fd, 0);
+	if (!ok || !need(m != MAP_FAILED)) {
+		close(fd);
 		return false;
 	}
 	fill(m, pages, seed);
-	ok &= check(pread(fd, &value, sizeof(value), (pages - 1) * page) ==
-		    sizeof(value) && value == seed + pages - 1);
+	ok = need(pread(fd, &value, sizeof(value), (pages - 1) * page) ==
+		  sizeof(value)) &&
+	     check(value == seed + pages - 1);
 	value = ~seed;
-	ok &= check(pwrite(fd, &value, sizeof(value), 0) == sizeof(value));
-	ok &= check(*(u64 *)m == ~seed);
-	munmap(m, pages * page);
-	fclose(file);
+	if (need(pwrite(fd, &value, sizeof(value), 0) == sizeof(value)))
+		ok &= check(*(u64 *)m == ~seed);
+	else
+		ok = false;
+	unmap(m, pages * page);
+	close(fd);
 	return ok;
 }
 
-static bool op_pipe(void)
+/* Through a pipe and back, from @out to @in. */
+static bool through_pipe(char *out, char *in, size_t size)
 {
-	size_t size = 128 * KB, i;
-	char *out = map(size, MAP_PRIVATE), *in = map(size, MAP_PRIVATE);
+	size_t i;
 	int fds[2];
-	bool ok = check(out) && check(in) && check(!pipe(fds));
+	bool ok;
 
-	if (!ok)
+	if (!need(!pipe(fds)))
 		return false;
 	for (i = 0; i < size; i++)
 		out[i] = i * 31;
-	ok = check(fcntl(fds[1], F_SETPIPE_SZ, size) >= (int)size);
-	/* Into a full pipe at once, so that it does not block. */
-	ok = ok && check(write(fds[1], out, size) == (ssize_t)size);
+	ok = need(fcntl(fds[1], F_SETPIPE_SZ, size) >= (int)size);
+	/* Into an empty pipe at once, so that it does not block. */
+	ok = ok && need(write(fds[1], out, size) == (ssize_t)size);
 	for (i = 0; ok && i < size;) {
 		ssize_t n = read(fds[0], in + i, size - i);
 
-		ok = check(n > 0);
+		ok = need(n > 0);
 		i += ok ? n : 0;
 	}
 	ok = ok && check(!memcmp(in, out, size));
 	close(fds[0]);
 	close(fds[1]);
-	munmap(in, size);
-	munmap(out, size);
+	return ok;
+}
+
+static bool op_pipe(void)
+{
+	size_t size = 128 * KB;
+	char *out = map(size, MAP_PRIVATE), *in = map(size, MAP_PRIVATE);
+	bool ok = need(out) && need(in) && through_pipe(out, in, size);
+
+	if (in)
+		unmap(in, size);
+	if (out)
+		unmap(out, size);
 	return ok;
 }
 
@@ -340,11 +455,10 @@ static void *thread_main(void *arg)
 	bool ok;
 
 	if (!m)
-		return NULL;
+		return scarce && means_refused(errno) ? MAP_FAILED : NULL;
 	fill(m, pages, seed);
 	ok = filled(m, pages, seed);
-	munmap(m, pages * page);
-	return ok ? arg : NULL;
+	return unmap(m, pages * page) && ok ? arg : NULL;
 }
 
 static bool op_threads(void)
@@ -355,20 +469,26 @@ static bool op_threads(void)
 	void *result;
 
 	for (n = 0; n < ARRAY_SIZE(threads); n++) {
-		if (!check(!pthread_create(&threads[n], NULL, thread_main,
-					   (void *)(n + 1)))) {
+		errno = pthread_create(&threads[n], NULL, thread_main,
+				       (void *)(n + 1));
+		if (!need(!errno)) {
 			ok = false;
 			break;
 		}
 	}
 	for (i = 0; i < n; i++) {
 		ok &= check(!pthread_join(threads[i], &result));
-		ok &= check(result == (void *)(i + 1));
+		if (scarce && result == MAP_FAILED) {
+			refused = true;
+			ok = false;
+		} else {
+			ok &= check(result == (void *)(i + 1));
+		}
 	}
 	return ok;
 }
 
-/* kB that the kernel has mapped by vmalloc; 0 if it does not say. */
+/* kB that the kernel has mapped by vmalloc; 0 if it does not say, see errno. */
 static unsigned long vmalloc_used(void)
 {
 	unsigned long kb = 0;
@@ -392,18 +512,20 @@ static bool op_vmalloc(void)
 {
 	const rlim_t fds = 600 * KB;
 	struct rlimit limit = { .rlim_cur = fds, .rlim_max = fds };
+	unsigned long used;
 	pid_t pid = fork();
 
 	if (!pid) {
 		if (setrlimit(RLIMIT_NOFILE, &limit))
 			_exit(1);
 		if (dup2(STDIN_FILENO, fds - 1) != (int)fds - 1)
-			_exit(2);
-		if (vmalloc_used() < fds * sizeof(void *) / KB)
-			_exit(3);
-		_exit(0);
+			_exit(means_refused(errno) ? CHILD_REFUSED : 2);
+		used = vmalloc_used();
+		if (!used && means_refused(errno))
+			_exit(CHILD_REFUSED);
+		_exit(used < fds * sizeof(void *) / KB ? 3 : 0);
 	}
-	return check(ended_with(pid, 0));
+	return ended_with(pid, 0);
 }
 
 struct op {
@@ -411,7 +533,11 @@ struct op {
 	bool (*run)(void);
 };
 
+/* The first is large: where a fault takes milliseconds, once is enough. */
+#define LARGE_OPS	1
+
 static const struct op ops[] = {
+	{ "tables", op_tables },
 	{ "map", op_map },
 	{ "sparse", op_sparse },
 	{ "fork", op_fork },
@@ -429,7 +555,7 @@ static const struct op ops[] = {
 
 struct counts {
 	u64 done[ARRAY_SIZE(ops)];
-	u64 errors;
+	u64 refused, errors;
 };
 
 static u64 now_ms(void)
@@ -443,9 +569,14 @@ static u64 now_ms(void)
 static void do_one(struct counts *counts, size_t i)
 {
 	errno = 0;
-	if (!ops[i].run())
+	refused = false;
+	wrong = false;
+	if (!ops[i].run() && (wrong || !refused))
 		counts->errors++;
-	counts->done[i]++;
+	else if (refused)
+		counts->refused++;
+	else
+		counts->done[i]++;
 }
 
 static void work(struct counts *counts, size_t index, size_t workers, u64 until)
@@ -456,12 +587,12 @@ static void work(struct counts *counts, size_t index, size_t workers, u64 until)
 	for (i = index; i < ARRAY_SIZE(ops); i += workers)
 		do_one(counts, i);
 	while (now_ms() < until)
-		do_one(counts, rnd(ARRAY_SIZE(ops)));
+		do_one(counts, LARGE_OPS + rnd(ARRAY_SIZE(ops) - LARGE_OPS));
 }
 
 static int report(const struct counts *counts, size_t workers, u64 lost)
 {
-	u64 total = 0, errors = lost;
+	u64 total = 0, refusals = 0, errors = lost;
 	size_t w, i;
 
 	for (i = 0; i < ARRAY_SIZE(ops); i++) {
@@ -472,26 +603,46 @@ static int report(const struct counts *counts, size_t workers, u64 lost)
 		printf("%s%s=%llu", i ? " " : "stress: ", ops[i].name, done);
 		total += done;
 	}
-	for (w = 0; w < workers; w++)
+	for (w = 0; w < workers; w++) {
+		refusals += counts[w].refused;
 		errors += counts[w].errors;
-	printf("\n@stress: ops=%llu errors=%llu\n", total, errors);
+	}
+	printf("\n@stress: ops=%llu refused=%llu errors=%llu\n", total, refusals,
+	       errors);
 	return total && !errors ? 0 : 1;
+}
+
+/* A stack that cannot grow kills: it has grown before memory gets scarce. */
+static void touch_stack(void)
+{
+	volatile char below[64 * KB];
+	size_t i;
+
+	for (i = 0; i < sizeof(below); i += page)
+		below[i] = 0;
 }
 
 static int run_workers(unsigned long seconds, size_t workers)
 {
-	struct counts *counts = map(workers * sizeof(*counts), MAP_SHARED);
 	u64 until = now_ms() + seconds * 1000, lost = 0;
+	struct counts *counts;
 	size_t started;
 	int status;
 
+	do {
+		counts = map(workers * sizeof(*counts), MAP_SHARED);
+	} while (!counts && scarce && means_refused(errno));
 	if (!counts) {
 		perror("stress: mmap");
 		return 2;
 	}
+	touch_stack();
 	for (started = 0; started < workers; started++) {
-		pid_t pid = fork();
+		pid_t pid;
 
+		do {
+			pid = fork();
+		} while (pid < 0 && scarce && means_refused(errno));
 		if (pid < 0) {
 			perror("stress: fork");
 			lost++;
@@ -527,13 +678,20 @@ int main(int argc, char **argv)
 	unsigned long seconds, workers = 4;
 
 	page = sysconf(_SC_PAGESIZE);
-	if (argc == 3 && !strcmp(argv[1], EXEC_CHILD))
-		return op_map() ? atoi(argv[2]) : 254;
+	if (argc > 1 && !strcmp(argv[argc - 1], SCARCE)) {
+		scarce = true;
+		argc--;
+	}
+	if (argc == 3 && !strcmp(argv[1], EXEC_CHILD)) {
+		if (op_map())
+			return atoi(argv[2]);
+		return wrong ? CHILD_WRONG : CHILD_REFUSED;
+	}
 
 	if (argc < 2 || argc > 3 || !number(argv[1], 86400, &seconds) ||
 	    (argc > 2 && !number(argv[2], MAX_WORKERS, &workers))) {
 		fprintf(stderr,
-			"usage: stress SECONDS [WORKERS]   (at most 86400 and %d)\n",
+			"usage: stress SECONDS [WORKERS] [--scarce]   (at most 86400 and %d)\n",
 			MAX_WORKERS);
 		return 2;
 	}

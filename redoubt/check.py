@@ -17,7 +17,7 @@ _CHECK = "/sys/kernel/debug/kpkeys/check"
 _STATS = "/sys/kernel/debug/kpkeys/stats"
 _COUNT = re.compile(r"^(tables|untagged|aliases|foreign) (\d+)$")
 _EXCEPTION = re.compile(r"^(?:untagged|alias|foreign) \D.* 0x")
-_STRESS = re.compile(r"^@stress: ops=(\d+) errors=(\d+)$")
+_STRESS = re.compile(r"^@stress: ops=(\d+) refused=0 errors=(\d+)$")
 # Seconds beyond the stress itself: booting, and two walks of all tables, under emulation.
 _MARGIN = 240.0
 

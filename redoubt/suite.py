@@ -22,6 +22,7 @@ from redoubt import (
     offcheck,
     paths,
     series,
+    shortage,
     source,
 )
 from redoubt.boot import boot
@@ -33,6 +34,8 @@ from redoubt.targets import Target, Variant, get_variant
 # Seconds of guest time. The emulated host does in them what silicon does in one or two.
 STRESS_S = 60
 LONG_STRESS_S = 120
+# In each round of failing allocations.
+SHORTAGE_S = 20
 _KUNIT_TIMEOUT = 300.0
 _TRUE = ("/bin/cat", "/proc/version")
 
@@ -326,6 +329,17 @@ def _debug(run: Run) -> Iterator[Item]:
         report = check.run(made.machine(on, cpus=cpus), on, STRESS_S, run.progress)
         name = f"checker and {STRESS_S} s of stress, debug flavour ({cpus} CPU)"
         yield _verdict(name, on.name, report.ok, _check_detail(report))
+    # Without protection as well: what is expected of cgroups is what Linux does by itself.
+    for variant, cpus in ((on, 2), (on, 1), (off, 2)):
+        yield _shortage(run, made, variant, cpus)
+
+
+def _shortage(run: Run, made: kernels.Workbench, variant: Variant, cpus: int) -> Item:
+    """Allocations that fail, and page tables that are charged to memory cgroups."""
+    report = shortage.run(made.machine(variant, cpus=cpus), variant, SHORTAGE_S, run.progress)
+    name = f"failing allocations and memory cgroups, debug flavour ({cpus} CPU)"
+    detail = "\n".join((*report.problems[:20], report.boot.describe()))
+    return _verdict(name, variant.name, report.ok, detail)
 
 
 def run_all(run: Run, show: Callable[[Item], None]) -> list[Item]:

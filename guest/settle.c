@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Have the kernel give back what nobody uses, then show the number of page
+ * tables and the pool they come from, if there is one.
+ *
+ * Page tables are freed after a grace period, memory is given back by workers
+ * and shrinkers, and one shrinker frees what pins memory of another: so caches
+ * are dropped until that changes nothing, or time is up.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DROP_CACHES	"/proc/sys/vm/drop_caches"
+#define MEMINFO		"/proc/meminfo"
+#define PAGE_TABLES	"PageTables:"
+#define POOL		"/sys/kernel/debug/kpkeys/pool"
+
+#define MAX_ROUNDS	20
+/* A worker of the pool and the flush of statistics come once a second or two. */
+#define PAUSE_S		1
+#define QUIET_ROUNDS	3
+
+static char before[8192], now[8192];
+
+/* @what: "3" for all caches, "4" not to have that logged any more. */
+static bool drop_caches(const char *what)
+{
+	int fd = open(DROP_CACHES, O_WRONLY | O_CLOEXEC);
+	bool ok = fd >= 0 && write(fd, what, 1) == 1;
+
+	if (!ok)
+		perror("settle: " DROP_CACHES);
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+static bool read_file(const char *path, char *text, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = -1;
+
+	if (fd >= 0) {
+		n = read(fd, text, size - 1);
+		close(fd);
+	}
+	if (n < 0)
+		fprintf(stderr, "settle: %s: %s\n", path, strerror(errno));
+	text[n < 0 ? 0 : n] = '\0';
+	return n >= 0;
+}
+
+/* Read what is to settle into @text: one line of meminfo, then the pool. */
+static bool look(char *text, size_t size)
+{
+	static char meminfo[8192];
+	const char *line;
+	int length;
+
+	if (!read_file(MEMINFO, meminfo, sizeof(meminfo)))
+		return false;
+	line = strstr(meminfo, PAGE_TABLES);
+	if (!line) {
+		fprintf(stderr, "settle: no %s in " MEMINFO "\n", PAGE_TABLES);
+		return false;
+	}
+	length = snprintf(text, size, "%.*s\n", (int)strcspn(line, "\n"), line);
+	return access(POOL, F_OK) || read_file(POOL, text + length, size - length);
+}
+
+int main(void)
+{
+	const struct timespec pause = { .tv_sec = PAUSE_S };
+	int round, quiet = 0;
+
+	if (!drop_caches("4"))
+		return 1;
+	for (round = 0; round < MAX_ROUNDS && quiet < QUIET_ROUNDS; round++) {
+		if (!drop_caches("3"))
+			return 1;
+		nanosleep(&pause, NULL);
+		if (!look(now, sizeof(now)))
+			return 1;
+		quiet = strcmp(before, now) ? 0 : quiet + 1;
+		memcpy(before, now, sizeof(now));
+	}
+	fputs(now, stdout);
+	printf("@settle: rounds=%d\n", round);
+	return 0;
+}
