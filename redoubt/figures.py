@@ -333,7 +333,7 @@ def _events(target: str, found: dict[Key, list[Series]]) -> tuple[list[Figure], 
             writes = _WRITES_PER_RAISE * raised
             switches[name, work.name, size] = writes
             ops = sum(one.ops * len(one.ns) for one in series)
-            # A fork visits the table it copies as well as the copy.
+            # Fork visits a table and its copy; unmapping empties a table and comes back to free it.
             tables = work.visits * sum(sum(one.tables) for one in series) / ops
             values: dict[str, float | None] = {
                 "switches_per_op": writes,

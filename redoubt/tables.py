@@ -13,7 +13,7 @@ HEADINGS = {
     TIME: "Time on silicon: the protection keys of this CPU enforce",
     MOCK: "Time with a mock: this CPU has no protection keys, a write of the pkey register is "
     "an rdtscp, and nothing was protected",
-    EVENTS: "Events per operation: exact counts, protection enforced",
+    EVENTS: "Events per operation: exact counts",
     INSTRUCTIONS: "Instructions on an emulated CPU (QEMU -icount): protection enforced; "
     "this is not time",
 }

@@ -89,9 +89,9 @@ class Workload:
                 for size in self.sizes
             ]  # fmt: skip
         if kind == EVENTS:
-            # Exact, up to what the first operation meets that later ones do not.
+            # The first of the largest, as later ones do not make the pool grow.
             return [
-                Spec(self.name, size, min(self.ops_at(size), 256), 1, 1)
+                Spec(self.name, size, min(self.ops_at(size), 256), 1, int(size < _LARGE))
                 for size in self.sizes
             ]
         # Ticks of the guest's clock fall into some samples and not into others.
@@ -137,8 +137,9 @@ WORKLOADS = {
         Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _SMALL, 1, 8,
                  limit=1.02, limit_size=1024 * MIB, visits=2),
         Workload("munmap", "unmapping one mapping", _MAPPINGS, _SMALL, 1, 8,
-                 limit=1.01, limit_size=1024 * MIB),
-        Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _SMALL, 1, 8),
+                 limit=1.01, limit_size=1024 * MIB, visits=2),
+        Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _SMALL, 1, 8,
+                 visits=2),
         Workload("fault", "touching one mapping, page by page", _SMALL, _SMALL, 1, 8, limit=1.02),
         Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 10),
         Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 32, 10,
