@@ -232,6 +232,7 @@ def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     on, off = run.variant("on"), run.variant("off")
     yield from _kunit(run, made, on)
     yield from _kunit(run, made, off)
+    yield from _kunit(run, made, run.variant("on-unbatched"))
     yield from _kunit(run, made, on, cpus=2)
     yield from _attacks(run, made)
     yield from _panic_policy(run, made)
