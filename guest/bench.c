@@ -2,7 +2,7 @@
 /*
  * Drive the benchmark in the kernel, and print what it measured.
  *
- *   bench WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]...
+ *   bench [--quiet=CYCLES] WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]...
  *
  * SIZE may end in K, M or G; what it means depends on the workload. First come
  * WARMUP samples that are thrown away (by default 1), then SAMPLES lines
@@ -11,6 +11,10 @@
  *
  * and after the last spec "@bench: done". Anything that goes wrong ends the
  * run.
+ *
+ * With --quiet samples are taken while nobody else uses the core, as long as
+ * there is patience for that (quiet.c); CYCLES is what the last line of an
+ * earlier run said, "@quiet: CYCLES noisy=SAMPLES", or 0.
  *
  * The workload "buildlike" is run by the program of that name and not by the
  * kernel: SIZE is its number of compilations, ns is wall-clock time; host_ns,
@@ -34,6 +38,7 @@
 #include <unistd.h>
 
 #include "compiler.h"
+#include "quiet.h"
 
 #define RUN	"/sys/kernel/debug/kpkeys_bench/run"
 #define STATS	"/sys/kernel/debug/kpkeys/stats"
@@ -228,6 +233,21 @@ static void sample(const struct spec *spec, char *line, size_t size)
 		sample_kernel(spec, line, size);
 }
 
+static bool quietly;
+static unsigned int noisy;
+
+/* Sample again until it was quiet before and after. */
+static void sample_quietly(const struct spec *spec, char *line, size_t size)
+{
+	while (quiet_wait()) {
+		sample(spec, line, size);
+		if (quiet_still())
+			return;
+	}
+	sample(spec, line, size);
+	noisy++;
+}
+
 static void run(const struct spec *spec)
 {
 	static char line[4096];
@@ -236,7 +256,10 @@ static void run(const struct spec *spec)
 	for (i = 0; i < spec->warmup; i++)
 		sample(spec, line, sizeof(line));
 	for (i = 1; i <= spec->samples; i++) {
-		sample(spec, line, sizeof(line));
+		if (quietly)
+			sample_quietly(spec, line, sizeof(line));
+		else
+			sample(spec, line, sizeof(line));
 		printf("@bench: %s sample=%u\n", line, i);
 		fflush(stdout);
 	}
@@ -244,20 +267,34 @@ static void run(const struct spec *spec)
 
 int main(int argc, char **argv)
 {
+	static const char option[] = "--quiet=";
 	struct spec spec;
-	int i;
+	const char *text;
+	int i, first = 1;
+	u64 cycles;
 
-	if (argc < 2)
-		fail("usage: bench WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]...");
+	if (argc > 1 && !strncmp(argv[1], option, strlen(option))) {
+		text = argv[1] + strlen(option);
+		if (!number(&text, ULLONG_MAX, false, &cycles) || *text)
+			fail("'%s' is not a number of cycles", argv[1]);
+		quietly = true;
+		quiet_start(cycles);
+		first++;
+	}
+	if (argc <= first)
+		fail("usage: bench [--quiet=CYCLES] WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]...");
 	/* A mistake in the last shall not show after minutes. */
-	for (i = 1; i < argc; i++)
+	for (i = first; i < argc; i++)
 		if (!parse(argv[i], &spec))
 			fail("'%s' is not WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]",
 			     argv[i]);
-	for (i = 1; i < argc; i++) {
+	for (i = first; i < argc; i++) {
 		parse(argv[i], &spec);
 		run(&spec);
 	}
+	if (quietly)
+		printf("@quiet: %llu noisy=%u\n",
+		       (unsigned long long)quiet_best(), noisy);
 	puts("@bench: done");
 	return 0;
 }

@@ -191,10 +191,12 @@ class Guests:
         assert rest["timeout"] > 0
         self.started.append((machine, command))
         specs = []
-        for word in command[1:]:
+        options = [word for word in command[1:] if word.startswith("--")]
+        for word in command[1 + len(options) :]:
             name, *numbers = word.split(":")
             specs.append(Spec(name, *map(int, numbers)))
-        lines = ("Linux", *console(*specs))
+        said = [f"@quiet: {1000 - len(self.started)} noisy=0"] if options else []
+        lines = ("Linux", *console(*specs)[:-1], *said, "@bench: done")
         result: dict[str, Any] = {"outcome": "finished", "status": 0, "console": lines,
                                   "splats": (), "log": Path("log")}  # fmt: skip
         if len(self.started) == 4:
@@ -223,6 +225,17 @@ def test_timed_boots() -> None:
         assert machine.memory_mb > 2048
         names = [series.workload for series in made.series]
         assert ("switch" in names) != made.variant.startswith("pristine")
+
+
+def test_boots_tell_each_other_how_fast_the_core_is() -> None:
+    guests = Guests()
+    bench.run(PLAN, Way(MOCK, "native"), Silent(), maker=maker, start=guests)
+    told = [command[1] for _, command in guests.started]
+    assert told == ["--quiet=0", *(f"--quiet={1000 - number}" for number in range(1, len(told)))]
+    # Not where time means nothing.
+    guests = Guests()
+    bench.run(PLAN, Way(EVENTS, "native"), Silent(), maker=maker, start=guests)
+    assert not any(word.startswith("--") for _, command in guests.started for word in command)
 
 
 def test_instructions_are_counted_twice_and_events_once() -> None:
