@@ -115,14 +115,17 @@ def run_lines(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    silence: float | None = None,
 ) -> Ended:
     """Run a command and hand over each line of its output (stderr included) as it comes.
 
-    `timeout` is in seconds. Whatever happens, Ctrl-C included, the process and all its children are
-    gone when this returns.
+    `timeout` is in seconds, and so is `silence`, the time for the first line to come. Whatever
+    happens, Ctrl-C included, the process and all its children are gone when this returns.
     """
     lines: queue.Queue[str | None] = queue.Queue()
-    deadline = None if timeout is None else time.monotonic() + timeout
+    started = time.monotonic()
+    deadline = None if timeout is None else started + timeout
+    speak_by = None if silence is None else started + silence
 
     def read(process: subprocess.Popen[bytes]) -> None:
         assert process.stdout
@@ -138,7 +141,8 @@ def run_lines(
         timed_out = False
         while True:
             left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            mute = speak_by is not None and time.monotonic() > speak_by
+            if mute or (left is not None and left <= 0):
                 timed_out = True
                 break
             try:
@@ -150,7 +154,10 @@ def run_lines(
                 continue
             if line is None:
                 break
+            speak_by = None
             on_line(line)
+        if timed_out:
+            _end(process)
         try:
             # It may have closed its output and still run.
             code = process.wait(None if deadline is None else max(0, deadline - time.monotonic()))

@@ -19,16 +19,20 @@ from redoubt.targets import UM
 class Starts:
     """Stands for QEMU: dead on the first `dead` starts, then a guest that ends well."""
 
-    def __init__(self, dead: int) -> None:
+    def __init__(self, dead: int, *, spins: bool = False) -> None:
         self.dead = dead
+        self.spins = spins
         self.count = 0
 
-    def __call__(self, command: object, on_line: Callable[[str], None], *, timeout: float) -> Ended:
+    def __call__(
+        self, command: object, on_line: Callable[[str], None], *, timeout: float, silence: float
+    ) -> Ended:
+        assert silence > 0
         self.count += 1
         if self.count > self.dead:
             for line in (host.READY, "Linux version 7.3.4", "@redoubt: exit=0"):
                 on_line(line)
-        return Ended(0, False)
+        return Ended(0, self.count <= self.dead and self.spins)
 
 
 def start(starts: Starts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> boot.Result:
@@ -45,6 +49,12 @@ def test_it_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     starts = Starts(1)
     assert start(starts, tmp_path, monkeypatch).status == 0
     assert starts.count == 2
+
+
+def test_it_is_started_again_if_it_spins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert start(Starts(2, spins=True), tmp_path, monkeypatch).status == 0
+    with pytest.raises(RedoubtError, match=r"did not start \(silent for 120 s, tried 3 times\)"):
+        start(Starts(99, spins=True), tmp_path, monkeypatch)
 
 
 def test_it_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,3 +159,14 @@ def test_messages_are_in_english_whatever_the_user_speaks(
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     process.run_logged(["sh", "-c", "echo $LC_ALL"], tmp_path / "log", what="asking")
     assert (tmp_path / "log").read_text() == "C\n"
+
+
+def test_a_command_that_says_nothing_is_ended() -> None:
+    started = time.monotonic()
+    ended = process.run_lines(["sleep", "60"], lambda line: None, timeout=60, silence=0.3)
+    assert ended.timed_out
+    # Once it spoke, it may be silent.
+    lines: list[str] = []
+    ended = process.run_lines(["sh", "-c", "echo a; sleep 1; echo b"], lines.append, silence=0.5)
+    assert (ended.timed_out, ended.code, lines) == (False, 0, ["a", "b"])
+    assert time.monotonic() - started < 30
