@@ -42,9 +42,11 @@ static inline void kpkeys_count_switch(bool nested) { }
 #ifdef CONFIG_KPKEYS_DEBUG
 void kpkeys_assert_default(u64 pkey_reg);
 void kpkeys_assert_current_default(void);
+void kpkeys_assert_switch(void);
 #else
 static inline void kpkeys_assert_default(u64 pkey_reg) { }
 static inline void kpkeys_assert_current_default(void) { }
+static inline void kpkeys_assert_switch(void) { }
 #endif
 
 #ifdef CONFIG_ARCH_HAS_KPKEYS

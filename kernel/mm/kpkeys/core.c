@@ -9,6 +9,7 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/panic.h>
+#include <linux/pgtable.h>
 #include <linux/sched.h>
 #include <linux/sched/debug.h>
 #include <linux/sched/task.h>
@@ -130,7 +131,7 @@ void kpkeys_assert_default(u64 pkey_reg)
 /**
  * kpkeys_assert_current_default() - Warn unless the CPU is at the default level.
  *
- * For the places where it must be: context switch, return to user space.
+ * For the places where it must be: allocation, return to user space.
  *
  * Context: any.
  */
@@ -138,6 +139,23 @@ void kpkeys_assert_current_default(void)
 {
 	if (arch_kpkeys_enabled())
 		kpkeys_assert_default(arch_kpkeys_read_reg());
+}
+
+/**
+ * kpkeys_assert_switch() - Warn if the current task may not be switched out.
+ *
+ * A lazy MMU section may be preempted, and goes on at the default level then;
+ * it must not sleep. All else is at the default level.
+ *
+ * Context: the context switch, before the current task changes.
+ */
+void kpkeys_assert_switch(void)
+{
+#ifdef CONFIG_ARCH_HAS_LAZY_MMU_MODE
+	if (is_lazy_mmu_mode_active() && task_is_running(current))
+		return;
+#endif
+	kpkeys_assert_current_default();
 }
 #endif
 
