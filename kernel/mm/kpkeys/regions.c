@@ -3,8 +3,8 @@
  * Regions: which pages belong to a pool, and which of them are free.
  *
  * Everything here lives in pages of the pool itself. Functions that change
- * something are called at the level of the pool, which has them inlined guards
- * of its own; they take no locks and do not allocate.
+ * something are called at the level of the pool, with the locks they name; they
+ * do not take any, and do not allocate.
  */
 #include <linux/align.h>
 #include <linux/bitmap.h>
