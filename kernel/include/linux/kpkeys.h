@@ -126,6 +126,11 @@ static __always_inline void kpkeys_restore_pkey_reg(u64 pkey_reg)
 }
 #endif /* CONFIG_ARCH_HAS_KPKEYS */
 
+/* An architecture may have a cheaper way to ask than a static key. */
+#ifndef arch_kpkeys_guard_enabled
+#define arch_kpkeys_guard_enabled(enabled)	(enabled)
+#endif
+
 /**
  * KPKEYS_GUARD() - Define a guard that raises the level for a scope.
  * @_name: name of the guard, to be used with guard() and scoped_guard().
@@ -138,8 +143,9 @@ static __always_inline void kpkeys_restore_pkey_reg(u64 pkey_reg)
  */
 #define KPKEYS_GUARD(_name, _level, _enabled)				\
 	DEFINE_CLASS(_name, u64, kpkeys_restore_pkey_reg(_T),		\
-		     (_enabled) ? kpkeys_set_level(_level) :		\
-				  KPKEYS_PKEY_REG_INVAL, void)		\
+		     arch_kpkeys_guard_enabled(_enabled) ?		\
+				kpkeys_set_level(_level) :		\
+				KPKEYS_PKEY_REG_INVAL, void)		\
 	DEFINE_CLASS_IS_UNCONDITIONAL(_name)
 
 /**

@@ -47,6 +47,8 @@ const char * __init arch_kpkeys_init(void)
 {
 	int err;
 
+	BUILD_BUG_ON(UM_PKRU_SHADOW_NO_KEY != KPKEYS_LVL_PGTABLES);
+
 	if (nopku)
 		return "disabled by nopku";
 

@@ -61,6 +61,14 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 	return um_pkru_shadow() == level;
 }
 
+/*
+ * UML has no jump labels: asking a static key is one more load and compare for
+ * each entry written. Until arch_kpkeys_init() the shadow word says raised, so
+ * that it answers for both. Only counting wants to know them apart.
+ */
+#define arch_kpkeys_guard_enabled(enabled)				\
+	(IS_ENABLED(CONFIG_KPKEYS_STATS) ? (enabled) : true)
+
 const char *arch_kpkeys_init(void);
 void um_kpkeys_set_physmem(unsigned long start);
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);

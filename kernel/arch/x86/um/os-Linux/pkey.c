@@ -17,7 +17,8 @@
 /* The XSAVE header follows the 512 bytes of the legacy area. */
 #define XSAVE_HDR_OFFSET	512
 
-__thread int um_pkru_shadow_word;
+/* Raised until um_pku_reset(), which does nothing before there is a key. */
+__thread int um_pkru_shadow_word = UM_PKRU_SHADOW_NO_KEY;
 
 /**
  * os_pkey_alloc() - Take UML's protection key from the host.

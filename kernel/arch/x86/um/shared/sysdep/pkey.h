@@ -61,10 +61,13 @@ static __always_inline unsigned int um_read_pkru(void)
 } while (0)
 
 /*
- * The level this CPU (a thread of the host) was raised to, or zero. Whoever
- * changes it here by an arbitrary write makes guards switch too often, or not
- * at all so that the write they guard faults.
+ * The level this CPU (a thread of the host) was raised to, or zero; and the
+ * highest there is where no key is in use, as nothing has to be raised there.
+ * Whoever changes it here by an arbitrary write makes guards switch too often,
+ * or not at all so that the write they guard faults.
  */
+#define UM_PKRU_SHADOW_NO_KEY	1	/* KPKEYS_LVL_PGTABLES */
+
 extern __thread int um_pkru_shadow_word
 	__attribute__((__tls_model__("local-exec")));
 
