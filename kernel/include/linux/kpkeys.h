@@ -10,6 +10,7 @@
 
 #include <linux/build_bug.h>
 #include <linux/cleanup.h>
+#include <linux/compiler.h>
 #include <linux/jump_label.h>
 #include <linux/types.h>
 
@@ -96,7 +97,7 @@ static __always_inline void kpkeys_lower(void)
  */
 static __always_inline u64 kpkeys_set_level(const int level)
 {
-	if (arch_kpkeys_level_in_force(level)) {
+	if (likely(arch_kpkeys_level_in_force(level))) {
 		kpkeys_count_switch(true);
 		/* Counting may let interrupts in, which end the level on um. */
 		if (!IS_ENABLED(CONFIG_KPKEYS_STATS) ||

@@ -73,12 +73,12 @@ extern __thread int um_pkru_shadow_word
 
 static __always_inline int um_pkru_shadow(void)
 {
-	return *(volatile int *)&um_pkru_shadow_word;
+	return um_pkru_shadow_word;
 }
 
 static __always_inline void um_set_pkru_shadow(int level)
 {
-	*(volatile int *)&um_pkru_shadow_word = level;
+	um_pkru_shadow_word = level;
 }
 
 /*
