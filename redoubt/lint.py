@@ -37,6 +37,24 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         "the macros that declare a guard expand to declarations, which cannot stand in"
         " parentheses, and put the name into several of them",
     ),
+    "include/trace/events/kpkeys.h": (
+        frozenset({"PARENTHESIS_ALIGNMENT", "OPEN_ENDED_LINE"}),
+        "laid out as all files that declare trace events",
+    ),
+    "mm/kpkeys/pool.h": (
+        frozenset({"MACRO_ARG_REUSE", "BIT_MACRO"}),
+        "KPKEYS_POOL() declares several things whose names begin with its argument; numbers of"
+        " pages are no bits",
+    ),
+    "mm/kpkeys/pool.c": (frozenset({"CAMELCASE"}), "page flags are named so"),
+    "mm/kpkeys/tests/batch_test.c": (
+        frozenset({"USLEEP_RANGE"}),
+        "it waits with interrupts off",
+    ),
+    "arch/um/include/asm/kpkeys.h": (
+        frozenset({"MACRO_ARG_REUSE"}),
+        "the level is a constant, and has to stay one for the asm statement",
+    ),
     "arch/x86/um/shared/sysdep/pkey.h": (
         frozenset({"SINGLE_STATEMENT_DO_WHILE_MACRO"}),
         "a macro that is one asm statement: without the loop checkpatch wants parentheses, which"
@@ -198,6 +216,9 @@ def _checkpatch(tree: Path, home: Path, arguments: Sequence[str | Path]) -> Iter
         # It reads a .checkpatch.conf there.
         env={"HOME": str(home), "LC_ALL": "C"},
     )  # fmt: skip
+    # Names that may be written in camel case, kept for the next time; the tree is not its place.
+    for cache in tree.glob(".checkpatch-camelcase.*"):
+        cache.unlink()
     matches = [match for line in lines if (match := _CHECKPATCH.match(line))]
     if ended.code and not matches:
         raise RedoubtError(

@@ -651,7 +651,8 @@ static int __init init_state(struct kpkeys_pool *pool)
 	if (!next)
 		return -ENOMEM;
 	pool->state_size = PAGE_SIZE << order;
-	pool->state = state = align_take(&next, sizeof(*state));
+	state = align_take(&next, sizeof(*state));
+	pool->state = state;
 	state->nodes = align_take(&next, nodes);
 	state->magazines = align_take(&next, mags);
 	state->directory = align_take(&next, directory);

@@ -155,7 +155,7 @@ struct kpkeys_pool_lock {
  * @retry_at: after a failed refill of a node, when to try again, in jiffies.
  */
 struct kpkeys_pool_sync {
-	struct mutex grow;
+	struct mutex grow;	/* see @grow above */
 	struct kpkeys_pool_lock *node_lock;
 	struct kpkeys_pool_lock *cpu_lock;
 	struct delayed_work work;

@@ -104,8 +104,13 @@ static struct kpkeys_region *region_around(const struct kpkeys_pool *pool,
 	if (!covered(pool, pfn))
 		return NULL;
 
+	/* Pairs with the release in directory_slot(). */
 	leaf = smp_load_acquire(&pool->state->directory[nr / LEAF_ENTRIES]);
-	return leaf ? smp_load_acquire(&leaf[nr % LEAF_ENTRIES]) : NULL;
+	if (!leaf)
+		return NULL;
+
+	/* Pairs with the release in kpkeys_region_add(). */
+	return smp_load_acquire(&leaf[nr % LEAF_ENTRIES]);
 }
 
 /**
@@ -163,8 +168,10 @@ static struct kpkeys_region **directory_slot(const struct kpkeys_pool *pool,
 		return NULL;
 
 	slot = &pool->state->directory[nr / LEAF_ENTRIES];
-	if (!*slot)
+	if (!*slot) {
+		/* A zeroed page, before readers without a lock find it. */
 		smp_store_release(slot, spare_pop(pool->state));
+	}
 	return *slot ? *slot + nr % LEAF_ENTRIES : NULL;
 }
 
@@ -202,6 +209,7 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 		region->base = ALIGN_DOWN(pfn, KPKEYS_BLOCK_PAGES);
 		region->nid = page_to_nid(page);
 		region->whole = whole;
+		/* Filled in, before readers without a lock find it. */
 		smp_store_release(slot, region);
 	}
 
