@@ -247,7 +247,18 @@ static __always_inline void kpkeys_leave_lazy_mmu_mode(void)
 		kpkeys_lower();
 }
 
+/* The order of a top-level table. */
+#ifndef arch_kpkeys_pgd_order
+#define arch_kpkeys_pgd_order()		0
+#endif
+
+/* What an index into each table leads to, counted from zero, as an address. */
+#ifndef arch_kpkeys_walk_addr
+#define arch_kpkeys_walk_addr(addr)	(addr)
+#endif
+
 void kpkeys_hardened_pgtables_init(void);
+void kpkeys_hardened_pgtables_add(void *table);
 struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order);
 void kpkeys_pgtable_free(struct page *page);
 
@@ -261,6 +272,7 @@ static inline bool kpkeys_hardened_pgtables_enabled(void) { return false; }
 KPKEYS_GUARD_NOOP(kpkeys_hardened_pgtables)
 
 static inline void kpkeys_hardened_pgtables_init(void) { }
+static inline void kpkeys_hardened_pgtables_add(void *table) { }
 static inline void kpkeys_enter_lazy_mmu_mode(void) { }
 static inline void kpkeys_leave_lazy_mmu_mode(void) { }
 

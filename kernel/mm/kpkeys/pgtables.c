@@ -121,6 +121,11 @@ bool kpkeys_page_is_ours(struct page *page)
 
 /* === Walking ============================================================ */
 
+/* What x86 calls it. */
+#ifndef USER_PTRS_PER_PGD
+#define USER_PTRS_PER_PGD	KERNEL_PGD_BOUNDARY
+#endif
+
 /*
  * Tables are visited by index, not by address range: what no VMA covers counts
  * too. A folded level has one entry and no table of its own.
@@ -128,8 +133,9 @@ bool kpkeys_page_is_ours(struct page *page)
 static int visit(struct kpkeys_walk *walk, struct mm_struct *mm,
 		 const char *level, const void *table)
 {
+	/* Tables of the kernel image have an alias in the linear map. */
 	struct kpkeys_table tbl = {
-		.addr = (void *)((unsigned long)table & PAGE_MASK),
+		.addr = page_address(virt_to_page(table)),
 		.level = level,
 		.mm = mm,
 	};
@@ -152,7 +158,8 @@ static int walk_pte(struct kpkeys_walk *walk, struct mm_struct *mm,
 
 		if (!pte_present(pte) || !pte_write(pte))
 			continue;
-		err = walk->writable(walk, addr, &table[i]);
+		err = walk->writable(walk, arch_kpkeys_walk_addr(addr),
+				     &table[i]);
 		if (err)
 			return err;
 	}
@@ -242,9 +249,11 @@ int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 	pgd_t *pgd = mm->pgd;
 	int i, err;
 
-	err = visit(walk, mm, "pgd", pgd);
-	if (err)
-		return err;
+	for (i = 0; i < 1 << arch_kpkeys_pgd_order(); i++) {
+		err = visit(walk, mm, "pgd", (void *)pgd + i * PAGE_SIZE);
+		if (err)
+			return err;
+	}
 
 	for (i = 0; i < nr; i++, pgd++, addr += PGDIR_SIZE) {
 		if (!pgd_present(*pgd) || pgd_leaf(*pgd))
@@ -282,7 +291,10 @@ early_param("kpkeys.batch", early_batch);
 static int __init tag_existing(struct kpkeys_walk *walk,
 			       const struct kpkeys_table *tbl)
 {
-	return tag_page(virt_to_page(tbl->addr), 0);
+	struct page *page = virt_to_page(tbl->addr);
+
+	/* Some are reached on several ways. */
+	return is_marked(page) ? 0 : tag_page(page, 0);
 }
 
 static int __init untag_existing(struct kpkeys_walk *walk,
@@ -341,6 +353,22 @@ void __init kpkeys_hardened_pgtables_init(void)
 
 	pr_info("page tables hardened (pkey %d, %s)\n", KPKEYS_PKEY_PGTABLES,
 		KPKEYS_ARCH_NAME);
+}
+
+/**
+ * kpkeys_hardened_pgtables_add() - Protect a table of the kernel image.
+ * @table: a page that is about to become part of the kernel's tables.
+ *
+ * Context: boot, one CPU.
+ */
+void __init kpkeys_hardened_pgtables_add(void *table)
+{
+	struct page *page = virt_to_page(table);
+
+	if (!kpkeys_hardened_pgtables_enabled() || is_marked(page))
+		return;
+	if (tag_page(page, 0))
+		pr_err("a page table of the kernel image is not protected\n");
 }
 
 /* === Later, with slab and hotplug ======================================= */

@@ -8,6 +8,7 @@
 #include <linux/kthread.h>
 #include <linux/sched.h>
 #include <linux/smp.h>
+#include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 
 #include "test.h"
@@ -186,18 +187,37 @@ static void sleep_inside_guard(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
+KUNIT_DEFINE_ACTION_WRAPPER(free_vmalloc, vfree, const void *);
+
+/* An address of the kernel at which nothing is mapped. */
+static void *unmapped_address(struct kunit *test)
+{
+	void *p;
+
+	/* It takes any fault among its vmalloc addresses for a spurious one. */
+	if (IS_ENABLED(CONFIG_UML))
+		return (void *)8;
+
+	p = vmalloc(PAGE_SIZE);
+	KUNIT_ASSERT_NOT_NULL(test, p);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, free_vmalloc, p),
+			0);
+	return p + PAGE_SIZE;	/* the guard page */
+}
+
 static void fault_inside_guard(struct kunit *test)
 {
 	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
 	unsigned long value;
+	void *nowhere;
 	u64 after;
 	long ret;
 
 	skip_unless_protected(test);
 
+	nowhere = unmapped_address(test);
 	scoped_guard(kpkeys_hardened_pgtables) {
-		/* Nothing is mapped on the first page. */
-		ret = copy_from_kernel_nofault(&value, (void *)8, sizeof(value));
+		ret = copy_from_kernel_nofault(&value, nowhere, sizeof(value));
 		after = arch_kpkeys_read_reg();
 	}
 	KUNIT_EXPECT_EQ(test, ret, -EFAULT);

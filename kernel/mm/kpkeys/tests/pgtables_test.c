@@ -86,11 +86,16 @@ static void linear_map_tables_are_protected(struct kunit *test)
 
 static void root_table_is_protected(struct kunit *test)
 {
-	/* First and last entry: the table has its page for itself. */
+	int nr = PTRS_PER_PGD << arch_kpkeys_pgd_order();
+
+	/* First and last entry: the table has its pages for itself. */
 	EXPECT_PROTECTED(test, &init_mm.pgd[0]);
-	EXPECT_PROTECTED(test, &init_mm.pgd[PTRS_PER_PGD - 1]);
-	EXPECT_WRITABLE(test, (unsigned long *)init_mm.pgd - 1);
-	EXPECT_WRITABLE(test, &init_mm.pgd[PTRS_PER_PGD]);
+	EXPECT_PROTECTED(test, &init_mm.pgd[nr - 1]);
+	/* Its neighbours may be tables as well. */
+	if (!kpkeys_page_is_ours(virt_to_page(init_mm.pgd - 1)))
+		EXPECT_WRITABLE(test, (unsigned long *)init_mm.pgd - 1);
+	if (!kpkeys_page_is_ours(virt_to_page(init_mm.pgd + nr)))
+		EXPECT_WRITABLE(test, &init_mm.pgd[nr]);
 }
 
 /* === Writing through the helpers ======================================== */

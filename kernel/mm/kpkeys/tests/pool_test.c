@@ -420,6 +420,7 @@ static struct page *no_blocks(int nid, gfp_t gfp, unsigned int order)
 static void small_blocks_are_used(struct kunit *test)
 {
 	long small = events(KPKEYS_POOL_SMALL_ADDED);
+	long splits = events(KPKEYS_POOL_SPLITS);
 	struct tables *tables, *more;
 	unsigned int order;
 	struct sums sums;
@@ -443,7 +444,11 @@ static void small_blocks_are_used(struct kunit *test)
 	put_tables(more);
 	put_tables(tables);
 	sums = settle(test, 0);
-	KUNIT_EXPECT_EQ(test, sums.small, 0);
+	/* A page of it may have been kept back, for one that a split took. */
+	if (events(KPKEYS_POOL_SPLITS) == splits)
+		KUNIT_EXPECT_EQ(test, sums.small, 0);
+	KUNIT_EXPECT_LE(test, sums.small,
+			KPKEYS_POOL_RESERVE * KPKEYS_SMALL_PAGES);
 }
 
 static struct page *no_memory(int nid, gfp_t gfp, unsigned int order)

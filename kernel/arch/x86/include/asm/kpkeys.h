@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * kpkeys on x86's protection keys for supervisor pages (PKS).
+ */
+#ifndef _ASM_X86_KPKEYS_H
+#define _ASM_X86_KPKEYS_H
+
+#include <asm/cpufeature.h>
+#include <asm/pks.h>
+
+struct kpkeys_range;
+
+#define KPKEYS_PKEY_DEFAULT	0
+#define KPKEYS_PKEY_PGTABLES	X86_PKEY_PGTABLES
+
+#define KPKEYS_ARCH_NAME	"x86/pks"
+
+static __always_inline bool arch_kpkeys_enabled(void)
+{
+	return static_branch_unlikely(&x86_pks_key);
+}
+
+static inline int arch_max_pkey(void)
+{
+	return arch_kpkeys_enabled() ? X86_PKEY_MAX : KPKEYS_PKEY_DEFAULT;
+}
+
+static __always_inline u64 arch_kpkeys_read_reg(void)
+{
+	return x86_read_pkrs();
+}
+
+/* A macro, so that the value is an immediate operand whatever the compiler. */
+#define arch_kpkeys_level_reg(level)					\
+	((level) == KPKEYS_LVL_PGTABLES ? PKRS_PGTABLES : PKRS_DEFAULT)
+
+#define arch_kpkeys_write_level(level) do {				\
+	if ((level) == KPKEYS_LVL_DEFAULT)				\
+		raw_cpu_write(x86_pks_shadow, KPKEYS_LVL_DEFAULT);	\
+	x86_write_pkrs(arch_kpkeys_level_reg(level));			\
+	if ((level) != KPKEYS_LVL_DEFAULT)				\
+		raw_cpu_write(x86_pks_shadow, level);			\
+} while (0)
+
+/* Asked once for each entry written; reading the register would take longer. */
+static __always_inline bool arch_kpkeys_level_in_force(const int level)
+{
+	return raw_cpu_read(x86_pks_shadow) == level;
+}
+
+/* With page table isolation, the half that user mode has follows. */
+#define arch_kpkeys_pgd_order()	boot_cpu_has(X86_FEATURE_PTI)
+
+#define arch_kpkeys_walk_addr(addr)					\
+	__canonical_address(addr, __VIRTUAL_MASK_SHIFT + 1)
+
+const char *arch_kpkeys_init(void);
+int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);
+int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max);
+
+#endif /* _ASM_X86_KPKEYS_H */

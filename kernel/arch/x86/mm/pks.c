@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * kpkeys on protection keys for supervisor pages (PKS).
+ */
+#include <linux/cache.h>
+#include <linux/errno.h>
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/kpkeys.h>
+#include <linux/memblock.h>
+#include <linux/mm.h>
+#include <linux/percpu.h>
+#include <linux/pgtable.h>
+#include <linux/sched/debug.h>
+
+#include <asm/cpufeature.h>
+#include <asm/extable.h>
+#include <asm/pks.h>
+#include <asm/tlbflush.h>
+#include <asm/trapnr.h>
+#include <asm/trap_pf.h>
+
+DEFINE_STATIC_KEY_FALSE_RO(x86_pks_key);
+DEFINE_PER_CPU_CACHE_HOT(u32, x86_pks_shadow);
+DEFINE_PER_CPU_CACHE_HOT(u32, x86_pks_at_entry);
+
+/* === The register ======================================================= */
+
+static bool nopks __initdata;
+
+static int __init early_nopks(char *arg)
+{
+	nopks = true;
+	setup_clear_cpu_cap(X86_FEATURE_PKS);
+	return 0;
+}
+early_param("nopks", early_nopks);
+
+/**
+ * arch_kpkeys_init() - Switch PKS on and put the boot CPU at the default level.
+ *
+ * The bit in CR4 is pinned later on, and set on the other CPUs with those that
+ * are.
+ *
+ * Context: boot, one CPU.
+ * Return: NULL, or why there are no protection keys.
+ */
+const char * __init arch_kpkeys_init(void)
+{
+	if (nopks)
+		return "disabled by nopks";
+	if (boot_cpu_has(X86_FEATURE_XENPV))
+		return "a Xen PV guest has no protection keys for kernel memory";
+	if (!boot_cpu_has(X86_FEATURE_PKS))
+		return "the CPU has no protection keys for kernel memory (PKS)";
+
+	x86_write_pkrs(PKRS_DEFAULT);
+	cr4_set_bits(X86_CR4_PKS);
+	static_branch_enable(&x86_pks_key);
+	return NULL;
+}
+
+/**
+ * x86_pks_start_cpu() - Put a CPU that comes up at the default level.
+ *
+ * A reset leaves the register at zero, where all keys allow everything.
+ *
+ * Context: first thing on that CPU, after CR4.
+ */
+void noinstr x86_pks_start_cpu(void)
+{
+	if (!static_branch_unlikely(&x86_pks_key))
+		return;
+
+	raw_cpu_write(x86_pks_shadow, KPKEYS_LVL_DEFAULT);
+	x86_write_pkrs(PKRS_DEFAULT);
+}
+
+/**
+ * x86_pks_resume() - The same after a suspend, before there is per-CPU data.
+ *
+ * Context: the resuming CPU, interrupts off.
+ */
+void noinstr x86_pks_resume(void)
+{
+	if (static_branch_unlikely(&x86_pks_key))
+		x86_write_pkrs(PKRS_DEFAULT);
+}
+
+/**
+ * x86_pks_switch() - No level is held across a context switch.
+ *
+ * A lazy MMU section that is preempted goes on at the default level, where each
+ * write raises for itself. Writes without asking, as the shadow word can be
+ * forged.
+ *
+ * Context: the context switch, before the current task changes.
+ */
+void x86_pks_switch(void)
+{
+	if (!static_branch_unlikely(&x86_pks_key))
+		return;
+
+	kpkeys_assert_switch();
+	raw_cpu_write(x86_pks_shadow, KPKEYS_LVL_DEFAULT);
+	x86_write_pkrs(PKRS_DEFAULT);
+}
+
+/**
+ * x86_pks_interrupted() - The register of the code that was interrupted last.
+ *
+ * For reports: a handler itself is at the default level.
+ *
+ * Context: any.
+ * Return: what the register was when this CPU last entered a handler from
+ * kernel mode.
+ */
+u32 x86_pks_interrupted(void)
+{
+	return raw_cpu_read(x86_pks_at_entry);
+}
+
+/* === Violations ========================================================= */
+
+static int pkey_of(unsigned long address)
+{
+	unsigned int level;
+	pte_t *pte = lookup_address(address, &level);
+
+	if (!pte)
+		return KPKEYS_PKEY_DEFAULT;
+	return (pte_flags(*pte) & _PAGE_PKEY_MASK) >> _PAGE_BIT_PKEY_BIT0;
+}
+
+/**
+ * x86_pks_fault() - Handle a fault that a protection key of the kernel caused.
+ * @regs: registers at the fault.
+ * @error_code: what the CPU says of it.
+ * @address: the address that was to be accessed.
+ *
+ * Context: the page fault handler.
+ * Return: true if there is a fixup for it; does not return if there is none;
+ * false if there are no protection keys.
+ */
+bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
+		   unsigned long address)
+{
+	struct kpkeys_violation violation = {
+		.addr = address,
+		.ip = regs->ip,
+		.pkey_reg = x86_pks_interrupted(),
+	};
+
+	if (!arch_kpkeys_enabled())
+		return false;
+
+	violation.pkey = pkey_of(address);
+	kpkeys_report_violation(&violation);
+
+	if (fixup_exception(regs, X86_TRAP_PF, error_code, address))
+		return true;
+
+	show_regs(regs);
+	kpkeys_violation_die();
+}
+
+/* === What is tagged, as the CPU sees it ================================= */
+
+/**
+ * arch_kpkeys_tagged_ranges() - List what carries a key other than the default.
+ * @ranges: receives the ranges, in ascending order.
+ * @max: how many fit.
+ *
+ * Reads the linear map instead of remembering what was tagged, so that the
+ * checker sees the truth.
+ *
+ * Context: may sleep.
+ * Return: number of ranges, more than @max if they did not fit.
+ */
+int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
+{
+	unsigned long end = (unsigned long)__va(PFN_PHYS(max_pfn));
+	unsigned long addr, size, last_end = 0;
+	unsigned int level;
+	pte_t *pte;
+	int nr = 0;
+
+	for (addr = PAGE_OFFSET; addr < end; addr += size) {
+		pte = lookup_address(addr, &level);
+		size = pte ? page_level_size(level) : PAGE_SIZE;
+		if (!pte || !(pte_flags(*pte) & _PAGE_PRESENT) ||
+		    !(pte_flags(*pte) & _PAGE_PKEY_MASK))
+			continue;
+
+		if (nr && last_end == addr) {
+			if (nr <= max)
+				ranges[nr - 1].end = addr + size;
+		} else {
+			if (nr < max)
+				ranges[nr] = (struct kpkeys_range) {
+					.start = addr, .end = addr + size,
+				};
+			nr++;
+		}
+		last_end = addr + size;
+	}
+	return nr;
+}
