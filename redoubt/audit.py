@@ -459,7 +459,8 @@ def _functions(lines: Iterable[str]) -> Iterator[_Function]:
     section = ""
     current: _Function | None = None
     for line in lines:
-        if line[:1] in " \t":
+        # Addresses of 16 digits leave no room for the blank in front of others.
+        if ":\t" in line[:20]:
             if current is not None:
                 current.lines.append(line)
             continue

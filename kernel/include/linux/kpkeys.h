@@ -261,6 +261,7 @@ void kpkeys_hardened_pgtables_init(void);
 void kpkeys_hardened_pgtables_add(void *table);
 struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order);
 void kpkeys_pgtable_free(struct page *page);
+bool kpkeys_pgtable_is_early(struct page *page);
 
 /* A page table in the kernel image: must not share its page with data. */
 #define __kpkeys_static_pgtable		__aligned(PAGE_SIZE)
@@ -282,6 +283,7 @@ static inline struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order)
 }
 
 static inline void kpkeys_pgtable_free(struct page *page) { }
+static inline bool kpkeys_pgtable_is_early(struct page *page) { return false; }
 
 #define __kpkeys_static_pgtable
 

@@ -106,6 +106,19 @@ void kpkeys_pgtable_free(struct page *page)
 }
 
 /**
+ * kpkeys_pgtable_is_early() - Is this a page table from before the pool?
+ * @page: a page table that is not used any more.
+ *
+ * It keeps its key, and cannot become ordinary memory.
+ *
+ * Context: any.
+ */
+bool kpkeys_pgtable_is_early(struct page *page)
+{
+	return is_marked(page);
+}
+
+/**
  * kpkeys_page_is_ours() - Did we tag this page?
  * @page: any page.
  *

@@ -23,6 +23,7 @@
 DEFINE_STATIC_KEY_FALSE_RO(x86_pks_key);
 DEFINE_PER_CPU_CACHE_HOT(u32, x86_pks_shadow);
 DEFINE_PER_CPU_CACHE_HOT(u32, x86_pks_at_entry);
+DEFINE_PER_CPU(unsigned long, x86_pks_lies);
 
 /* === The register ======================================================= */
 
@@ -118,6 +119,24 @@ void x86_pks_switch(void)
 u32 x86_pks_interrupted(void)
 {
 	return raw_cpu_read(x86_pks_at_entry);
+}
+
+/**
+ * x86_pks_shadow_lies() - Did the shadow word ever say raised when it was not so?
+ *
+ * Only counted with CONFIG_KPKEYS_DEBUG.
+ *
+ * Context: any.
+ * Return: the number of handlers that found it so.
+ */
+unsigned long x86_pks_shadow_lies(void)
+{
+	unsigned long sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu(x86_pks_lies, cpu);
+	return sum;
 }
 
 /* === Violations ========================================================= */

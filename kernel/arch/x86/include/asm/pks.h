@@ -40,6 +40,9 @@ DECLARE_PER_CPU_CACHE_HOT(u32, x86_pks_shadow);
 /* The register when this CPU last entered a handler from kernel mode. */
 DECLARE_PER_CPU_CACHE_HOT(u32, x86_pks_at_entry);
 
+/* How often a handler found that the shadow word said raised, and lied. */
+DECLARE_PER_CPU(unsigned long, x86_pks_lies);
+
 static __always_inline u32 x86_read_pkrs(void)
 {
 	u32 low, high;
@@ -90,6 +93,8 @@ arch_irqentry_enter_kpkeys(struct arch_irqentry_kpkeys *saved)
 	raw_cpu_write(x86_pks_at_entry, pkrs);
 	saved->raised = pkrs == PKRS_PGTABLES;
 	saved->shadow = raw_cpu_read(x86_pks_shadow);
+	if (IS_ENABLED(CONFIG_KPKEYS_DEBUG) && saved->shadow && !saved->raised)
+		raw_cpu_inc(x86_pks_lies);
 	raw_cpu_write(x86_pks_shadow, 0);
 	if (pkrs != PKRS_DEFAULT)
 		x86_write_pkrs(PKRS_DEFAULT);
@@ -110,6 +115,7 @@ void x86_pks_start_cpu(void);
 void x86_pks_switch(void);
 void x86_pks_resume(void);
 u32 x86_pks_interrupted(void);
+unsigned long x86_pks_shadow_lies(void);
 bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 		   unsigned long address);
 
