@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit: interrupts and NMIs at every step of raising and lowering the level.
+ */
+#include <kunit/test.h>
+#include <linux/atomic.h>
+#include <linux/cpumask.h>
+#include <linux/hrtimer.h>
+#include <linux/jiffies.h>
+#include <linux/kpkeys.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+#include <linux/sched.h>
+#include <linux/smp.h>
+
+#include <asm/apic.h>
+#include <asm/msr.h>
+#include <asm/nmi.h>
+#include <asm/pks.h>
+
+#define STORM_JIFFIES	(2 * HZ)
+#define TIMER_NS	(100 * NSEC_PER_USEC)
+
+/* Reading it is an exception that there is a fixup for. */
+#define NO_MSR		0x4fffffff
+
+/* Written by handlers on the one CPU that the storm is about. */
+static struct storm {
+	struct hrtimer timer;
+	int cpu;
+	bool over;
+	atomic_t nmis, timers;
+	atomic_t raised;	/* handlers that interrupted a raised level */
+	atomic_t bad;		/* handlers that found something wrong */
+} storm;
+
+/* What must be true in any handler. */
+static void look(void)
+{
+	if (x86_read_pkrs() != PKRS_DEFAULT || raw_cpu_read(x86_pks_shadow))
+		atomic_inc(&storm.bad);
+	if (x86_pks_interrupted() == PKRS_PGTABLES)
+		atomic_inc(&storm.raised);
+	scoped_guard(kpkeys_hardened_pgtables) {
+		if (x86_read_pkrs() != PKRS_PGTABLES)
+			atomic_inc(&storm.bad);
+	}
+	if (x86_read_pkrs() != PKRS_DEFAULT)
+		atomic_inc(&storm.bad);
+}
+
+static int on_nmi(unsigned int val, struct pt_regs *regs)
+{
+	if (raw_smp_processor_id() != READ_ONCE(storm.cpu))
+		return NMI_DONE;
+	atomic_inc(&storm.nmis);
+	look();
+	return NMI_HANDLED;
+}
+
+static enum hrtimer_restart on_timer(struct hrtimer *timer)
+{
+	atomic_inc(&storm.timers);
+	look();
+	hrtimer_forward_now(timer, ns_to_ktime(TIMER_NS));
+	return READ_ONCE(storm.over) ? HRTIMER_NORESTART : HRTIMER_RESTART;
+}
+
+static void send_nmi(void)
+{
+	__apic_send_IPI(storm.cpu, NMI_VECTOR);
+}
+
+static int sender(void *unused)
+{
+	while (!kthread_should_stop()) {
+		send_nmi();
+		cond_resched();
+	}
+	return 0;
+}
+
+static void write_under_storm(struct kunit *test, unsigned long *table)
+{
+	unsigned long end = jiffies + STORM_JIFFIES;
+	unsigned int i = 0, wrong = 0;
+
+	while (time_before(jiffies, end)) {
+		i++;
+		/* Both ends of the window, now and then from this CPU itself. */
+		if (i % 64 == 0)
+			send_nmi();
+		scoped_guard(kpkeys_hardened_pgtables) {
+			WRITE_ONCE(table[i % 512], i);
+			wrong += x86_read_pkrs() != PKRS_PGTABLES;
+			if (i % 64 == 32)
+				send_nmi();
+			wrong += x86_read_pkrs() != PKRS_PGTABLES;
+		}
+		wrong += x86_read_pkrs() != PKRS_DEFAULT;
+
+		lazy_mmu_mode_enable();
+		scoped_guard(kpkeys_hardened_pgtables)
+			WRITE_ONCE(table[i % 512], i);
+		scoped_guard(kpkeys_hardened_pgtables)
+			WRITE_ONCE(table[i % 512], 0);
+		lazy_mmu_mode_disable();
+		wrong += x86_read_pkrs() != PKRS_DEFAULT;
+	}
+	KUNIT_EXPECT_EQ(test, wrong, 0);
+}
+
+static void storm_of_interrupts_and_nmis(struct kunit *test)
+{
+	unsigned long lies = x86_pks_shadow_lies();
+	struct task_struct *task = NULL;
+	struct ptdesc *pt;
+	int other;
+
+	if (!kpkeys_hardened_pgtables_enabled())
+		kunit_skip(test, "page tables are not hardened in this boot");
+	if (!boot_cpu_has(X86_FEATURE_APIC))
+		kunit_skip(test, "no APIC to send NMIs with");
+
+	pt = pagetable_alloc(GFP_PGTABLE_KERNEL, 0);
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+
+	memset(&storm, 0, sizeof(storm));
+	/* A level lasts as long as the task is not switched out. */
+	migrate_disable();
+	storm.cpu = smp_processor_id();
+	KUNIT_EXPECT_EQ(test, register_nmi_handler(NMI_LOCAL, on_nmi, 0,
+						   "kpkeys_storm"), 0);
+	other = cpumask_any_but(cpu_online_mask, storm.cpu);
+	if (other < nr_cpu_ids) {
+		task = kthread_run_on_cpu(sender, NULL, other, "kpkeys_storm/%u");
+		if (IS_ERR(task))
+			task = NULL;
+	}
+	hrtimer_setup(&storm.timer, on_timer, CLOCK_MONOTONIC,
+		      HRTIMER_MODE_REL_PINNED_HARD);
+	hrtimer_start(&storm.timer, ns_to_ktime(TIMER_NS),
+		      HRTIMER_MODE_REL_PINNED_HARD);
+
+	write_under_storm(test, ptdesc_address(pt));
+
+	WRITE_ONCE(storm.over, true);
+	hrtimer_cancel(&storm.timer);
+	if (task)
+		kthread_stop(task);
+	unregister_nmi_handler(NMI_LOCAL, "kpkeys_storm");
+	migrate_enable();
+	pagetable_free(pt);
+
+	kunit_info(test, "%d NMIs, %d timer interrupts, %d at a raised level",
+		   atomic_read(&storm.nmis), atomic_read(&storm.timers),
+		   atomic_read(&storm.raised));
+	KUNIT_EXPECT_EQ(test, atomic_read(&storm.bad), 0);
+	KUNIT_EXPECT_EQ(test, x86_pks_shadow_lies(), lies);
+	/* Else it was no storm. */
+	KUNIT_EXPECT_GT(test, atomic_read(&storm.nmis), 100);
+	KUNIT_EXPECT_GT(test, atomic_read(&storm.timers), 100);
+	KUNIT_EXPECT_GT(test, atomic_read(&storm.raised), 10);
+}
+
+static void debugging_counts_a_shadow_that_lies(struct kunit *test)
+{
+	unsigned long lies = x86_pks_shadow_lies();
+	u64 value;
+	int err;
+
+	if (!kpkeys_hardened_pgtables_enabled())
+		kunit_skip(test, "page tables are not hardened in this boot");
+	if (!IS_ENABLED(CONFIG_KPKEYS_DEBUG))
+		kunit_skip(test, "needs KPKEYS_DEBUG");
+
+	/* The exception finds the shadow raised and the register not. */
+	preempt_disable();
+	raw_cpu_write(x86_pks_shadow, KPKEYS_LVL_PGTABLES);
+	err = rdmsrq_safe(NO_MSR, &value);
+	raw_cpu_write(x86_pks_shadow, KPKEYS_LVL_DEFAULT);
+	preempt_enable();
+	KUNIT_EXPECT_EQ(test, err, -EIO);
+	KUNIT_EXPECT_GT(test, x86_pks_shadow_lies(), lies);
+}
+
+static struct kunit_case pks_cases[] = {
+	KUNIT_CASE_SLOW(storm_of_interrupts_and_nmis),
+	KUNIT_CASE(debugging_counts_a_shadow_that_lies),
+	{}
+};
+
+static struct kunit_suite pks_suite = {
+	.name = "kpkeys_pks",
+	.test_cases = pks_cases,
+};
+kunit_test_suite(pks_suite);
