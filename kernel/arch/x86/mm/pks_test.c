@@ -13,17 +13,16 @@
 #include <linux/pgtable.h>
 #include <linux/sched.h>
 #include <linux/smp.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
 
 #include <asm/apic.h>
-#include <asm/msr.h>
 #include <asm/nmi.h>
+#include <asm/pgalloc.h>
 #include <asm/pks.h>
 
 #define STORM_JIFFIES	(2 * HZ)
 #define TIMER_NS	(100 * NSEC_PER_USEC)
-
-/* Reading it is an exception that there is a fixup for. */
-#define NO_MSR		0x4fffffff
 
 /* Written by handlers on the one CPU that the storm is about. */
 static struct storm {
@@ -167,7 +166,8 @@ static void storm_of_interrupts_and_nmis(struct kunit *test)
 static void debugging_counts_a_shadow_that_lies(struct kunit *test)
 {
 	unsigned long lies = x86_pks_shadow_lies();
-	u64 value;
+	unsigned long value;
+	void *p;
 	int err;
 
 	if (!kpkeys_hardened_pgtables_enabled())
@@ -175,13 +175,17 @@ static void debugging_counts_a_shadow_that_lies(struct kunit *test)
 	if (!IS_ENABLED(CONFIG_KPKEYS_DEBUG))
 		kunit_skip(test, "needs KPKEYS_DEBUG");
 
-	/* The exception finds the shadow raised and the register not. */
+	p = vmalloc(PAGE_SIZE);
+	KUNIT_ASSERT_NOT_NULL(test, p);
+
+	/* The fault finds the shadow raised and the register not. */
 	preempt_disable();
 	raw_cpu_write(x86_pks_shadow, KPKEYS_LVL_PGTABLES);
-	err = rdmsrq_safe(NO_MSR, &value);
+	err = get_kernel_nofault(value, (unsigned long *)(p + PAGE_SIZE));
 	raw_cpu_write(x86_pks_shadow, KPKEYS_LVL_DEFAULT);
 	preempt_enable();
-	KUNIT_EXPECT_EQ(test, err, -EIO);
+	vfree(p);
+	KUNIT_EXPECT_EQ(test, err, -EFAULT);
 	KUNIT_EXPECT_GT(test, x86_pks_shadow_lies(), lies);
 }
 
