@@ -22,8 +22,9 @@ aligned 16-bit half word or the low 18 bits of a word (the field of dynamic debu
 differences let through are in the report.
 
 Left out, as no part of the kernel or as made from parts that are compared: host programs
-(`scripts/`, `tools/`), the linker's intermediate results (`.tmp_*`, `vmlinux.o`). The time of the
-build, in `init/version-timestamp.o`, is masked: exactly the text of utsversion.h. UML's
+(`scripts/`, `tools/`), the linker's intermediate results (`.tmp_*`, `vmlinux.o`), the whole kernel
+packed into an object of x86's decompressor. The time of the build, in `init/version-timestamp.o`
+and x86's boot code, is masked: exactly the text of utsversion.h. UML's
 `arch/um/kernel/config.o` is the text of .config (for --showconfig), in which our options, off as
 they are, have a line: it may differ if its generated source is the same without these lines.
 """
@@ -46,7 +47,12 @@ from redoubt.errors import RedoubtError
 PERMITTED_ONE_SIDED: dict[str, str] = {}
 
 HOST_DIRECTORIES = ("scripts", "tools")
-TIMESTAMP_OBJECT = "init/version-timestamp.o"
+WHOLE_KERNELS = ("vmlinux.o", "arch/x86/boot/compressed/piggy.o")
+TIMESTAMP_OBJECTS = (
+    "init/version-timestamp.o",
+    "arch/x86/boot/version.o",
+    "arch/x86/boot/compressed/kaslr.o",
+)
 CONFIG_OBJECT = "arch/um/kernel/config.o"
 DETAIL_LINES = 6
 
@@ -154,8 +160,7 @@ def _objects(build: Path) -> set[str]:
         for name in files:
             if name.endswith(".o") and not name.startswith(".tmp_"):
                 found.add(str(relative / name))
-    found.discard("vmlinux.o")
-    return found
+    return found - set(WHOLE_KERNELS)
 
 
 def _config(build: Path) -> dict[str, str]:
@@ -595,17 +600,28 @@ def _only_our_options(pristine: _Side, patched: _Side) -> bool:
     return texts[0] == texts[1]
 
 
-def _pairs(pristine: _Side, patched: _Side, names: list[str]) -> Iterator[_Pair]:
+def _same_bytes(old: Path, new: Path, times: tuple[bytes, bytes] | None) -> bool:
+    """True if two files are equal, up to the time of the build if that is given."""
+    before, after = old.read_bytes(), new.read_bytes()
+    if before == after:
+        return True
+    if times is None or len(times[0]) != len(times[1]):
+        return False
+    return before.replace(*times) == after
+
+
+def _pairs(pristine: _Side, patched: _Side, names: list[str]) -> Iterator[_Pair | None]:
+    """What to compare more closely; None for each pair of files that are equal as they are."""
     lines = _Lines(pristine, patched)
     times = _timestamps(pristine, patched)
     for name in names:
-        yield _Pair(
-            name,
-            _Object(pristine.build / name),
-            _Object(patched.build / name),
-            lines.explain(name),
-            times if name == TIMESTAMP_OBJECT else None,
-        )
+        mask = times if name in TIMESTAMP_OBJECTS else None
+        old, new = pristine.build / name, patched.build / name
+        # Among these are those of x86's boot code, which is not of 64 bits.
+        if _same_bytes(old, new, mask):
+            yield None
+        else:
+            yield _Pair(name, _Object(old), _Object(new), lines.explain(name), mask)
 
 
 def compare(pristine_build: Path, patched_build: Path) -> Report:
@@ -627,6 +643,9 @@ def compare(pristine_build: Path, patched_build: Path) -> Report:
     changes: list[LineChange] = []
     differing: list[Difference] = []
     for pair in _pairs(pristine, patched, common):
+        if pair is None:
+            identical += 1
+            continue
         try:
             found = pair.compare()
         except _Differs as difference:
