@@ -24,7 +24,7 @@ _SPLAT = re.compile(
     r"WARNING: |BUG: |kernel BUG at |INFO: (?:possible|task|rcu|suspicious)|"
     r"Kernel panic|Oops|Unable to handle|general protection|Bad page state|"
     r"rcu: INFO|=+\[ BUG|Kernel mode fault|Modules linked in|------------\[ cut here|UBSAN: |"
-    r"Call Trace:"
+    r"unchecked MSR access error|Call Trace:"
     r")"
 )
 # Kept apart from the splats, as attacks and tests provoke them.
