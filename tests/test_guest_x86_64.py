@@ -22,6 +22,7 @@ IMAGES = [REAL_BUILD / "x86_64" / kind / X86_64.image for kind in ("redoubt", "p
 IMAGE = next((image for image in IMAGES if image.exists()), IMAGES[0])
 PROGRAMS = REAL_BUILD / "guest"
 TIMEOUT = 240.0
+ISOLATED = "Kernel/User page tables isolation: enabled"
 
 pytestmark = [
     pytest.mark.guest,
@@ -55,13 +56,12 @@ def run(
 
 def test_a_command_and_its_output() -> None:
     result = run(
-        ["/bin/then", "/bin/cat", "/proc/version", "++", "/bin/cat", "/proc/cpuinfo", "++",
-         "/bin/cat", "/sys/devices/system/cpu/vulnerabilities/meltdown"],
+        ["/bin/then", "/bin/cat", "/proc/version", "++", "/bin/cat", "/proc/cpuinfo"],
         machine(cpus=2),
-    )  # fmt: skip
+    )
     assert (result.outcome, result.status, result.complaints) == ("finished", 0, ())
     assert result.console[0].startswith("Linux version 7.3.")
-    assert "Mitigation: PTI" in result.console
+    assert ISOLATED in result.console
     assert sum(line.startswith("processor\t") for line in result.console) == 2
     # Lines end as they do everywhere else, and have nothing for a terminal in them.
     assert not [line for line in result.console if "\r" in line or "\x1b" in line]
@@ -91,7 +91,6 @@ def test_a_hang(sandbox: Sandbox) -> None:
 
 
 def test_without_page_table_isolation() -> None:
-    path = "/sys/devices/system/cpu/vulnerabilities/meltdown"
-    result = run(["/bin/cat", path], machine("pti=off"))
+    result = run(["/bin/cat", "/proc/version"], machine("pti=off"))
     assert (result.outcome, result.status) == ("finished", 0)
-    assert "Mitigation: PTI" not in result.console
+    assert ISOLATED not in result.console
