@@ -27,6 +27,7 @@
 #include "first.h"
 
 #define COMMAND_FILE	"/etc/redoubt/cmd"
+#define CONSOLES	"/sys/class/tty/console/active"
 
 struct mount {
 	const char *type;
@@ -87,13 +88,34 @@ static void mount_all(void)
 	}
 }
 
+/* /dev/console cannot control a session; what is behind it can. */
+static int open_terminal(void)
+{
+	char path[64] = "/dev/", *name = path + strlen(path);
+	int fd = open(CONSOLES, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	n = read(fd, name, path + sizeof(path) - name - 1);
+	close(fd);
+	if (n <= 0)
+		return -1;
+	/* Of several the last one is /dev/console. */
+	name[n] = '\0';
+	name[strcspn(name, "\n")] = '\0';
+	if (strrchr(name, ' '))
+		memmove(name, strrchr(name, ' ') + 1,
+			strlen(strrchr(name, ' ')));
+	return open(path, O_RDWR);
+}
+
 static noreturn void run_command(char **argv)
 {
 	int tty;
 
 	setsid();
-	/* /dev/console cannot control a session; what is behind it can. */
-	tty = open("/dev/tty0", O_RDWR);
+	tty = open_terminal();
 	if (tty >= 0 && !ioctl(tty, TIOCSCTTY, 0)) {
 		dup2(tty, STDIN_FILENO);
 		dup2(tty, STDOUT_FILENO);

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from redoubt import host, kernels, workloads
+from redoubt import host, kernels, qemu, workloads
 from redoubt.boot import Machine, Result, boot
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress
@@ -23,10 +23,11 @@ _COUNTS = ("size", "ops", "ns", "host_ns", "host_calls", "tables", "free_ns", "s
 _STAT = "stat_"
 # The cycles of a fixed piece of work while nobody else uses the core, see guest/quiet.c.
 _QUIET = re.compile(r"^@quiet: (\d+) noisy=(\d+)$")
-# Seconds for one boot with all workloads.
-_TIMEOUT = {TIME: 180.0, MOCK: 180.0, INSTRUCTIONS: 900.0, EVENTS: 120.0}
+# Seconds for one boot with all workloads: on this machine, and on an emulated one.
+_TIMEOUT = {TIME: 180.0, MOCK: 180.0, EVENTS: 120.0}
+_EMULATED_TIMEOUT = 900.0
 _NO_PKU = "this CPU has no protection keys (PKU)"
-_NO_QEMU = f"{host.QEMU} not found; sudo apt-get install qemu-system-x86"
+_NO_CLOCK = "its machine is emulated, and so is its clock"
 # Guest memory in MiB beside two and a half times the largest mapping, which a fork may break off.
 _BESIDE_MB = 512
 
@@ -170,22 +171,24 @@ class Way:
     missing: str = ""
 
 
-def ways() -> list[Way]:
-    """The kinds of figures, with what is missing for those this machine cannot give."""
-    emulator = host.has_emulator()
+def ways(target: Target) -> list[Way]:
+    """The kinds of figures of a target, with what is missing for those this machine cannot give."""
+    problem = qemu.problem(target.emulator) if target.emulator else qemu.missing(host.MACHINE)
+    missing = f"{problem.message}; {problem.hint}" if problem else ""
+    emulated = None if problem else host.EMULATED
+    counted = Way(INSTRUCTIONS, emulated, missing)
+    if target.emulator:
+        return [Way(TIME, None, _NO_CLOCK), Way(EVENTS, emulated, missing), counted]
     mocked = [Way(TIME, None, _NO_PKU), Way(MOCK, host.NATIVE)]
     timed = [Way(TIME, host.NATIVE)] if host.has_pku() else mocked
-    return [
-        *timed,
-        Way(EVENTS, host.NATIVE),
-        Way(INSTRUCTIONS, host.EMULATED if emulator else None, "" if emulator else _NO_QEMU),
-    ]
+    return [*timed, Way(EVENTS, host.NATIVE), counted]
 
 
-def chosen_ways(kinds: Sequence[str]) -> list[Way]:
+def chosen_ways(target: Target, kinds: Sequence[str]) -> list[Way]:
     """The ways of these kinds; "time" is the mock where there is nothing else.
 
-    If none are named, all but "instructions", which takes as long as the others together.
+    If none are named, all there are; but where time can be taken not "instructions", which takes as
+    long as the others together.
 
     Raises RedoubtError for an unknown kind.
     """
@@ -193,8 +196,11 @@ def chosen_ways(kinds: Sequence[str]) -> list[Way]:
     for kind in kinds:
         if kind not in known:
             raise RedoubtError(f"unknown kind '{kind}'", "kinds: " + ", ".join(known))
-    wanted = {*(kinds or (TIME, EVENTS))}
-    return [way for way in ways() if way.kind in wanted or (way.kind == MOCK and TIME in wanted)]
+    wanted = {*(kinds or (known if target.emulator else (TIME, EVENTS)))}
+    return [
+        way for way in ways(target)
+        if way.kind in wanted or (way.kind == MOCK and TIME in wanted)
+    ]  # fmt: skip
 
 
 Maker = Callable[[Target, str, Way, Progress], Machine]
@@ -206,9 +212,10 @@ def machine(target: Target, variant: str, way: Way, progress: Progress) -> Machi
     Raises RedoubtError if the kernel does not build.
     """
     chosen = get_variant(target, variant.removesuffix("-b"))
-    # Events are the same whether the register is written or not, and an emulated machine is so
-    # slow that most of a long operation's would be due to the ticks of its clock.
-    mock = way.kind == MOCK or (way.kind == EVENTS and not host.has_pku())
+    # Events are the same whether the register is written or not, and UML's emulated host is so slow
+    # that most of a long operation's would be due to the ticks of its clock.
+    unkeyed = way.host == host.NATIVE and not host.has_pku()
+    mock = way.kind == MOCK or (way.kind == EVENTS and unkeyed)
     made = kernels.bench_workbench(
         target, chosen, way.host or host.NATIVE, progress, events=way.kind == EVENTS, mock=mock,
     )  # fmt: skip
@@ -262,7 +269,7 @@ def run(
                 result = start(
                     machines[name],
                     ["/bin/bench", *_quietly(way, quiet), *map(str, specs[name])],
-                    timeout=_TIMEOUT[way.kind],
+                    timeout=_EMULATED_TIMEOUT if machines[name].emulated else _TIMEOUT[way.kind],
                     name=f"bench-{plan.target.name}-{way.kind}-{name}",
                     progress=progress,
                 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from redoubt import guest, host, paths
+from redoubt import cpio, guest, host, paths, qemu
 from redoubt.build import Build
 from redoubt.errors import RedoubtError
 from redoubt.process import run_lines
@@ -24,7 +24,7 @@ _SPLAT = re.compile(
     r"WARNING: |BUG: |kernel BUG at |INFO: (?:possible|task|rcu|suspicious)|"
     r"Kernel panic|Oops|Unable to handle|general protection|Bad page state|"
     r"rcu: INFO|=+\[ BUG|Kernel mode fault|Modules linked in|------------\[ cut here|UBSAN: |"
-    r"Call Trace:"
+    r"unchecked MSR access error|Call Trace:"
     r")"
 )
 # Kept apart from the splats, as attacks and tests provoke them.
@@ -32,7 +32,7 @@ _VIOLATION = re.compile(r"^(?:\[[^]]*\] ?)*kpkeys: violation: ")
 MEMORY_MB = 256
 _HOST_EXTRA_MB = 1024
 _STARTS = 3
-# Seconds until the emulated host says its first word; 5 to 10 are usual.
+# Seconds until an emulated machine says its first word; 5 to 10 are usual.
 _START_S = 120.0
 
 
@@ -76,8 +76,9 @@ class Result:
 class Machine:
     """What to boot: a kernel with arguments, on which host, with how many CPUs.
 
-    `pinned` is the CPU of this machine that everything runs on; with `count_instructions` the
-    clock of an emulated host shows 1 ns for each of its instructions.
+    `cpu` is another model of an emulated CPU than the target's. `pinned` is the CPU of this machine
+    that everything runs on; with `count_instructions` the clock of an emulated machine shows 1 ns
+    for each of its instructions.
     """
 
     build: Build
@@ -86,59 +87,77 @@ class Machine:
     args: tuple[str, ...] = ()
     cpus: int = 1
     memory_mb: int = MEMORY_MB
+    cpu: str | None = None
     pinned: int | None = None
     count_instructions: bool = False
+
+    @property
+    def emulated(self) -> bool:
+        """Is there an emulator that may fail to start?"""
+        return self.host == host.EMULATED
+
+    @property
+    def ready(self) -> str | None:
+        """What the line has in it before which the console is not the guest's, if there is one."""
+        return host.READY if self.emulated and not self.build.target.emulator else None
 
 
 @dataclass
 class _Console:
-    """Collects the guest's lines; what the host prints before it is ready is dropped."""
+    """Collects the guest's lines; what a host prints before it is `ready` is dropped."""
 
-    skipping: bool
+    ready: str | None
     watch: Callable[[str], None]
+    started: bool = False
     lines: list[str] = field(default_factory=list)
 
     def feed(self, line: str) -> None:
-        if self.skipping:
-            self.skipping = host.READY not in line
+        if self.ready and not self.started:
+            self.started = self.ready in line
             return
+        self.started = True
         self.lines.append(line)
         self.watch(line)
 
 
 def kernel_args(machine: Machine, root: str) -> list[str]:
-    """The command line of UML."""
-    args = [
-        "root=/dev/root", "rootfstype=hostfs", f"rootflags={root}", "rw", "init=/init",
-        f"mem={machine.memory_mb}M", "con0=fd:0,fd:1", "con=null", "ssl=null", "noreboot",
-        "panic=-1",
-    ]  # fmt: skip
-    if machine.host == host.EMULATED:
+    """The command line of the kernel; `root` is the directory that UML finds its files in."""
+    args = ["panic=-1", *machine.build.target.boot_args]
+    if machine.emulated:
         # Its time passes by the load of this machine: a grace period may seem to take minutes.
         args.append("rcupdate.rcu_cpu_stall_timeout=300")
-    if machine.cpus > 1:
-        args += ["seccomp=on", f"ncpus={machine.cpus}"]
+    if not machine.build.target.emulator:
+        args += [
+            "root=/dev/root", "rootfstype=hostfs", f"rootflags={root}", "rw", "init=/init",
+            f"mem={machine.memory_mb}M", "con0=fd:0,fd:1", "con=null", "ssl=null", "noreboot",
+        ]  # fmt: skip
+        if machine.cpus > 1:
+            args += ["seccomp=on", f"ncpus={machine.cpus}"]
     return [*args, *machine.args]
 
 
 def _command(machine: Machine, run: Path, progress: Progress) -> list[str]:
     """The command that boots `machine` with the root directory made in `run`."""
-    root = run / "root"
     pinning = [] if machine.pinned is None else ["taskset", "-c", str(machine.pinned)]
-    if machine.host == host.NATIVE:
-        image = str(machine.build.image)
-        return [*pinning, image, f"uml_dir={run}/", *kernel_args(machine, str(root))]
+    return [*pinning, *_start(machine, run / "root", run, progress)]
 
-    archive = run / "initramfs"
-    host.initramfs(
-        {"init": machine.programs / "host-init", "linux": machine.build.image},
-        {"cmdline": host.args_file(kernel_args(machine, "/root-fs"))},
-        {"root-fs": root},
-        archive,
-    )
-    memory = machine.memory_mb + _HOST_EXTRA_MB
-    extra = host.COUNTING if machine.count_instructions else ()
-    return [*pinning, *host.command(host.kernel(progress), archive, machine.cpus, memory, extra)]
+
+def _start(machine: Machine, root: Path, run: Path, progress: Progress) -> list[str]:
+    image, archive = machine.build.image, run / "initramfs"
+    if machine.build.target.emulator:
+        cpio.write(cpio.tree(root), archive)
+        return qemu.command(
+            machine.build.target.emulator, image, archive, kernel_args(machine, ""),
+            cpus=machine.cpus, memory_mb=machine.memory_mb, cpu=machine.cpu,
+            counting=machine.count_instructions,
+        )  # fmt: skip
+    if machine.host == host.NATIVE:
+        return [str(image), f"uml_dir={run}/", *kernel_args(machine, str(root))]
+    return host.command(
+        kernel_args(machine, host.ROOT), image, machine.programs / "host-init", root, archive,
+        progress, cpus=machine.cpus, memory_mb=machine.memory_mb + _HOST_EXTRA_MB,
+        counting=machine.count_instructions,
+    )  # fmt: skip
 
 
 def _judge(lines: list[str], timed_out: bool, timeout: float, log: Path) -> Result:
@@ -179,7 +198,7 @@ def boot(
     """
     log = paths.build_dir() / "log" / f"boot-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    console = _Console(machine.host == host.EMULATED, watch)
+    console = _Console(machine.ready, watch)
     with tempfile.TemporaryDirectory(prefix="redoubt-") as directory, log.open("w") as out:
         run = Path(directory)
         guest.root_directory(machine.programs, run / "root", command)
@@ -191,16 +210,16 @@ def boot(
 
         # Seen in one of hundreds of starts: the emulated machine resets or spins before its kernel
         # says a word. Nothing of ours has run by then, so it may be started again.
-        silence = _START_S if console.skipping else None
+        silence = _START_S if machine.emulated else None
         for _ in range(_STARTS):
             ended = run_lines(words, keep, timeout=timeout, silence=silence)
-            if not console.skipping:
+            if console.started or not machine.emulated:
                 break
-            progress.detail("the emulated host did not start, once more")
-    if console.skipping:
+            progress.detail("the emulated machine did not start, once more")
+    if machine.emulated and not console.started:
         how = f"silent for {_START_S:g} s" if ended.timed_out else f"exit {ended.code}"
         raise RedoubtError(
-            f"the emulated host did not start ({how}, tried {_STARTS} times)",
+            f"the emulated machine did not start ({how}, tried {_STARTS} times)",
             f"its console is in {log}",
         )
     return _judge(console.lines, ended.timed_out, timeout, log)

@@ -164,7 +164,10 @@ def compile_kernel(
             env=environment(),
             on_line=compiled,
         )
-        image = _stripped(directory / target.image)
+        image = directory / target.image
+        # What was made from vmlinux for booting has no symbols.
+        if target.image == target.vmlinux:
+            image = _stripped(image)
     return Build(target, directory, image, directory / target.vmlinux)
 
 

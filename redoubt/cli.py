@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -93,7 +93,8 @@ HostOpt = Annotated[
     str,
     typer.Option(
         "--host",
-        help="Where um runs: native, emulated (QEMU), or auto: the first that has PKU.",
+        help="Where um runs: native, emulated (QEMU), or auto: the first that has PKU. "
+        "Other targets always run on a machine emulated by QEMU.",
     ),
 ]
 JsonOpt = Annotated[
@@ -181,23 +182,24 @@ def _print_lines(lines: list[str]) -> None:
         out.print(line, markup=False)
 
 
+def _targets(names: Iterable[str]) -> list[Target]:
+    """The targets of these names, each once."""
+    return [get_target(name) for name in dict.fromkeys(names)]
+
+
 def _workbench(
     target: str, variant: str, host: str, display: Display
 ) -> tuple[Target, Variant, kernels.Workbench]:
     chosen = get_target(target)
     way = get_variant(chosen, variant)
-    return chosen, way, kernels.workbench(chosen, way, host_module.pick(host), display)
+    return chosen, way, kernels.workbench(chosen, way, host_module.pick(chosen, host), display)
 
 
-def _needs_enforcing(host: str) -> str:
+def _needs_enforcing(target: Target, host: str) -> str:
     """The host on which protection keys work; an error if there is none."""
-    found = host_module.enforcing(host)
-    if not found:
-        raise RedoubtError(
-            host_module.NO_HOST,
-            "sudo apt-get install qemu-system-x86, or use a machine with PKU",
-        )
-    return found
+    if problem := host_module.lacking(target, host):
+        raise problem
+    return host_module.pick(target, host)
 
 
 # === Verbs =======================================================================================
@@ -289,7 +291,7 @@ def attack(
     chosen = get_target(target)
     off, on = get_variant(chosen, "off"), get_variant(chosen, "on")
     with _alone():
-        made = kernels.workbench(chosen, on, _needs_enforcing(host), display)
+        made = kernels.workbench(chosen, on, _needs_enforcing(chosen, host), display)
     attacks: list[attack_module.Attack] = []
     found: dict[tuple[str, str], attack_module.Outcome] = {}
     consoles = {}
@@ -360,7 +362,7 @@ def check(
     chosen = get_target(target)
     way = get_variant(chosen, variant)
     with _alone():
-        made = kernels.workbench(chosen, way, _needs_enforcing(host), display)
+        made = kernels.workbench(chosen, way, _needs_enforcing(chosen, host), display)
     report = check_module.run(made.machine(way, cpus=cpus), way, stress, display)
     if json_file:
         _write_json(json_file, report.as_json() | provenance.collect(sys.argv[1:]))
@@ -421,22 +423,28 @@ def series(
             out.print(str(mail), markup=False)
         if not check:
             return
-        task = suite_module.Run(get_target("um"), "auto", True, display)
-        report = suite_module.series_check(task, sampled=False)
+        report = suite_module.series_check(list(TARGETS.values()), display, sampled=False)
     _write_json(json_file, report.as_json())
     _print_lines(series_module.render(report))
     raise typer.Exit(0 if report.ok else 1)
 
 
 @app.command()
-def lint() -> None:
+def lint(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="Targets whose objects are checked; um if none.")
+    ] = None,
+) -> None:
     """Check the kernel code: checkpatch --strict, W=1, sparse."""
     display = Display()
+    chosen = _targets(targets or ["um"])
     with _alone():
-        chosen = get_target("um")
-        built = kernels.prepare(chosen, get_variant(chosen, "on"), display)
+        builds = {
+            kernels.prepare(one, get_variant(one, "on"), display).directory: one.cross_compile
+            for one in chosen
+        }
         with display.step("Checking the kernel code"):
-            report = lint_module.lint(kernels.our_tree(display), built.directory)
+            report = lint_module.lint(kernels.our_tree(display), builds)
     _print_lines(lint_module.render(report))
     raise typer.Exit(0 if report.ok else 1)
 
@@ -452,25 +460,26 @@ def test(
 ) -> None:
     """Run all tests, with protection on and off; the last line counts them."""
     display = Display()
-    chosen = [get_target(name) for name in targets or TARGETS]
-    host_module.enforcing(host)  # An unknown one is told now, not after the first tests.
-    result: list[dict[str, Any]] = []
-    items: list[suite_module.Item] = []
+    chosen = _targets(targets or TARGETS)
+    for target in chosen:
+        host_module.enforcing(target, host)  # What is wrong is told now, not after the first tests.
+
+    width = max(len(target.name) for target in chosen)
 
     def show(item: suite_module.Item) -> None:
         mark = "FAIL" if item.failed else ("skip" if not item.passed else "ok")
         counts = f"{item.passed} passed, {item.failed} failed, {item.skipped} skipped"
-        out.print(f"{mark:4}  {item.variant:3}  {item.name}: {counts}", markup=False)
+        # Of several targets, each line says which.
+        where = f"{item.target:{width}}  " if len(chosen) > 1 else ""
+        out.print(f"{mark:4}  {where}{item.variant:3}  {item.name}: {counts}", markup=False)
         if item.detail:
             for line in item.detail.splitlines():
                 out.print(f"          {line}", markup=False)
 
     with _alone():
-        for target in chosen:
-            done = suite_module.run_all(suite_module.Run(target, host, long, display), show)
-            items += done
-            result += suite_module.as_json(target.name, done)
-    _write_json(json_file, result)
+        runs = [suite_module.Run(target, host, long, display) for target in chosen]
+        items = suite_module.run_all(runs, show)
+    _write_json(json_file, suite_module.as_json(chosen[0].name, items))
     passed, failed, skipped = (
         sum(getattr(item, name) for item in items) for name in ("passed", "failed", "skipped")
     )
@@ -493,21 +502,25 @@ def bench(
     ] = None,
     kinds: Annotated[
         list[str] | None,
-        typer.Option("--kind", help="time, events or instructions; all if none; may be repeated."),
+        typer.Option(
+            "--kind",
+            help="time, events or instructions; what the target can give if none; may be repeated.",
+        ),
     ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Measure what protection costs, and print it as tables; with --json also plots beside it."""
     display = Display()
+    chosen = get_target(target)
     plan = bench_module.Plan(
-        get_target(target),
+        chosen,
         tuple(workloads.chosen(names or [])),
         min(rounds, workloads.QUICK_ROUNDS) if quick else rounds,
         secrets.randbelow(1 << 32) if seed is None else seed,
         # With fewer boots than the method demands, nothing is to be published.
         quick or rounds < workloads.ROUNDS,
     )
-    ways = bench_module.chosen_ways(kinds or [])
+    ways = bench_module.chosen_ways(chosen, kinds or [])
     with _alone():
         report = figures.collect(plan, ways, provenance.collect(sys.argv[1:]), display)
     if json_file:

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redoubt import host, paths
+from redoubt import host, paths, qemu
 from redoubt.errors import RedoubtError
 from redoubt.process import run_lines
+from redoubt.targets import TARGETS, Target
 
 GIB = 1 << 30
 
@@ -33,7 +34,7 @@ MEMORY_EMULATED = 3 * GIB
 MEMORY_NATIVE = GIB
 
 # Programs whose version is worth telling.
-_VERSIONED = ("gcc", "ld", "make", "ccache", "quilt", "git", "sparse", host.QEMU)
+_VERSIONED = ("gcc", "ld", "make", "ccache", "quilt", "git", "sparse", qemu.PC.program)
 _VERSION_SECONDS = 10
 
 
@@ -54,7 +55,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """A line of the report of scripts/prerequisites."""
+    """A line of the report of scripts/prerequisites; `group` may be several, with commas."""
 
     group: str
     thing: str
@@ -110,15 +111,20 @@ def _version(program: str) -> str:
 def tools(table: Sequence[Prerequisite], *, pku: bool, root: bool) -> list[Finding]:
     """A finding for each prerequisite; those that lack share the command that mends them all.
 
-    QEMU is needed only where the CPU has no protection keys, what `make lint` uses never.
+    QEMU is needed only where the CPU has no protection keys; what `make lint` or a target other
+    than um uses never.
     """
-    needed = {"base": True, "no-pku": not pku}
+    groups = {"base"} if pku else {"base", "no-pku"}
+
+    def needed(thing: Prerequisite) -> bool:
+        return not groups.isdisjoint(thing.group.split(","))
+
     lacking = [t for t in table if not t.found]
-    must = [t.package for t in lacking if needed.get(t.group, False)]
+    must = [t.package for t in lacking if needed(t)]
     every = [t.package for t in lacking]
     findings = []
     for thing in table:
-        need = needed.get(thing.group, False)
+        need = needed(thing)
         fix = None
         if thing.found:
             detail = _version(thing.thing) if thing.thing in _VERSIONED else "found"
@@ -157,6 +163,16 @@ def protection_keys(cpuinfo: Path = Path("/proc/cpuinfo"), *, emulator: bool) ->
         else "without QEMU the tests of protection on um are skipped, and the demo cannot run"
     )
     return Finding("protection keys", False, False, f"{why}; {then}")
+
+
+def emulated(target: Target) -> Finding | None:
+    """Whether the machine a target boots on can be emulated; None if it boots on no such one."""
+    if target.emulator is None:
+        return None
+    problem = qemu.problem(target.emulator)
+    if problem:
+        return Finding(target.name, False, False, problem.message, problem.hint)
+    return Finding(target.name, True, False, f"boots on {target.emulator.program}")
 
 
 def space(name: str, directory: Path, needed: int) -> Finding:
@@ -221,7 +237,7 @@ def _package_source() -> Finding:
 def examine() -> list[Finding]:
     """Everything that matters for Redoubt on this machine, needed things first."""
     pku = host.has_pku()
-    emulator = host.has_emulator()
+    emulator = qemu.found(host.MACHINE)
     version = platform.python_version()
     again = (paths.build_dir() / "tree").is_dir()
     findings = [
@@ -230,6 +246,7 @@ def examine() -> list[Finding]:
         _package_source(),
         *tools(prerequisites(), pku=pku, root=os.geteuid() == 0),
         protection_keys(emulator=emulator),
+        *filter(None, map(emulated, TARGETS.values())),
         space("build space", paths.build_dir(), SPACE_AGAIN if again else SPACE_FIRST),
         space("cache space", paths.cache_dir(), SPACE_CACHE),
         memory(MEMORY_NATIVE if pku else MEMORY_EMULATED),

@@ -219,6 +219,8 @@ def _timed(
 ) -> list[Figure]:
     figures = []
     bases = dict(COMPARISONS)
+    # Only UML has a host, and calls it.
+    hosted = any(any(one.host_ns) for series in found.values() for one in series)
     for work, size in _places(found):
         samples = {
             name: [per_op(series, work) for series in found[name, work.name, size]]
@@ -229,7 +231,7 @@ def _timed(
         for name, boots in samples.items():
             figure = Figure(
                 target, kind, work.name, size, name,
-                _UNITS[kind] + (_WITHOUT_HOST if work.host_excluded else ""),
+                _UNITS[kind] + (_WITHOUT_HOST if work.host_excluded and hosted else ""),
                 statistics.median(one for boot in boots for one in boot),
                 switches_per_op=counts.get((name, work.name, size)),
             )  # fmt: skip

@@ -1,30 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where a User-Mode Linux kernel runs: on this machine, or on an emulated one.
+"""Where a kernel runs: as a process of this machine, or on an emulated one.
 
 UML protects itself with the user protection keys (PKU) of the CPU it runs on. A machine without
 them can still enforce: QEMU emulates a CPU that has them. The emulated machine runs Debian's own
 kernel and, from an initramfs, nothing but UML. It shows what protection does; its clock shows
 nothing.
+
+Every other target boots on an emulated machine of its own, and on nothing else.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
-from redoubt import debian, paths
+from redoubt import cpio, debian, paths, qemu
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress
+from redoubt.targets import Target
 
 NATIVE = "native"
 EMULATED = "emulated"
-QEMU = "qemu-system-x86_64"
 READY = "@redoubt: host ready"
+# Where UML's root directory is on the emulated machine.
+ROOT = "/root-fs"
+
+# The machine that UML is put on.
+MACHINE = qemu.PC
 
 # /proc/cpuinfo: the CPU has protection keys, and the kernel has switched them on.
 _FLAG = "ospke"
@@ -46,37 +49,57 @@ def has_pku(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     )
 
 
-def has_emulator() -> bool:
-    """Is there a QEMU for the emulated machine?"""
-    return shutil.which(QEMU) is not None
-
-
 NO_HOST = "no protection keys: this CPU has no PKU, and there is no QEMU to emulate one"
 
 
-def enforcing(choice: str) -> str | None:
-    """The host on which protection keys work: NATIVE or EMULATED, or None if there is none.
+def lacking(target: Target, choice: str) -> RedoubtError | None:
+    """Why no host enforces protection keys here, with what mends it; None if one does.
 
-    `choice` is "auto", NATIVE or EMULATED. Raises RedoubtError for anything else.
+    `choice` is "auto", NATIVE or EMULATED. Raises RedoubtError for anything else, and for a host
+    on which the target does not run.
     """
     if choice not in ("auto", NATIVE, EMULATED):
         raise RedoubtError(f"unknown host '{choice}'", "hosts: auto, native, emulated")
-    if choice in ("auto", NATIVE) and has_pku():
-        return NATIVE
-    if choice in ("auto", EMULATED) and has_emulator():
-        return EMULATED
-    return None
+    if target.emulator:
+        if choice == NATIVE:
+            raise RedoubtError(
+                f"{target.name} has no native host: {target.emulator.program} emulates its machine",
+                "leave --host out",
+            )
+        return qemu.problem(target.emulator)
+    if choice == EMULATED:
+        return qemu.missing(MACHINE)
+    if has_pku() or (choice == "auto" and qemu.found(MACHINE)):
+        return None
+    return RedoubtError(
+        NO_HOST, f"sudo apt-get install {MACHINE.package}, or use a machine with PKU"
+    )
 
 
-def pick(choice: str) -> str:
+def enforcing(target: Target, choice: str) -> str | None:
+    """The host on which protection keys work: NATIVE or EMULATED, or None if there is none.
+
+    Raises RedoubtError as `lacking` does.
+    """
+    if lacking(target, choice):
+        return None
+    return NATIVE if not target.emulator and choice != EMULATED and has_pku() else EMULATED
+
+
+def plain(target: Target) -> str:
+    """The host to boot on when protection keys do not matter: the quickest."""
+    return EMULATED if target.emulator else NATIVE
+
+
+def pick(target: Target, choice: str) -> str:
     """The host to boot on: an enforcing one if there is, else this machine.
 
-    Raises RedoubtError if the emulated one is demanded and there is no QEMU.
+    Raises RedoubtError if it has to be emulated and cannot be.
     """
-    found = enforcing(choice)
-    if found is None and choice == EMULATED:
-        raise RedoubtError(f"{QEMU} not found", "sudo apt-get install qemu-system-x86")
-    return found or NATIVE
+    problem = lacking(target, choice)
+    if problem and (target.emulator or choice == EMULATED):
+        raise problem
+    return enforcing(target, choice) or plain(target)
 
 
 # === The emulated machine ========================================================================
@@ -109,63 +132,34 @@ def kernel(progress: Progress) -> Path:
     return kept
 
 
-def _entry(out: BinaryIO, inode: int, name: str, mode: int, data: bytes) -> None:
-    """One file in the cpio format "newc" (Documentation/driver-api/early-userspace)."""
-    fields = (inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
-    header = b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
-    for part in (header, data):
-        out.write(part + b"\0" * (-len(part) % 4))
-
-
-def initramfs(
-    files: dict[str, Path], made: dict[str, bytes], roots: dict[str, Path], to: Path
-) -> None:
-    """Write an initramfs: files by name, files made up here, and whole directories."""
-    with to.open("wb") as out:
-        inode = 0
-        for directory in ("dev", "proc", "sys", "tmp", *roots):
-            inode += 1
-            _entry(out, inode, directory, stat.S_IFDIR | 0o755, b"")
-        for name, file in files.items():
-            inode += 1
-            _entry(out, inode, name, stat.S_IFREG | 0o755, file.read_bytes())
-        for name, data in made.items():
-            inode += 1
-            _entry(out, inode, name, stat.S_IFREG | 0o644, data)
-        for name, root in roots.items():
-            for path in sorted(root.rglob("*")):
-                inode += 1
-                inside = f"{name}/{path.relative_to(root)}"
-                mode = path.lstat().st_mode
-                if path.is_symlink():
-                    _entry(out, inode, inside, mode, os.readlink(path).encode())
-                elif path.is_dir():
-                    _entry(out, inode, inside, mode, b"")
-                else:
-                    _entry(out, inode, inside, mode, path.read_bytes())
-        _entry(out, 0, "TRAILER!!!", 0, b"")
-
-
-# The clock shows 1 ns for each instruction, and nothing differs from run to run.
-COUNTING = ("-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm", "-seed", "1")
-
-
 def command(
-    vmlinuz: Path, archive: Path, cpus: int, memory_mb: int, extra: Sequence[str] = ()
+    args: Sequence[str],
+    image: Path,
+    init: Path,
+    root: Path,
+    archive: Path,
+    progress: Progress,
+    *,
+    cpus: int,
+    memory_mb: int,
+    counting: bool = False,
 ) -> list[str]:
-    """The QEMU command of the emulated machine; its serial port is our stdin and stdout.
+    """The command that boots the emulated machine to run UML, the static program `image`.
 
-    `extra` are further arguments.
+    `args` are the arguments of UML, `init` the program that starts it, `root` the directory that
+    it finds as ROOT; all of it goes into `archive`, which is made.
     """
-    return [
-        QEMU, "-accel", "tcg", "-cpu", "max", "-smp", str(cpus), "-m", f"{memory_mb}M",
-        "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
-        "-kernel", str(vmlinuz), "-initrd", str(archive),
-        "-append", "console=ttyS0 quiet loglevel=0 panic=-1 mitigations=off",
-        *extra,
-    ]  # fmt: skip
-
-
-def args_file(args: Sequence[str]) -> bytes:
-    """The arguments of UML as the emulated machine's init reads them, one a line."""
-    return "".join(f"{arg}\n" for arg in args).encode()
+    entries = [
+        *(cpio.directory(name) for name in ("dev", "proc", "sys", "tmp", ROOT.lstrip("/"))),
+        cpio.regular("init", init.read_bytes(), executable=True),
+        cpio.regular("linux", image.read_bytes(), executable=True),
+        # One a line.
+        cpio.regular("cmdline", "".join(f"{arg}\n" for arg in args).encode()),
+        *cpio.tree(root, ROOT.lstrip("/")),
+    ]
+    cpio.write(entries, archive)
+    return qemu.command(
+        MACHINE, kernel(progress), archive,
+        ("quiet", "loglevel=0", "panic=-1", "mitigations=off"),
+        cpus=cpus, memory_mb=memory_mb, counting=counting,
+    )  # fmt: skip

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redoubt import build, guest, paths, series, source, tree
+from redoubt import build, guest, host, paths, series, source, tree
 from redoubt.boot import Machine
 from redoubt.build import Build
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress
-from redoubt.targets import Target, Variant
+from redoubt.targets import NoKeys, Target, Variant
 
 # Boots that are no KUnit runs leave KUnit alone.
 _NO_KUNIT = ("kunit.enable=0",)
@@ -114,6 +114,11 @@ class Workbench:
         args = (*variant.boot_args, *_NO_KUNIT, *(_VULN if attacks else ()), *extra)
         return Machine(self.build, self.programs, self.host, args, cpus)
 
+    def keyless_machine(self, variant: Variant, way: NoKeys) -> Machine:
+        """The machine that boots a variant without protection keys."""
+        made = replace(self, host=host.plain(self.build.target)).machine(variant, *way.args)
+        return replace(made, cpu=way.cpu)
+
     def kunit_machine(self, variant: Variant, *extra: str, cpus: int = 1) -> Machine:
         """The machine that runs our KUnit suites while it boots."""
         args = (
@@ -127,7 +132,7 @@ class Workbench:
 
         `extra` comes last: "test_vmalloc.run_test_mask=1" in it runs that test at boot.
         """
-        args = (*variant.boot_args, *_NO_VMALLOC_TEST, *extra)
+        args = (*variant.boot_args, *_NO_VMALLOC_TEST, *self.build.target.bench_args, *extra)
         return Machine(self.build, self.programs, self.host, args, cpus, BENCH_MEMORY_MB)
 
 

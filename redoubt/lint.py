@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -342,45 +342,38 @@ def _compile(
 
 
 def _check_objects(
-    tree: Path, build_dir: Path, cross_compile: str, ours: _Lines
-) -> tuple[list[Finding], list[str], list[str]]:
-    """The findings on files of ours, the objects looked at, and sources that are not built."""
+    tree: Path, build_dir: Path, cross_compile: str, sources: Sequence[str]
+) -> tuple[list[Finding], list[str]]:
+    """The findings on what a build compiles of some sources, and the objects looked at."""
     config = build_dir / ".config"
     if not config.is_file():
-        raise RedoubtError(
-            f"{build_dir} is not a kernel's build directory", "run: redoubt build um"
-        )
+        raise RedoubtError(f"{build_dir} is not a kernel's build directory", "run: redoubt build")
     arch = _ARCH.search(config.read_text())
     if not arch:
         raise RedoubtError(f"{config} does not say which architecture it is for")
-    sources = sorted(n for n in ours.added | ours.changed.keys() if n.endswith(".c"))
     objects = [n[:-1] + "o" for n in sources if (build_dir / (n[:-1] + "o")).exists()]
-    unbuilt = [n for n in sources if n[:-1] + "o" not in objects]
     if not objects:
-        raise RedoubtError(f"{build_dir} has no object of ours", "run: redoubt build um")
+        raise RedoubtError(f"{build_dir} has no object of ours", "run: redoubt build")
     with _copy(build_dir) as copy:
         lines = _compile(tree, copy, arch[1], cross_compile, objects)
-    # A header's finding comes once for each object that includes it.
-    found = sorted({f for f in parse(lines, tree) if ours.touches(f.file)})
-    return found, objects, unbuilt
+    return list(parse(lines, tree)), objects
 
 
 # === Everything ==================================================================================
 
 
-def lint(
-    tree: Path, build_dir: Path, *, repo: Path | None = None, cross_compile: str = ""
-) -> Report:
+def lint(tree: Path, builds: Mapping[Path, str], *, repo: Path | None = None) -> Report:
     """Check what we add to Linux.
 
-    `tree` is our materialised tree, `build_dir` a finished build of it; neither is changed.
+    `tree` is our materialised tree, `builds` are directories with finished builds of it and the
+    prefixes of their compilers; none is changed.
     Raises RedoubtError if a checker is missing or an object does not compile.
     """
     for program in ("perl", "sparse"):
         if not shutil.which(program):
             raise RedoubtError(f"{program}: not found", "run: scripts/prerequisites lint")
     repo = repo or paths.repo()
-    tree, build_dir = tree.resolve(), build_dir.resolve()
+    tree = tree.resolve()
     kernel = repo / "kernel"
     added = sorted(
         str(file.relative_to(kernel))
@@ -390,13 +383,18 @@ def lint(
     ours = _ours(tree, added)
     with tempfile.TemporaryDirectory(prefix="redoubt-lint-") as home:
         findings = list(_check_sources(tree, repo, added, Path(home)))
-    compiled, objects, unbuilt = _check_objects(tree, build_dir, cross_compile, ours)
-    new = [f for f in compiled if ours.has(f.file, f.line)]
-    old = [f for f in compiled if not ours.has(f.file, f.line)]
+    sources = sorted(n for n in ours.added | ours.changed.keys() if n.endswith(".c"))
+    # A finding in a header comes once for each object that includes it.
+    compiled: set[Finding] = set()
+    objects: list[str] = []
+    for directory, cross_compile in builds.items():
+        found, looked_at = _check_objects(tree, directory.resolve(), cross_compile, sources)
+        compiled |= {f for f in found if ours.touches(f.file)}
+        objects += looked_at
     return Report(
-        tuple(sorted({*findings, *new})),
-        tuple(old),
-        tuple(unbuilt),
+        tuple(sorted({*findings, *(f for f in compiled if ours.has(f.file, f.line))})),
+        tuple(sorted(f for f in compiled if not ours.has(f.file, f.line))),
+        tuple(n for n in sources if n[:-1] + "o" not in objects),
         len(added),
         len(_applied(tree)),
         len(objects),

@@ -22,8 +22,9 @@ aligned 16-bit half word or the low 18 bits of a word (the field of dynamic debu
 differences let through are in the report.
 
 Left out, as no part of the kernel or as made from parts that are compared: host programs
-(`scripts/`, `tools/`), the linker's intermediate results (`.tmp_*`, `vmlinux.o`). The time of the
-build, in `init/version-timestamp.o`, is masked: exactly the text of utsversion.h. UML's
+(`scripts/`, `tools/`), the linker's intermediate results (`.tmp_*`, `vmlinux.o`), the whole kernel
+packed into an object of x86's decompressor. The time of the build, in `init/version-timestamp.o`
+and x86's boot code, is masked: exactly the text of utsversion.h. UML's
 `arch/um/kernel/config.o` is the text of .config (for --showconfig), in which our options, off as
 they are, have a line: it may differ if its generated source is the same without these lines.
 """
@@ -34,7 +35,7 @@ import functools
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -46,7 +47,12 @@ from redoubt.errors import RedoubtError
 PERMITTED_ONE_SIDED: dict[str, str] = {}
 
 HOST_DIRECTORIES = ("scripts", "tools")
-TIMESTAMP_OBJECT = "init/version-timestamp.o"
+WHOLE_KERNELS = ("vmlinux.o", "arch/x86/boot/compressed/piggy.o")
+TIMESTAMP_OBJECTS = (
+    "init/version-timestamp.o",
+    "arch/x86/boot/version.o",
+    "arch/x86/boot/compressed/kaslr.o",
+)
 CONFIG_OBJECT = "arch/um/kernel/config.o"
 DETAIL_LINES = 6
 
@@ -55,6 +61,8 @@ _INSN = re.compile(r"^\s*([0-9a-f]+):\t((?:[0-9a-f]{2} )+)\s*(?:\t(.*))?$")
 _IMMEDIATE = re.compile(r"\$0x([0-9a-f]+)")
 _CONFIG_LINE = re.compile(r'^"(?:(CONFIG_\w+)=.*|# (CONFIG_\w+) is not set)\\n",$')
 _EMPTY_LINE = '"\\n",'
+# The beginning of an object for 32 bits, or 16.
+_ELF32 = b"\x7fELF\x01"
 _BITS_18 = (1 << 18) - 1
 _SHN_RESERVED = {0: "undefined", 0xFFF1: "absolute", 0xFFF2: "common"}
 
@@ -154,8 +162,7 @@ def _objects(build: Path) -> set[str]:
         for name in files:
             if name.endswith(".o") and not name.startswith(".tmp_"):
                 found.add(str(relative / name))
-    found.discard("vmlinux.o")
-    return found
+    return found - set(WHOLE_KERNELS)
 
 
 def _config(build: Path) -> dict[str, str]:
@@ -595,17 +602,30 @@ def _only_our_options(pristine: _Side, patched: _Side) -> bool:
     return texts[0] == texts[1]
 
 
-def _pairs(pristine: _Side, patched: _Side, names: list[str]) -> Iterator[_Pair]:
-    lines = _Lines(pristine, patched)
-    times = _timestamps(pristine, patched)
-    for name in names:
-        yield _Pair(
-            name,
-            _Object(pristine.build / name),
-            _Object(patched.build / name),
-            lines.explain(name),
-            times if name == TIMESTAMP_OBJECT else None,
-        )
+class _Comparer:
+    """Compares the objects of two builds by their names."""
+
+    def __init__(self, pristine: _Side, patched: _Side) -> None:
+        self.pristine = pristine
+        self.patched = patched
+        self.lines = _Lines(pristine, patched)
+        self.times = _timestamps(pristine, patched)
+
+    def compare(self, name: str) -> list[LineChange]:
+        """The line numbers that moved; raises _Differs if anything else differs."""
+        mask = self.times if name in TIMESTAMP_OBJECTS else None
+        old, new = self.pristine.build / name, self.patched.build / name
+        before, after = old.read_bytes(), new.read_bytes()
+        if before == after:
+            return []
+        if before.startswith(_ELF32):
+            # Boot code of x86, in which no line tells its number.
+            if mask and len(mask[0]) == len(mask[1]) and before.replace(*mask) == after:
+                return []
+            raise _Differs("not an object of 64 bits, and not equal byte for byte")
+        return _Pair(
+            name, _Object(old), _Object(new), self.lines.explain(name), mask
+        ).compare()  # fmt: skip
 
 
 def compare(pristine_build: Path, patched_build: Path) -> Report:
@@ -626,14 +646,15 @@ def compare(pristine_build: Path, patched_build: Path) -> Report:
     config_text = False
     changes: list[LineChange] = []
     differing: list[Difference] = []
-    for pair in _pairs(pristine, patched, common):
+    comparer = _Comparer(pristine, patched)
+    for name in common:
         try:
-            found = pair.compare()
+            found = comparer.compare(name)
         except _Differs as difference:
-            if pair.name == CONFIG_OBJECT and _only_our_options(pristine, patched):
+            if name == CONFIG_OBJECT and _only_our_options(pristine, patched):
                 config_text = True
                 continue
-            differing.append(Difference(pair.name, difference.detail))
+            differing.append(Difference(name, difference.detail))
             continue
         changes += found
         identical += not found

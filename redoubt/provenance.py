@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from redoubt import host, paths
+from redoubt import host, paths, qemu
 
 _SECONDS = 10
 
@@ -55,7 +55,7 @@ def machine() -> dict[str, Any]:
         "pku": host.has_pku(),
         "kernel": platform.release(),
         "compiler": _first_line(["gcc", "--version"]),
-        "qemu": _first_line([host.QEMU, "--version"]),
+        "qemu": _first_line([qemu.PC.program, "--version"]),
     }
 
 

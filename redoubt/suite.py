@@ -6,8 +6,9 @@ from __future__ import annotations
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,10 @@ _TRUE = ("/bin/cat", "/proc/version")
 
 @dataclass(frozen=True)
 class Item:
-    """One suite of the run. `variant` is "-" where none was booted; `detail` is for people."""
+    """One suite of the run. `variant` is "-" where none was booted; `detail` is for people.
+
+    `target` is "-" for what is not about one target, as the tests of the tool.
+    """
 
     name: str
     variant: str
@@ -50,11 +54,12 @@ class Item:
     failed: int
     skipped: int
     detail: str = ""
+    target: str = "-"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a test run needs to know."""
+    """What a test run needs to know of one target."""
 
     target: Target
     host_choice: str
@@ -71,12 +76,16 @@ def _verdict(name: str, variant: str, good: bool, detail: str) -> Item:
     return Item(name, variant, int(good), int(not good), 0, "" if good else detail)
 
 
-def as_json(target: str, items: list[Item]) -> list[dict[str, Any]]:
-    """The stable form, see docs/json.md: one entry per variant."""
-    result: dict[str, dict[str, Any]] = {}
+def as_json(first: str, items: Sequence[Item]) -> list[dict[str, Any]]:
+    """The stable form, see docs/json.md: one entry per target and variant.
+
+    What is not about one target stands with the `first`.
+    """
+    result: dict[tuple[str, str], dict[str, Any]] = {}
     for item in items:
+        target = first if item.target == "-" else item.target
         entry = result.setdefault(
-            item.variant, {"target": target, "variant": item.variant, "suites": []}
+            (target, item.variant), {"target": target, "variant": item.variant, "suites": []}
         )
         entry["suites"].append(
             {
@@ -212,19 +221,21 @@ def _check_detail(report: check.Report) -> str:
 
 
 def _without_keys(run: Run, made: kernels.Workbench) -> Iterator[Item]:
-    """A host without protection keys: one line says so, and everything else works."""
+    """A machine without protection keys: one line says so, and everything else works."""
     on = run.variant("on")
-    native = kernels.Workbench(made.build, made.programs, host.NATIVE)
-    result = boot(
-        native.machine(on, "nopku"),
-        _TRUE,
-        timeout=_KUNIT_TIMEOUT,
-        name=f"nopku-{run.target.name}",
-        progress=run.progress,
-    )
-    said = [line for line in result.console if "kpkeys: page tables not hardened: " in line]
-    good = result.status == 0 and len(said) == 1 and not result.complaints
-    yield _verdict("no protection keys", "on", good, result.describe())
+    ways = run.target.no_keys
+    for number, way in enumerate(ways):
+        result = boot(
+            made.keyless_machine(on, way),
+            _TRUE,
+            timeout=_KUNIT_TIMEOUT,
+            name=f"nokeys-{run.target.name}" + (f"-{number + 1}" if number else ""),
+            progress=run.progress,
+        )
+        said = [line for line in result.console if "kpkeys: page tables not hardened: " in line]
+        good = result.status == 0 and len(said) == 1 and not result.complaints
+        name = "no protection keys" + (f" ({way})" if len(ways) > 1 else "")
+        yield _verdict(name, on.name, good, result.describe())
 
 
 def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
@@ -239,21 +250,28 @@ def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     yield from _checks(run, made)
 
 
-def _skipped(run: Run) -> Iterator[Item]:
+def _skipped(why: str) -> Iterator[Item]:
     for variant in ("off", "on"):
         for name in ("KUnit", "attacks"):
-            yield Item(name, variant, 0, 0, 1, host.NO_HOST)
-    yield Item("checker and stress", "on", 0, 0, 1, host.NO_HOST)
+            yield Item(name, variant, 0, 0, 1, why)
+    yield Item("checker and stress", "on", 0, 0, 1, why)
 
 
 def _booted(run: Run) -> Iterator[Item]:
-    chosen = host.enforcing(run.host_choice)
-    made = kernels.workbench(run.target, run.variant("on"), chosen or host.NATIVE, run.progress)
+    chosen = host.enforcing(run.target, run.host_choice)
+    problem = host.lacking(run.target, run.host_choice)
+    if problem and run.target.emulator:
+        yield Item("no protection keys", "on", 0, 0, 1, problem.message)
+        yield from _skipped(problem.message)
+        return
+    made = kernels.workbench(
+        run.target, run.variant("on"), chosen or host.plain(run.target), run.progress
+    )
     yield from _without_keys(run, made)
-    if chosen:
-        yield from _protection(run, made)
+    if problem:
+        yield from _skipped(problem.message)
     else:
-        yield from _skipped(run)
+        yield from _protection(run, made)
 
 
 # === What needs no boot ==========================================================================
@@ -266,12 +284,12 @@ def _audit(run: Run) -> Iterator[Item]:
     yield _verdict("audit", "-", report.ok, "\n".join(audit.render(report)))
 
 
-def series_check(run: Run, *, sampled: bool) -> series.Report:
+def series_check(targets: Sequence[Target], progress: Progress, *, sampled: bool) -> series.Report:
     """Export the series, take it back with git am, and build prefixes: all, or the first.
 
     Raises RedoubtError if a mail does not apply or a prefix does not build.
     """
-    pristine = source.obtain(run.progress).path
+    pristine = source.obtain(progress).path
     out = paths.build_dir() / "series"
     # A fresh machine has no git identity, and nobody gets these mails.
     series.export(pristine, out, author=("Redoubt", "redoubt@localhost"))
@@ -280,21 +298,23 @@ def series_check(run: Run, *, sampled: bool) -> series.Report:
     def compile_prefix(prefix: Path, topic: str) -> bool:
         if sampled and built:
             return False
-        build.compile_kernel(
-            run.target, prefix, f"series-{topic}", run.target.fragments, run.progress,
-            directory=paths.build_dir() / run.target.name / "series",
-        )  # fmt: skip
+        for target in targets:
+            build.compile_kernel(
+                target, prefix, f"series-{topic}", target.fragments, progress,
+                directory=paths.build_dir() / target.name / "series",
+            )  # fmt: skip
         built.append(topic)
         return True
 
-    with run.progress.step("Checking the series"):
+    with progress.step("Checking the series"):
         return series.check(
             pristine, out, build=compile_prefix, full=not sampled, work_in=paths.build_dir()
         )
 
 
-def _series(run: Run) -> Iterator[Item]:
-    report = series_check(run, sampled=not run.long)
+def _series(runs: Sequence[Run]) -> Iterator[Item]:
+    targets = [run.target for run in runs]
+    report = series_check(targets, runs[0].progress, sampled=not runs[0].long)
     yield _verdict("series", "-", report.ok, "\n".join(series.render(report)))
 
 
@@ -318,9 +338,10 @@ def _offcheck(run: Run) -> Iterator[Item]:
 
 def _debug(run: Run) -> Iterator[Item]:
     """The same under the kernel's own checks: lockdep, DEBUG_VM, preemption."""
-    chosen = host.enforcing(run.host_choice)
+    chosen = host.enforcing(run.target, run.host_choice)
     if not chosen:
-        yield Item("debug flavour", "on", 0, 0, 1, host.NO_HOST)
+        problem = host.lacking(run.target, run.host_choice)
+        yield Item("debug flavour", "on", 0, 0, 1, problem.message if problem else "")
         return
     on, off = run.variant("on"), run.variant("off")
     made = kernels.workbench(run.target, on, chosen, run.progress, debug=True)
@@ -343,31 +364,50 @@ def _shortage(run: Run, made: kernels.Workbench, variant: Variant, cpus: int) ->
     return _verdict(name, variant.name, report.ok, detail)
 
 
-def run_all(run: Run, show: Callable[[Item], None]) -> list[Item]:
-    """Run everything; `show` gets each item when it is done.
+@dataclass(frozen=True)
+class _Step:
+    """A part of the run, about one target or about none ("-")."""
 
-    A step that cannot run at all is a failure with the reason, and the rest goes on.
+    name: str
+    target: str
+    items: Callable[[], Iterator[Item]]
+
+
+def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
+    """Everything, what is about no target once."""
+    one = runs[0]
+
+    def each(name: str, step: Callable[[Run], Iterator[Item]]) -> Iterator[_Step]:
+        for run in runs:
+            yield _Step(name, run.target.name, partial(step, run))
+
+    yield _Step("tool", "-", partial(_unit, one))
+    yield from each("boots", _booted)
+    yield _Step("tool, with guests", "-", partial(_guests, one))
+    yield from each("audit", _audit)
+    yield _Step("series", "-", partial(_series, runs))
+    if one.long:
+        yield from each("offcheck", _offcheck)
+        yield from each("debug flavour", _debug)
+
+
+def run_all(runs: Sequence[Run], show: Callable[[Item], None]) -> list[Item]:
+    """Run everything, for one run or for several that differ by their targets.
+
+    `show` gets each item when it is done. A step that cannot run at all is a failure with the
+    reason, and the rest goes on.
     """
-    steps: list[tuple[str, Callable[[Run], Iterator[Item]]]] = [
-        ("tool", _unit),
-        ("boots", _booted),
-        ("tool, with guests", _guests),
-        ("audit", _audit),
-        ("series", _series),
-    ]
-    if run.long:
-        steps += [("offcheck", _offcheck), ("debug flavour", _debug)]
     items: list[Item] = []
 
-    def add(item: Item) -> None:
-        items.append(item)
-        show(item)
+    def add(step: _Step, item: Item) -> None:
+        items.append(replace(item, target=step.target))
+        show(items[-1])
 
-    for name, step in steps:
+    for step in _steps(runs):
         try:
-            for item in step(run):
-                add(item)
+            for item in step.items():
+                add(step, item)
         except RedoubtError as error:
             hint = f"\n{error.hint}" if error.hint else ""
-            add(Item(name, "-", 0, 1, 0, error.message + hint))
+            add(step, Item(step.name, "-", 0, 1, 0, error.message + hint))
     return items

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redoubt.errors import RedoubtError
+from redoubt.qemu import PC, Emulator
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,17 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class NoKeys:
+    """A way to boot without protection keys: kernel arguments, or another model of the CPU."""
+
+    args: tuple[str, ...] = ()
+    cpu: str | None = None
+
+    def __str__(self) -> str:
+        return " ".join((*(("-cpu " + self.cpu,) if self.cpu else ()), *self.args))
+
+
+@dataclass(frozen=True)
 class Target:
     """A kernel that can be built and booted.
 
@@ -31,6 +43,10 @@ class Target:
     needs for its protection keys, and `bench_mock` what puts instructions that cost as much in
     their place where there are none, or empty if that cannot be done. `image` and `vmlinux` are
     paths in the build directory.
+
+    `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
+    a process. Every boot gets `boot_args`, measured ones also `bench_args`. `no_keys` are the ways
+    to take the protection keys away.
     """
 
     name: str
@@ -45,34 +61,62 @@ class Target:
     vmlinux: str
     audit: str
     variants: tuple[Variant, ...]
+    no_keys: tuple[NoKeys, ...]
+    emulator: Emulator | None = None
+    boot_args: tuple[str, ...] = ()
+    bench_args: tuple[str, ...] = ()
     cross_compile: str = ""
 
+
+_VARIANTS = (
+    Variant("pristine", (), pristine=True),
+    Variant("off", ("kpkeys_hardened_pgtables=off",)),
+    Variant(
+        "on-unbatched",
+        ("kpkeys_hardened_pgtables=on", "kpkeys.batch=off"),
+        protected=True,
+    ),
+    Variant("on", ("kpkeys_hardened_pgtables=on",), protected=True),
+)
 
 UM = Target(
     name="um",
     arch="um",
     fragments=("base", "um"),
     ours=("kpkeys", "um-kpkeys", "kunit", "vuln", "bench"),
-    debug=("debug",),
+    debug=("debug", "debug-um"),
     bench=("bench", "bench-vmalloc", "bench-um"),
     bench_keys=("um-kpkeys",),
     bench_mock=("bench-um-mock",),
     image="linux",
     vmlinux="linux",
     audit="audit-um.toml",
-    variants=(
-        Variant("pristine", (), pristine=True),
-        Variant("off", ("kpkeys_hardened_pgtables=off",)),
-        Variant(
-            "on-unbatched",
-            ("kpkeys_hardened_pgtables=on", "kpkeys.batch=off"),
-            protected=True,
-        ),
-        Variant("on", ("kpkeys_hardened_pgtables=on",), protected=True),
-    ),
+    variants=_VARIANTS,
+    no_keys=(NoKeys(args=("nopku",)),),
 )
 
-TARGETS = {target.name: target for target in (UM,)}
+X86_64 = Target(
+    name="x86_64",
+    arch="x86_64",
+    fragments=("base", "x86_64"),
+    ours=("kpkeys", "x86-kpkeys", "kunit", "vuln", "bench"),
+    debug=("debug",),
+    bench=("bench", "bench-vmalloc"),
+    bench_keys=("x86-kpkeys",),
+    bench_mock=(),
+    image="arch/x86/boot/bzImage",
+    vmlinux="vmlinux",
+    audit="audit-x86_64.toml",
+    variants=_VARIANTS,
+    no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
+    emulator=PC,
+    # Each process has two topmost page tables then. An emulated CPU is not given them by itself.
+    boot_args=("pti=on",),
+    # Huge pages would hide what an entry costs.
+    bench_args=("transparent_hugepage=never",),
+)
+
+TARGETS = {target.name: target for target in (UM, X86_64)}
 
 
 def get_target(name: str) -> Target:

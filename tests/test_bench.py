@@ -5,18 +5,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from redoubt import bench, boot, host, workloads
+from redoubt import bench, boot, host, qemu, workloads
 from redoubt.bench import Plan, Way
 from redoubt.boot import Machine, Result
 from redoubt.build import Build
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress, Silent
-from redoubt.targets import UM, Target
+from redoubt.targets import UM, X86_64, Target
 from redoubt.workloads import EVENTS, INSTRUCTIONS, MIB, MOCK, TIME, VARIANTS, WORKLOADS, Spec
 
 SPEC = Spec("fork", 64 * MIB, 2, 3, 1)
@@ -145,7 +147,7 @@ def test_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pku", "qemu", "expected"),
+    ("pku", "emulator", "expected"),
     [
         (True, True, {TIME: "native", EVENTS: "native", INSTRUCTIONS: "emulated"}),
         (True, False, {TIME: "native", EVENTS: "native", INSTRUCTIONS: None}),
@@ -154,22 +156,53 @@ def test_limits() -> None:
     ],
 )
 def test_what_a_machine_can_give(
-    monkeypatch: pytest.MonkeyPatch, pku: bool, qemu: bool, expected: dict[str, str | None]
+    monkeypatch: pytest.MonkeyPatch, pku: bool, emulator: bool, expected: dict[str, str | None]
 ) -> None:
     monkeypatch.setattr(host, "has_pku", lambda: pku)
-    monkeypatch.setattr(host, "has_emulator", lambda: qemu)
-    found = bench.chosen_ways([TIME, EVENTS, INSTRUCTIONS])
+    monkeypatch.setattr(qemu, "found", lambda _: emulator)
+    found = bench.chosen_ways(UM, [TIME, EVENTS, INSTRUCTIONS])
     assert {way.kind: way.host for way in found} == expected
     # Counting instructions takes too long for those who did not ask.
-    assert {way.kind for way in bench.chosen_ways([])} == {*expected} - {INSTRUCTIONS}
+    assert {way.kind for way in bench.chosen_ways(UM, [])} == {*expected} - {INSTRUCTIONS}
     for way in found:
         assert bool(way.missing) == (way.host is None)
     lacking = {way.kind: way.missing for way in found}
-    if not qemu:
+    if not emulator:
         assert "qemu-system-x86" in lacking[INSTRUCTIONS]
-    assert {way.kind for way in bench.chosen_ways(["time"])} <= {TIME, MOCK}
+    assert {way.kind for way in bench.chosen_ways(UM, ["time"])} <= {TIME, MOCK}
     with pytest.raises(RedoubtError, match="unknown kind 'speed'"):
-        bench.chosen_ways(["time", "speed"])
+        bench.chosen_ways(UM, ["time", "speed"])
+
+
+@pytest.mark.parametrize("problem", [None, RedoubtError("too old", "mend it")])
+def test_an_emulated_target_is_counted_and_never_timed(
+    monkeypatch: pytest.MonkeyPatch, problem: RedoubtError | None
+) -> None:
+    monkeypatch.setattr(host, "has_pku", lambda: True)
+    monkeypatch.setattr(qemu, "problem", lambda emulator: problem)
+    where = None if problem else "emulated"
+    found = {way.kind: way for way in bench.chosen_ways(X86_64, [])}
+    assert {kind: way.host for kind, way in found.items()} == {
+        TIME: None, EVENTS: where, INSTRUCTIONS: where,
+    }  # fmt: skip
+    assert "clock" in found[TIME].missing
+    assert found[EVENTS].missing == ("too old; mend it" if problem else "")
+    assert [way.kind for way in bench.chosen_ways(X86_64, ["events"])] == [EVENTS]
+
+
+@pytest.mark.parametrize("pku", [True, False])
+def test_only_what_has_no_keys_is_mocked(monkeypatch: pytest.MonkeyPatch, pku: bool) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def workbench(target: Target, *_: object, mock: bool, **__: object) -> Any:
+        asked.append((target.name, mock))
+        return SimpleNamespace(bench_machine=lambda variant: None)
+
+    monkeypatch.setattr(host, "has_pku", lambda: pku)
+    monkeypatch.setattr(bench.kernels, "bench_workbench", workbench)
+    for target, where in ((UM, "native"), (X86_64, "emulated")):
+        bench.machine(target, "on", Way(EVENTS, where), Silent())
+    assert asked == [("um", not pku), ("x86_64", False)]
 
 
 # === Boots =======================================================================================
@@ -274,7 +307,12 @@ def test_pinned_and_counting_machines(tmp_path: Path, monkeypatch: pytest.Monkey
     words = boot._command(made, tmp_path, Silent())
     assert words[:4] == ["taskset", "-c", "1", str(image)]
 
-    plain = host.command(Path("vmlinuz"), Path("archive"), 1, 256)
-    counting = host.command(Path("vmlinuz"), Path("archive"), 1, 256, host.COUNTING)
-    assert counting == [*plain, *host.COUNTING]
+
+def test_a_machine_that_counts_its_instructions(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    image = tmp_path / "bzImage"
+    made = Machine(Build(X86_64, tmp_path, image, image), tmp_path, host.EMULATED)
+    plain = boot._command(made, tmp_path, Silent())
+    counting = boot._command(replace(made, count_instructions=True), tmp_path, Silent())
+    assert counting == [*plain, *qemu.COUNTING]
     assert "shift=0,sleep=off" in counting

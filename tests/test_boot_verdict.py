@@ -31,6 +31,9 @@ def judge(*lines: str, timed_out: bool = False) -> Result:
         "UBSAN: array-index-out-of-bounds in mm/x.c:1:2",
         "INFO: task init:1 blocked for more than 120 seconds.",
         "Call Trace:",
+        "BUG: unable to handle page fault for address: ffff888001a2b000",
+        "Oops: general protection fault, maybe for address 0x0: 0000 [#1] SMP PTI",
+        "unchecked MSR access error: WRMSR to 0x6e1 (tried to write 0x0000000055555558)",
     ],
 )
 def test_a_complaint_of_the_kernel_is_seen(line: str) -> None:

@@ -8,14 +8,14 @@ import json
 import os
 import pty
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conftest import Done, Sandbox
 from rich.console import Console
 
-from redoubt import attack, boot, check, cli, host, kernels, suite
+from redoubt import attack, boot, check, cli, host, kernels, qemu, suite
 from redoubt.build import Build
 from redoubt.errors import RedoubtError
 from redoubt.suite import Item
@@ -110,7 +110,7 @@ def test_an_unforeseen_file_error_is_one_line(sandbox: Sandbox) -> None:
 @pytest.fixture
 def no_pku(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "has_pku", lambda: False)
-    monkeypatch.setattr(host, "has_emulator", lambda: False)
+    monkeypatch.setattr(qemu, "found", lambda emulator: False)
 
 
 @pytest.mark.parametrize("verb", ["attack", "check"])
@@ -126,7 +126,7 @@ def test_native_is_refused_without_pku_even_with_qemu(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "has_pku", lambda: False)
-    monkeypatch.setattr(host, "has_emulator", lambda: True)
+    monkeypatch.setattr(qemu, "found", lambda emulator: True)
     done = call("attack", "um", "--host", "native")
     assert done.code == 1
     assert "no protection keys" in done.err
@@ -156,6 +156,34 @@ def test_protection_tests_are_counted_as_skipped(
     assert [entry["skipped"] for entry in suites["on"]] == [0, 1, 1, 1]
 
 
+@pytest.mark.parametrize("verb", ["attack", "check", "run"])
+def test_an_emulated_target_without_qemu_says_what_mends_it(
+    call: Call, no_pku: None, verb: str
+) -> None:
+    done = call(verb, "x86_64")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        "redoubt: qemu-system-x86_64 not found\n    sudo apt-get install qemu-system-x86\n"
+    )
+
+
+def test_an_emulated_target_without_qemu_is_skipped(
+    call: Call, no_pku: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet(monkeypatch, "_unit", "_guests", "_audit", "_series")
+    done = call("test", "x86_64")
+    lines = done.out.splitlines()
+    assert lines[0] == "skip  on   no protection keys: 0 passed, 0 failed, 1 skipped"
+    assert lines[1] == "          qemu-system-x86_64 not found"
+    assert lines[-1] == "0 passed, 0 failed, 6 skipped"
+
+
+def test_an_emulated_target_has_no_native_host(call: Call, no_pku: None) -> None:
+    done = call("test", "um", "x86_64", "--host", "native")
+    assert (done.code, done.out) == (1, "")
+    assert "x86_64 has no native host" in done.err
+
+
 # === The test verb ===============================================================================
 
 
@@ -179,7 +207,7 @@ def test_the_exit_code_of_a_test_run(
     call: Call, monkeypatch: pytest.MonkeyPatch, items: list[Item], code: int
 ) -> None:
     run_items(monkeypatch, *items)
-    assert call("test").code == code
+    assert call("test", "um").code == code
 
 
 def test_the_json_of_a_test_run(
@@ -207,6 +235,80 @@ def test_the_json_of_a_test_run(
     assert not re.search(r"true|false", (tmp_path / "r").read_text())
 
 
+def test_several_targets_are_one_run(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is about no target is done once, and the last line is the sum of all."""
+    run_items(monkeypatch, Item("tool", "-", 5, 0, 0))
+    monkeypatch.setattr(
+        suite, "_booted", lambda run: iter([Item(f"boot {run.target.name}", "on", 1, 0, 0)])
+    )
+    monkeypatch.setattr(suite, "_audit", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
+    series: list[list[str]] = []
+
+    def once(runs: list[suite.Run]) -> Iterator[Item]:
+        series.append([run.target.name for run in runs])
+        yield Item("series", "-", 1, 0, 0)
+
+    monkeypatch.setattr(suite, "_series", once)
+    monkeypatch.setattr(qemu, "problem", lambda emulator: None)
+    done = call("test", "um", "x86_64", "um", "--json", str(tmp_path / "r"))
+    assert done.code == 0
+    assert [line.split(": ")[0] for line in done.out.splitlines() if ":" in line] == [
+        "ok    -       -    tool",
+        "ok    um      on   boot um",
+        "ok    x86_64  on   boot x86_64",
+        "ok    um      -    audit",
+        "ok    x86_64  -    audit",
+        "ok    -       -    series",
+    ]
+    assert done.out.endswith("\n10 passed, 0 failed, 0 skipped\n")
+    assert series == [["um", "x86_64"]]
+    found = {
+        (entry["target"], entry["variant"]): [one["name"] for one in entry["suites"]]
+        for entry in json.loads((tmp_path / "r").read_text())
+    }
+    assert found == {
+        ("um", "-"): ["tool", "audit", "series"],
+        ("um", "on"): ["boot um"],
+        ("x86_64", "on"): ["boot x86_64"],
+        ("x86_64", "-"): ["audit"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "machines"),
+    [
+        ("um", [("no protection keys", host.NATIVE, "nopku", None)]),
+        (
+            "x86_64",
+            [
+                ("no protection keys (-cpu max,-pks)", host.EMULATED, "", "max,-pks"),
+                ("no protection keys (nopks)", host.EMULATED, "nopks", None),
+            ],
+        ),
+    ],
+)
+def test_the_keys_are_taken_away(
+    monkeypatch: pytest.MonkeyPatch, name: str, machines: list[tuple[str, str, str, str | None]]
+) -> None:
+    booted: list[boot.Machine] = []
+
+    def fake(machine: boot.Machine, *_: object, **__: object) -> boot.Result:
+        booted.append(machine)
+        return result("kpkeys: page tables not hardened: no keys")
+
+    monkeypatch.setattr(suite, "boot", fake)
+    target = get_target(name)
+    made = kernels.Workbench(Build(target, Path("d"), Path("i"), Path("v")), Path("p"), "emulated")
+    items = list(suite._without_keys(suite.Run(target, "auto", False, cli.Display()), made))
+    assert [item.name for item in items] == [what for what, *_ in machines]
+    assert all(item.passed for item in items)
+    for machine, (_, where, arg, cpu) in zip(booted, machines, strict=True):
+        assert (machine.host, machine.cpu) == (where, cpu)
+        assert not arg or arg in machine.args
+
+
 def test_a_step_that_cannot_run_is_a_failure_and_the_rest_goes_on(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +318,7 @@ def test_a_step_that_cannot_run_is_a_failure_and_the_rest_goes_on(
     quiet(monkeypatch, "_guests", "_unit", "_series")
     monkeypatch.setattr(suite, "_booted", broken)
     monkeypatch.setattr(suite, "_audit", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
-    done = call("test")
+    done = call("test", "um")
     assert done.code == 1
     assert "the patches do not apply\n          mend them\n" in done.out
     assert done.out.endswith("\n1 passed, 1 failed, 0 skipped\n")
@@ -255,7 +357,7 @@ def attack_with(monkeypatch: pytest.MonkeyPatch, on: str, after: str = "finished
         "off": "@attack: a outcome=succeeded prize=uid 0 attacker=exit 0 alive=yes",
         "on": on,
     }
-    monkeypatch.setattr(cli, "_needs_enforcing", lambda choice: host.EMULATED)
+    monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
 
     def fake(machine: boot.Machine, *_: object, **__: object) -> boot.Result:
@@ -320,7 +422,7 @@ def test_a_guest_without_attacks(call: Call, monkeypatch: pytest.MonkeyPatch) ->
 def test_check(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, foreign: str, code: int
 ) -> None:
-    monkeypatch.setattr(cli, "_needs_enforcing", lambda choice: host.EMULATED)
+    monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
     walk = ("tables 9", "untagged 0", f"foreign {foreign}")
     monkeypatch.setattr(check, "boot", lambda *_, **__: result(*walk, *walk))
@@ -339,7 +441,7 @@ def test_check(
 def test_a_variant_that_has_no_checker(
     call: Call, monkeypatch: pytest.MonkeyPatch, variant: str
 ) -> None:
-    monkeypatch.setattr(cli, "_needs_enforcing", lambda choice: host.EMULATED)
+    monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
     done = call("check", "um", "--variant", variant)
     assert done.code == 1

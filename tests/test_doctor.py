@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import doctor
+from redoubt import doctor, qemu
 from redoubt.doctor import GIB, Prerequisite
 from redoubt.errors import RedoubtError
+from redoubt.targets import UM, X86_64
 
 
 def prerequisite(group: str, thing: str, *, found: bool) -> Prerequisite:
@@ -51,6 +52,25 @@ def test_the_emulator_is_needed_without_protection_keys(pku: bool) -> None:
     (qemu,) = doctor.tools([prerequisite("no-pku", "qemu", found=False)], pku=pku, root=True)
     assert not qemu.ok
     assert qemu.needed is not pku
+
+
+@pytest.mark.parametrize("pku", [True, False])
+def test_a_thing_of_several_groups(pku: bool) -> None:
+    both = prerequisite("no-pku,x86_64", "qemu", found=False)
+    other = prerequisite("x86_64", "elf", found=False)
+    one, two = doctor.tools([both, other], pku=pku, root=True)
+    assert (one.needed, two.needed) == (not pku, False)
+
+
+def test_the_machine_of_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.emulated(UM) is None
+    monkeypatch.setattr(qemu, "found", lambda emulator: False)
+    lacking = doctor.emulated(X86_64)
+    assert lacking and (lacking.name, lacking.ok, lacking.needed) == ("x86_64", False, False)
+    assert lacking.fix == "sudo apt-get install qemu-system-x86"
+    monkeypatch.setattr(qemu, "problem", lambda emulator: None)
+    there = doctor.emulated(X86_64)
+    assert there and there.ok
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,24 @@ def test_calls_of_the_host_are_left_out(made: Report) -> None:
     assert figures.per_op(fork, WORKLOADS["fork"])[0] == 1e6
 
 
+def test_only_who_has_a_host_leaves_it_out() -> None:
+    some = [
+        Boot(EVENTS, 0, 0, "on", (series("vmalloc", 1, 1e6, raised=3),)),
+        *(
+            Boot(INSTRUCTIONS, number, 0, name, (
+                dataclasses.replace(series("vmalloc", 1, 1e6), host_ns=(0,) * 4),
+            ))
+            for number in range(2)
+            for name in ("off", "on")
+        ),
+    ]  # fmt: skip
+    found = figures.analyse("x86_64", some, 1)
+    counted = {one.metric for one in found if one.kind == INSTRUCTIONS}
+    assert counted == {"instructions_per_op"}
+    made = Report(ORIGIN, "x86_64", 1, 2, True, {}, found, tuple(some))
+    assert tables.table(made, INSTRUCTIONS).rows[0][:2] == ("vmalloc", "1 page")
+
+
 def test_no_figure_of_one_kind_says_it_is_of_another(made: Report) -> None:
     units = {MOCK: "mock_ns", INSTRUCTIONS: "instructions", TIME: "ns"}
     for one in made.figures:
@@ -508,7 +526,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Plan]:
         return measure(plan, way, progress)
 
     real = figures.collect
-    monkeypatch.setattr(bench, "ways", lambda: WAYS)
+    monkeypatch.setattr(bench, "ways", lambda target: WAYS)
     monkeypatch.setattr(figures, "collect", lambda *words: real(*words, measure=run))
     monkeypatch.setattr(paths, "results_dir", lambda: tmp_path / "results")
     (tmp_path / "results").mkdir()

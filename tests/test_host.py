@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where um runs, on machines that are described here."""
+"""Where kernels run, on machines that are described here."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from redoubt import host
 from redoubt.errors import RedoubtError
+from redoubt.targets import UM, X86_64
+
+PROGRAM = "qemu-system-x86_64"
 
 
 @pytest.mark.parametrize(
@@ -36,13 +37,13 @@ def test_no_cpuinfo(tmp_path: Path) -> None:
     assert not host.has_pku(tmp_path / "nowhere")
 
 
-def machine(monkeypatch: pytest.MonkeyPatch, where: Path, *, pku: bool, qemu: bool) -> None:
-    """Make this machine look like another."""
+def machine(monkeypatch: pytest.MonkeyPatch, where: Path, *, pku: bool, qemu: str | None) -> None:
+    """Make this machine look like another, with a QEMU that says it is of a version."""
     monkeypatch.setattr(host, "has_pku", lambda: pku)
     monkeypatch.setenv("PATH", str(where))
-    if qemu:
-        (where / host.QEMU).write_text("#!/bin/sh\n")
-        (where / host.QEMU).chmod(0o755)
+    if qemu is not None:
+        (where / PROGRAM).write_text(f"#!/bin/sh\necho 'QEMU emulator version {qemu} (Debian)'\n")
+        (where / PROGRAM).chmod(0o755)
 
 
 @pytest.mark.parametrize(
@@ -66,36 +67,52 @@ def test_the_host_that_enforces(
     qemu: bool,
     expected: str | None,
 ) -> None:
-    machine(monkeypatch, tmp_path, pku=pku, qemu=qemu)
-    assert host.enforcing(choice) == expected
+    # For user pages any version will do.
+    machine(monkeypatch, tmp_path, pku=pku, qemu="5.2.0" if qemu else None)
+    assert host.enforcing(UM, choice) == expected
     if expected:
-        assert host.pick(choice) == expected
+        assert host.pick(UM, choice) == expected
     elif choice == "emulated":
         with pytest.raises(RedoubtError, match="not found") as caught:
-            host.pick(choice)
+            host.pick(UM, choice)
         assert caught.value.hint == "sudo apt-get install qemu-system-x86"
     else:
         # It boots all the same, without protection.
-        assert host.pick(choice) == "native"
+        assert host.pick(UM, choice) == "native"
 
 
-@pytest.mark.skipif(not shutil.which("cpio"), reason="needs cpio")
-def test_the_initramfs_is_one_that_cpio_understands(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    (root / "bin").mkdir(parents=True)
-    (root / "bin/program").write_bytes(b"odd")
-    (root / "bin/program").chmod(0o755)
-    (root / "bin/sh").symlink_to("program")
-    (root / "empty").touch()
-    archive = tmp_path / "archive"
-    host.initramfs(
-        {"init": root / "bin/program"}, {"cmdline": b"a\nb\n"}, {"root-fs": root}, archive
-    )
-    out = tmp_path / "out"
-    out.mkdir()
-    subprocess.run(["cpio", "-id", "--quiet"], stdin=archive.open("rb"), cwd=out, check=True)
-    assert (out / "init").read_bytes() == b"odd"
-    assert (out / "cmdline").read_text() == "a\nb\n"
-    assert (out / "root-fs/bin/program").stat().st_mode & 0o777 == 0o755
-    assert (out / "root-fs/bin/sh").readlink() == Path("program")
-    assert (out / "root-fs/empty").read_bytes() == b""
+@pytest.mark.parametrize("pku", [True, False])
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [
+        ("7.2.22", None),
+        ("11.1.3", None),
+        ("7.1.0", "is version 7.1, which has no protection keys: 7.2 does"),
+        ("of no kind", "does not say which version it is"),
+        (None, "not found"),
+    ],
+)
+def test_an_emulated_target_wants_a_qemu_with_its_keys(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pku: bool, version: str | None, says: str
+) -> None:
+    # What this CPU has does not matter.
+    machine(monkeypatch, tmp_path, pku=pku, qemu=version)
+    for choice in ("auto", "emulated"):
+        if not says:
+            assert host.enforcing(X86_64, choice) == host.pick(X86_64, choice) == "emulated"
+            continue
+        assert host.enforcing(X86_64, choice) is None
+        with pytest.raises(RedoubtError, match=says) as caught:
+            host.pick(X86_64, choice)
+        assert caught.value.hint and "apt-get install qemu-system-x86" in caught.value.hint
+
+
+def test_an_emulated_target_has_no_native_host(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine(monkeypatch, tmp_path, pku=True, qemu="7.2.22")
+    for asked in (host.enforcing, host.pick):
+        with pytest.raises(RedoubtError, match="x86_64 has no native host"):
+            asked(X86_64, "native")
+        with pytest.raises(RedoubtError, match="unknown host 'here'"):
+            asked(X86_64, "here")

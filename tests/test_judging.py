@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import REAL_BUILD
 
-from redoubt import attack, boot, check, ktap
+from redoubt import attack, boot, check, host, ktap
 from redoubt.attack import BLOCKED, ERROR, SUCCEEDED, Attack, Outcome
 from redoubt.check import Walk
 from redoubt.targets import get_target, get_variant
@@ -82,7 +82,7 @@ def test_what_is_no_complaint(line: str) -> None:
 
 def test_the_emulated_hosts_own_words_are_dropped() -> None:
     seen: list[str] = []
-    console = boot._Console(True, seen.append)
+    console = boot._Console(host.READY, seen.append)
     for line in (
         "SeaBIOS",
         "Kernel panic - not syncing: x",

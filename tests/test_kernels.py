@@ -13,7 +13,7 @@ from redoubt import build, host, kernels, paths, series, tree
 from redoubt.build import Build
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress, Silent
-from redoubt.targets import TARGETS, UM, Target, get_variant
+from redoubt.targets import TARGETS, UM, X86_64, Target, get_variant
 
 OURS = Path("/ours")
 BENCH_ONLY = Path("/bench-only")
@@ -85,15 +85,23 @@ def test_nothing_that_counts_or_checks_is_timed(compiled: Compiled) -> None:
     assert timed["CONFIG_KPKEYS_HARDENED_PGTABLES"] == "y"
 
 
+@pytest.mark.parametrize(("target", "keys"), [(UM, "CONFIG_UML_PKU"), (X86_64, "CONFIG_X86_PKS")])
 def test_pristine_and_ours_are_measured_with_the_same_options_but_ours(
-    compiled: Compiled,
+    compiled: Compiled, target: Target, keys: str
 ) -> None:
-    kernels.prepare_bench(UM, PRISTINE, Silent())
-    kernels.prepare_bench(UM, ON, Silent())
+    kernels.prepare_bench(target, PRISTINE, Silent())
+    kernels.prepare_bench(target, ON, Silent())
     pristine, ours = (options_of(names) for _, _, names in compiled)
     different = {name for name in pristine | ours if pristine.get(name) != ours.get(name)}
-    assert different
-    assert all("KPKEYS" in name or name == "CONFIG_UML_PKU" for name in different)
+    assert keys in different
+    assert all("KPKEYS" in name or name == keys for name in different)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
+def test_a_target_has_no_option_of_another(target: Target) -> None:
+    names = options_of((*target.fragments, *target.ours, *target.debug, *target.bench))
+    other = {"um": ("CONFIG_X86_", "CONFIG_ACPI", "CONFIG_PCI"), "x86_64": ("CONFIG_UML_",)}
+    assert not [name for name in names if name.startswith(other[target.name])]
 
 
 def test_every_fragment_of_a_target_exists() -> None:

@@ -71,7 +71,7 @@ class Tree:
         return file
 
     def lint(self) -> lint.Report:
-        return lint.lint(self.tree, self.build, repo=self.repo)
+        return lint.lint(self.tree, {self.build: ""}, repo=self.repo)
 
 
 @pytest.fixture

@@ -317,6 +317,34 @@ def test_the_build_time_is_masked_in_its_object_only(pair: Pair) -> None:
     ]
 
 
+def test_boot_code_of_32_bits_is_compared_byte_by_byte(pair: Pair) -> None:
+    times = {"pristine": "#1 SMP Mon Jan 1 10:00", "patched": "#1 SMP Tue Jan 2 11:00"}
+    name = "arch/x86/boot/version"
+    for side, time in times.items():
+        generated = pair.root / f"{side}-build/include/generated"
+        generated.mkdir(parents=True)
+        (generated / "utsversion.h").write_text(f'#define UTS_VERSION "{time}"\n')
+        pair.write(side, f"{name}.c", f'const char banner[] = "Linux {time}";\n')
+        pair.write(side, "arch/x86/boot/a20.c", "int f(void) { return 1; }\n")
+        pair.compile(side, f"{name}.o", "-m32")
+        pair.compile(side, "arch/x86/boot/a20.o", "-m32")
+    assert pair.compare().ok
+    pair.write("patched", "arch/x86/boot/a20.c", "int f(void) { return 2; }\n")
+    pair.compile("patched", "arch/x86/boot/a20.o", "-m32")
+    (difference,) = pair.report().differing
+    assert difference.object == "arch/x86/boot/a20.o"
+    assert "not an object of 64 bits" in difference.detail[0]
+
+
+def test_what_holds_the_whole_kernel_is_left_out(pair: Pair) -> None:
+    for side in ("pristine", "patched"):
+        pair.write(side, "arch/x86/boot/compressed/piggy.c", f'const char x[] = "{side}";\n')
+        pair.compile(side, "arch/x86/boot/compressed/piggy.o")
+    report = pair.compare()
+    assert report.ok
+    assert report.compared == 1
+
+
 def test_the_text_of_the_configuration_may_have_our_options(pair: Pair) -> None:
     name = "arch/um/kernel/config.c"
     lines = ['"CONFIG_A=y\\n",', '"# CONFIG_B is not set\\n",']

@@ -162,6 +162,17 @@ def test_lint_is_asked_for(machine: Machine) -> None:
     assert "missing: linter" in ran.stderr
 
 
+def test_a_group_is_asked_for_by_each_of_its_names(machine: Machine) -> None:
+    machine.table.write_text("base,lint both both-pkg x\nlint,x86_64 shared shared-pkg x\n")
+    assert "missing: both\n" in machine.run().stderr
+    machine.program("both")
+    assert machine.run().returncode == 0
+    for words in (("lint",), ("x86_64",), ("x86_64", "lint")):
+        assert "missing: shared\n" in machine.run(*words).stderr
+    machine.program("shared")
+    assert machine.run("x86_64", "lint").returncode == 0
+
+
 def test_report(machine: Machine) -> None:
     machine.program("frobber")
     ran = machine.run("--report")
@@ -211,6 +222,6 @@ def test_the_table_is_well_formed() -> None:
     assert len(entries) > 10
     for words in entries:
         assert len(words) == 4, words
-        assert words[0] in ("base", "no-pku", "lint"), words
+        assert {*words[0].split(",")} <= {"base", "no-pku", "lint", "x86_64"}, words
     things = [words[1] for words in entries]
     assert len(set(things)) == len(things)

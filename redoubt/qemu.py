@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Machines that QEMU emulates. Protection keys are enforced there; its clock shows nothing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redoubt.errors import RedoubtError
+
+_VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)")
+_VERSION_SECONDS = 10
+
+# The clock shows 1 ns for each instruction, and nothing differs from run to run.
+COUNTING = ("-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm", "-seed", "1")
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """A kind of machine: the program that emulates it, and with which CPU.
+
+    `oldest` is the first version whose emulated CPU has what we need, with `package` to get it
+    from. `console` is what the kernel calls the serial port.
+    """
+
+    program: str
+    package: str
+    oldest: tuple[int, int]
+    cpu: str
+    console: str
+    options: tuple[str, ...] = ()
+
+
+# Protection keys for the kernel's own pages (PKS) came with 7.2; those for user pages are older.
+PC = Emulator("qemu-system-x86_64", "qemu-system-x86", (7, 2), "max", "ttyS0")
+
+
+def found(emulator: Emulator) -> bool:
+    """Is the program there, whatever its version?"""
+    return shutil.which(emulator.program) is not None
+
+
+def version(emulator: Emulator) -> tuple[int, int] | None:
+    """The version of the program, or None if it does not say."""
+    try:
+        ran = subprocess.run(
+            [emulator.program, "--version"], capture_output=True, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, timeout=_VERSION_SECONDS, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(ran.stdout)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def missing(emulator: Emulator) -> RedoubtError | None:
+    """That the program is not there, with what mends it; None if it is."""
+    if found(emulator):
+        return None
+    return RedoubtError(f"{emulator.program} not found", _mend(emulator))
+
+
+def problem(emulator: Emulator) -> RedoubtError | None:
+    """What keeps the machine from being emulated here, with what mends it; None if nothing does."""
+    if error := missing(emulator):
+        return error
+    have = version(emulator)
+    if have is None:
+        return RedoubtError(f"{emulator.program} does not say which version it is", _mend(emulator))
+    if have < emulator.oldest:
+        old, new = (".".join(map(str, one)) for one in (have, emulator.oldest))
+        return RedoubtError(
+            f"{emulator.program} is version {old}, which has no protection keys: {new} does",
+            f"{_mend(emulator)} (of Debian 12 or later)",
+        )
+    return None
+
+
+def _mend(emulator: Emulator) -> str:
+    return f"sudo apt-get install {emulator.package}"
+
+
+def command(
+    emulator: Emulator,
+    kernel: Path,
+    archive: Path,
+    args: Sequence[str],
+    *,
+    cpus: int,
+    memory_mb: int,
+    cpu: str | None = None,
+    counting: bool = False,
+) -> list[str]:
+    """The command that boots a kernel with an initramfs; its serial port is our stdin and stdout.
+
+    `args` are the kernel's arguments after its console; `cpu` is another model than the usual;
+    with `counting` the clock shows 1 ns for each instruction.
+    """
+    return [
+        emulator.program, "-accel", "tcg", *emulator.options, "-cpu", cpu or emulator.cpu,
+        "-smp", str(cpus), "-m", f"{memory_mb}M",
+        "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
+        "-kernel", str(kernel), "-initrd", str(archive),
+        "-append", " ".join((f"console={emulator.console}", *args)),
+        *(COUNTING if counting else ()),
+    ]  # fmt: skip
