@@ -8,22 +8,44 @@
 #include <linux/namei.h>
 #include <linux/pagemap.h>
 #include <linux/pgtable.h>
+#include <linux/ptrace.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
+#include <linux/sched/task_stack.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
 #include "internal.h"
 
+/* Bits of an entry, and where user registers are saved. */
+#ifdef CONFIG_UML
+#define ENTRY_SYNC	_PAGE_NEEDSYNC
+#define ENTRY_ADDR	PAGE_MASK
+
+static unsigned long *saved_regs(struct task_struct *task)
+{
+	return task->thread.regs.regs.gp;
+}
+#else
+#define ENTRY_SYNC	0
+#define ENTRY_ADDR	PTE_PFN_MASK
+#define MAX_REG_NR	(sizeof(struct pt_regs) / sizeof(long))
+
+static unsigned long *saved_regs(struct task_struct *task)
+{
+	return (unsigned long *)task_pt_regs(task);
+}
+#endif
+
 int kpkeys_vuln_leak_info(void __user *arg)
 {
 	pte_t pte = pfn_pte(0, PAGE_SHARED);
 	struct kpkeys_vuln_info info = {
 		.table = _PAGE_TABLE,
-		.sync = _PAGE_NEEDSYNC,
-		.addr = PAGE_MASK,
+		.sync = ENTRY_SYNC,
+		.addr = ENTRY_ADDR,
 		.policy = kpkeys_vuln_policy_addr(),
 		.shift = { PAGE_SHIFT, PMD_SHIFT, PUD_SHIFT, P4D_SHIFT, PGDIR_SHIFT },
 	};
@@ -184,7 +206,7 @@ int kpkeys_vuln_leak_reg(void __user *arg)
 	task = find_get_task_by_vpid(r.pid);
 	if (!task)
 		return -ESRCH;
-	gp = task->thread.regs.regs.gp;
+	gp = saved_regs(task);
 	r.addr = (unsigned long)&gp[r.reg];
 	r.value = READ_ONCE(gp[r.reg]);
 	put_task_struct(task);
