@@ -375,6 +375,8 @@ class _Function:
 
 _HEAD = re.compile(r"^([0-9a-f]+) <(.*)>:$")
 _LINE = re.compile(r"^\s*([0-9a-f]+):\t(.*)$")
+# Sixteen digits, the colon and the tab.
+_ADDRESS_WIDTH = 18
 _TARGET = re.compile(r"^([0-9a-f]+)(?: <.*>)?$")
 _BRANCH_LINE = re.compile(r"\t(?:\w+ )*?(?:call|j[a-z]+|loop[a-z]*)\s+([0-9a-f]+) <")
 _SEGMENTS = ("cs", "ds", "es", "fs", "gs", "ss")
@@ -459,8 +461,8 @@ def _functions(lines: Iterable[str]) -> Iterator[_Function]:
     section = ""
     current: _Function | None = None
     for line in lines:
-        # Addresses of 16 digits leave no room for the blank in front of others.
-        if ":\t" in line[:20]:
+        # Addresses of the kernel fill their column: nothing is before them.
+        if line[:1] in " \t" or ":\t" in line[:_ADDRESS_WIDTH]:
             if current is not None:
                 current.lines.append(line)
             continue
@@ -502,6 +504,17 @@ _WRITES_NONE = re.compile(
     r"^(?:cmp[bwlq]?|test[bwlq]?|bt[wlq]?|push[wlq]?|nop[wlq]?|wrpkru|lfence|mfence|sfence|pause"
     r"|endbr64|j[a-z]+|xrstors?(?:64)?|wrmsr|wrmsrns|clac|stac|cli|sti|prefetch[a-z0-9]*)$"
 )
+# Sections that say something about instructions, and are not where anybody takes an address to go.
+_DESCRIPTIONS = (".orc_unwind_ip", ".orc_unwind", "__bug_table")
+
+# Those that write these registers, whatever their operands.
+_WRITES_FIXED = {
+    **dict.fromkeys(("rdmsr", "rdtsc", "rdpmc", "xgetbv", "rdpkru"), ("eax", "edx")),
+    **dict.fromkeys(("cltd", "cqto"), ("edx",)),
+    **dict.fromkeys(("cltq", "cwtl"), ("eax",)),
+    "cpuid": ("eax", "ebx", "ecx", "edx"),
+    "rdtscp": ("eax", "ecx", "edx"),
+}
 _ENDS = re.compile(r"^(?:ret[a-z]*|jmp[a-z]*|iret[a-z]*|sysret[a-z]*|ud[012][a-z]*|hlt)$")
 _RETURNS = re.compile(r"^(?:ret[a-z]*|iret[a-z]*|sysret[a-z]*)$")
 
@@ -542,6 +555,10 @@ class _Code:
                 return None
             if _WRITES_NONE.match(insn.mnemonic):
                 continue
+            if fixed := _WRITES_FIXED.get(insn.mnemonic):
+                if family.isdisjoint(fixed):
+                    continue
+                return None
             if not _WRITES_LAST.match(insn.mnemonic):
                 return None
             target = insn.operands[-1].removeprefix("%") if insn.operands else ""
@@ -602,13 +619,17 @@ def _references(elf: Elf, wanted: set[int]) -> set[int]:
     for section in elf.sections:
         if not section.alloc or section.executable or section.type == SHT_NOBITS:
             continue
+        if section.name in _DESCRIPTIONS:
+            continue
         data = section.data
         for (pointer,) in struct.iter_unpack("<Q", data[: len(data) // 8 * 8]):
             if pointer in wanted:
                 found.add(pointer)
         place = section.address
-        for (offset,) in struct.iter_unpack("<i", data[: len(data) // 4 * 4]):
-            if place + offset in wanted:
+        for number, (offset,) in enumerate(struct.iter_unpack("<i", data[: len(data) // 4 * 4])):
+            # Of an exception table's entries: where to go on, not where it may happen.
+            fault = section.name == "__ex_table" and number % 3 == 0
+            if not fault and place + offset in wanted:
                 found.add(place + offset)
             place += 4
     return found
@@ -701,6 +722,9 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
             places[insn.address] = (function, at)
             selector = code.constant(function, at, writer.selector) if writer.selector else None
             value = code.constant(function, at, writer.value) if writer.value else None
+            if writer.selector and selector is None and value not in by_value:
+                # Of some other register, most likely, and nothing that a level has to do with.
+                value = None
             site = Site(
                 address=insn.address,
                 function=function.name,
