@@ -43,12 +43,12 @@ import struct
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from redoubt.elf import EM_X86_64, SHT_NOBITS, STT_FILE, STT_SECTION, Elf
+from redoubt.elf import EM_X86_64, SHT_NOBITS, STT_FILE, STT_SECTION, Elf, Section
 from redoubt.errors import RedoubtError
 
 NON_CONSTANT = "non-constant"
@@ -82,10 +82,17 @@ class Writer:
     equals: int | None = None
     bits: int | None = None
 
-    def selected(self, selector: int | None) -> bool:
-        """True if the instruction may write the pkey register, given the selector if known."""
-        if selector is None:
+    def selected(self, selectors: frozenset[int] | None) -> bool:
+        """True if the instruction may write the pkey register, given all its selector may be."""
+        return selectors is None or any(map(self._selects, selectors))
+
+    def certain(self, selectors: frozenset[int] | None) -> bool:
+        """True if the instruction writes the pkey register whenever it is executed."""
+        if self.selector is None:
             return True
+        return selectors is not None and all(map(self._selects, selectors))
+
+    def _selects(self, selector: int) -> bool:
         if self.equals is not None:
             return selector == self.equals
         if self.bits is not None:
@@ -378,7 +385,13 @@ _LINE = re.compile(r"^\s*([0-9a-f]+):\t(.*)$")
 # Sixteen digits, the colon and the tab.
 _ADDRESS_WIDTH = 18
 _TARGET = re.compile(r"^([0-9a-f]+)(?: <.*>)?$")
-_BRANCH_LINE = re.compile(r"\t(?:\w+ )*?(?:call|j[a-z]+|loop[a-z]*)\s+([0-9a-f]+) <")
+_BRANCH_LINE = re.compile(
+    r"^\s*([0-9a-f]+):\t(?:\w+ )*?(call|j[a-z]+|loop[a-z]*)\s+([0-9a-f]+) <", re.MULTILINE
+)
+# An address in a register, by whatever name: perhaps that of an instruction, to be jumped to.
+_TAKEN_LINE = re.compile(
+    r"\t(?:lea|mov|movabs|push)[lq]?\s+(?:\$0x([0-9a-f]+)|\S+\(%rip\),\S+\s+# ([0-9a-f]+) <)"
+)
 _SEGMENTS = ("cs", "ds", "es", "fs", "gs", "ss")
 _PREFIXES = frozenset(
     {"bnd", "notrack", "lock", "rep", "repz", "repnz", "data16", "addr32", *_SEGMENTS}
@@ -498,14 +511,18 @@ _WRITES_LAST = re.compile(
     r"^(?:movabs|movz[bwl][wlq]|movs[bwl][wlq]|movslq|movzbl|mov[bwlq]?|lea[wlq]?|add[bwlq]?"
     r"|sub[bwlq]?|and[bwlq]?|or[bwlq]?|xor[bwlq]?|not[bwlq]?|neg[bwlq]?|inc[bwlq]?|dec[bwlq]?"
     r"|sh[lr][bwlq]?|sa[lr][bwlq]?|ro[lr][bwlq]?|set[a-z]{1,3}|cmov[a-z]{1,3}|pop[wlq]?|adc[bwlq]?"
-    r"|sbb[bwlq]?|bsf|bsr|bswap|popcnt|tzcnt|lzcnt|rol|ror)$"
+    r"|sbb[bwlq]?|bsf|bsr|bswap|popcnt|tzcnt|lzcnt|rol|ror|bt[src][wlq]?)$"
 )
 _WRITES_NONE = re.compile(
     r"^(?:cmp[bwlq]?|test[bwlq]?|bt[wlq]?|push[wlq]?|nop[wlq]?|wrpkru|lfence|mfence|sfence|pause"
-    r"|endbr64|j[a-z]+|xrstors?(?:64)?|wrmsr|wrmsrns|clac|stac|cli|sti|prefetch[a-z0-9]*)$"
+    r"|endbr64|j[a-z]+|xrstors?(?:64)?|clac|stac|cli|sti|prefetch[a-z0-9]*"
+    r"|swapgs|verw|invlpg|wbinvd|serialize)$"
 )
 # Sections that say something about instructions, and are not where anybody takes an address to go.
-_DESCRIPTIONS = (".orc_unwind_ip", ".orc_unwind", "__bug_table")
+# What `.altinstructions` says is understood.
+_DESCRIPTIONS = (".orc_unwind_ip", ".orc_unwind", "__bug_table", ".altinstructions")
+# Code that belongs to the functions that jump there, or to those it is copied over.
+_ANNEXES = (".altinstr_aux", ".altinstr_replacement")
 
 # Those that write these registers, whatever their operands.
 _WRITES_FIXED = {
@@ -514,22 +531,224 @@ _WRITES_FIXED = {
     **dict.fromkeys(("cltq", "cwtl"), ("eax",)),
     "cpuid": ("eax", "ebx", "ecx", "edx"),
     "rdtscp": ("eax", "ecx", "edx"),
+    # An error code, if there is no such MSR (wrmsr_safe()).
+    **dict.fromkeys(("wrmsr", "wrmsrns"), ("eax",)),
 }
 _ENDS = re.compile(r"^(?:ret[a-z]*|jmp[a-z]*|iret[a-z]*|sysret[a-z]*|ud[012][a-z]*|hlt)$")
 _RETURNS = re.compile(r"^(?:ret[a-z]*|iret[a-z]*|sysret[a-z]*)$")
+
+_WORD = 0xFFFFFFFF
+_LOW_BYTE = frozenset(
+    [f"{x}l" for x in "abcd"] + ["sil", "dil", "bpl", "spl"] + [f"r{n}b" for n in range(8, 16)]
+)
+_IMMEDIATE = re.compile(r"^\$(-?0x[0-9a-f]+)$")
+# disp(base), disp(base,index,scale), disp(,index,scale)
+_ADDRESS = re.compile(r"^(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+),([1248]))?\)$")
+_MOVES = frozenset({"mov", "movl", "movq", "movabs", "movslq", "cltq"})
+_ZERO_EXTENDS = {"movzbl": 0xFF, "movzbq": 0xFF, "movzwl": 0xFFFF, "movzwq": 0xFFFF}
+
+# Bounds on the search, beyond which a value counts as unknown: states looked at, and bits of an
+# unknown number that a mask leaves.
+_MOST_STATES = 4000
+_MOST_BITS = 10
+
+# Something done to a value on its way: the name of the operation and its constant.
+_Step = tuple[str, int]
+
+
+def _take(value: int, steps: tuple[_Step, ...]) -> int:
+    """What becomes of a value by the steps, in 32 bits."""
+    for what, by in steps:
+        match what:
+            case "add":
+                value += by
+            case "and":
+                value &= by
+            case "or":
+                value |= by
+            case "xor":
+                value ^= by
+            case "mul":
+                value *= by
+            case "shr":
+                value >>= by
+        value &= _WORD
+    return value
+
+
+def _masked(steps: tuple[_Step, ...]) -> frozenset[int] | None:
+    """All that may become of an unknown value, if the first step leaves few bits of it."""
+    if not steps or steps[0][0] != "and" or steps[0][1].bit_count() > _MOST_BITS:
+        return None
+    mask = part = steps[0][1]
+    found = {0}
+    while part:
+        found.add(part)
+        part = (part - 1) & mask
+    return frozenset(_take(value, steps[1:]) for value in found)
+
+
+def _sources(insn: _Insn, family: frozenset[str]) -> list[tuple[str | int, tuple[_Step, ...]]]:
+    """Where the low 32 bits of a register come from, if `insn` is what wrote the register.
+
+    Each source is a register's name or a constant, with what is done to it. They are alternatives;
+    the empty list says that nothing is known.
+    """
+    name = insn.mnemonic
+    target = insn.operands[-1].removeprefix("%")
+    old = next(iter(family))
+    if name.startswith("set") and target in _LOW_BYTE:
+        return [(old, (("and", 0xFFFFFF00), ("or", bit))) for bit in (0, 1)]
+    if target not in _WHOLE:
+        return []
+    first = insn.operands[0]
+    immediate = _IMMEDIATE.match(first)
+    number = int(immediate[1], 16) & _WORD if immediate else None
+    register = first.removeprefix("%") if first.startswith("%") else None
+    whole = register if register in _WHOLE else None
+    if len(insn.operands) == 1:
+        alone: dict[str, tuple[_Step, ...]] = {
+            "inc": (("add", 1),),
+            "dec": (("add", _WORD),),
+            "not": (("xor", _WORD),),
+            "neg": (("mul", _WORD),),
+            "shl": (("mul", 2),),
+        }
+        steps = alone.get(name.rstrip("lq") if name not in alone else name)
+        return [(old, steps)] if steps else []
+    if len(insn.operands) != 2:
+        return []
+    plain = re.sub(r"^(add|sub|and|or|xor|shl|shr|lea|sbb)[lq]$", r"\1", name)
+    if plain in _MOVES:
+        if number is not None:
+            return [(number, ())]
+        return [(whole, ())] if whole else []
+    if name in _ZERO_EXTENDS:
+        mask = (("and", _ZERO_EXTENDS[name]),)
+        if register in _LOW_BYTE or (register in _FAMILY and _ZERO_EXTENDS[name] == 0xFFFF):
+            return [(register or "", mask)]
+        return [("", mask)]
+    if name.startswith("cmov"):
+        return [(old, ()), (whole, ())] if whole else []
+    if whole and whole in family:
+        if plain in ("xor", "sub"):
+            return [(0, ())]
+        if plain == "sbb":
+            return [(0, ()), (_WORD, ())]
+        if plain == "add":
+            return [(old, (("mul", 2),))]
+    if plain == "lea":
+        address = _ADDRESS.match(first)
+        if not address:
+            return []
+        base, index = address[2], address[3]
+        if base and index and base != index:
+            return []
+        times = (1 if base else 0) + (int(address[4]) if index else 0)
+        by = int(address[1] or "0", 16) & _WORD
+        origin = (base or index or "").removeprefix("%")
+        if origin not in _WHOLE:
+            return []
+        return [(origin, (("mul", times), ("add", by)) if times != 1 else (("add", by),))]
+    if number is None:
+        return []
+    if plain in ("add", "and", "or", "xor"):
+        return [(old, ((plain, number),))]
+    if plain == "sub":
+        return [(old, (("add", -number & _WORD),))]
+    if plain == "shl" and number < 32:
+        return [(old, (("mul", 1 << number),))]
+    if plain == "shr" and number < 32 and target.startswith("e"):
+        return [(old, (("shr", number),))]
+    return []
+
+
+@dataclass(frozen=True)
+class _Alternative:
+    """Instructions from `start` to `end` that may be overwritten by those of another place."""
+
+    start: int
+    end: int
+    other: int
+    other_end: int
+
+
+@dataclass
+class _Ways:
+    """How control gets about in an image, other than from one instruction to the next.
+
+    `jumps` has for an address where direct jumps to it are; `entries` are addresses reached in a
+    way of which no more is known: by a call, or from a pointer.
+    """
+
+    jumps: dict[int, set[int]] = field(default_factory=dict)
+    entries: set[int] = field(default_factory=set)
+    alternatives: list[_Alternative] = field(default_factory=list)
+    labels: dict[int, int] = field(default_factory=dict)
+
+
+# Number of a function (its start) and of an instruction in it.
+_Place = tuple[int, int]
 
 
 class _Code:
     """The functions of interest and what is known about how control enters them."""
 
-    def __init__(self, functions: list[_Function], entries: set[int]) -> None:
+    def __init__(self, functions: list[_Function], ways: _Ways) -> None:
         self.insns: dict[int, list[_Insn]] = {}
         self.functions = sorted(functions, key=lambda function: function.start)
         self.starts = [function.start for function in self.functions]
+        self.by_start = {function.start: function for function in self.functions}
+        self.places: dict[int, _Place] = {}
         for function in self.functions:
             parsed = (_parse(line) for line in function.lines)
-            self.insns[function.start] = [insn for insn in parsed if insn is not None]
-        self.entries = entries
+            insns = [insn for insn in parsed if insn is not None]
+            self.insns[function.start] = insns
+            for at, insn in enumerate(insns):
+                self.places[insn.address] = (function.start, at)
+        self.ways = ways
+        self.over: dict[int, list[_Alternative]] = {}
+        self.behind: dict[int, list[_Alternative]] = {}
+        self.replaces: dict[int, list[_Alternative]] = {}
+        for alternative in ways.alternatives:
+            self.over.setdefault(alternative.start, []).append(alternative)
+            self.behind.setdefault(alternative.end, []).append(alternative)
+            if alternative.other < alternative.other_end:
+                self.replaces.setdefault(alternative.other, []).append(alternative)
+        # The last instruction of each replacement, and where control goes behind it.
+        self.leaves: dict[int, list[int]] = {}
+        for alternative in ways.alternatives:
+            last = self._last(alternative)
+            if last is not None:
+                self.leaves.setdefault(self._insn(last).address, []).append(alternative.end)
+
+    def _insn(self, place: _Place) -> _Insn:
+        return self.insns[place[0]][place[1]]
+
+    def mnemonic(self, place: _Place) -> str:
+        """What the instruction does."""
+        return self._insn(place).mnemonic
+
+    def _last(self, alternative: _Alternative) -> _Place | None:
+        """The last instruction of a replacement."""
+        first = self.places.get(alternative.other)
+        if first is None:
+            return None
+        start, at = first
+        insns = self.insns[start]
+        while at + 1 < len(insns) and insns[at + 1].address < alternative.other_end:
+            at += 1
+        return start, at
+
+    def owner(self, place: _Place) -> _Function:
+        """The function that an instruction is part of; of a replacement, where it is put."""
+        function = self.by_start[place[0]]
+        if function.section == ".altinstr_replacement":
+            address = self._insn(place).address
+            for alternative in self.ways.alternatives:
+                if alternative.other <= address < alternative.other_end:
+                    return self.function_at(alternative.start) or function
+        return function
 
     def function_at(self, address: int) -> _Function | None:
         """The function of interest that has an instruction at `address`."""
@@ -539,99 +758,276 @@ class _Code:
         insns = self.insns[self.starts[at]]
         return self.functions[at] if insns and address <= insns[-1].address else None
 
-    def constant(self, function: _Function, at: int, register: str) -> int | None:
-        """The 32-bit constant in `register` before instruction number `at`, None if unknown."""
-        insns = self.insns[function.start]
-        family = _FAMILY[register]
-        while at > 0:
-            if insns[at].address in self.entries:
-                return None
-            at -= 1
-            insn = insns[at]
-            if _ENDS.match(insn.mnemonic):
-                return None
-            if insn.mnemonic.removesuffix("q") == "call":
-                # A register the callee preserves it preserves in memory, where it can be changed.
-                return None
-            if _WRITES_NONE.match(insn.mnemonic):
-                continue
-            if fixed := _WRITES_FIXED.get(insn.mnemonic):
-                if family.isdisjoint(fixed):
-                    continue
-                return None
-            if not _WRITES_LAST.match(insn.mnemonic):
-                return None
-            target = insn.operands[-1].removeprefix("%") if insn.operands else ""
-            if not insn.operands or not insn.operands[-1].startswith("%"):
-                continue  # to memory
-            if target not in family:
-                continue
-            if target not in _WHOLE:
-                return None
-            source = insn.operands[0]
-            if insn.mnemonic.startswith("xor") and insn.operands == (source, source):
-                return 0
-            if not re.match(r"^(?:mov[lq]?|movabs)$", insn.mnemonic):
-                return None
-            if re.match(r"^\$-?0x[0-9a-f]+$", source):
-                return int(source[1:], 16) & 0xFFFFFFFF
-            if source.startswith("%") and source[1:] in _WHOLE:
-                family = _FAMILY[source[1:]]
-                continue
+    def _before(self, place: _Place, depth: int = 0) -> list[_Place] | None:
+        """The instructions from which control may get to this one, None if not all are known."""
+        start, at = place
+        function = self.by_start[start]
+        address = self._insn(place).address
+        if address in self.ways.entries or depth > 8:
             return None
-        return None
+        found: list[_Place] = []
+        if replaced := self.replaces.get(address):
+            for alternative in replaced:
+                original = self.places.get(alternative.start)
+                before = None if original is None else self._before(original, depth + 1)
+                if before is None:
+                    return None
+                found += before
+            return found
+        if at > 0:
+            previous = self.insns[start][at - 1]
+            if previous.mnemonic.startswith("ud") or previous.mnemonic == "hlt":
+                return None  # A warning goes on behind it, after much else was done.
+            if not _ENDS.match(previous.mnemonic) or previous.address in self.ways.labels:
+                found.append((start, at - 1))
+        elif not function.name.endswith(".cold") and function.section not in _ANNEXES:
+            return None
+        for alternative in self.behind.get(address, ()):
+            last = self._last(alternative)
+            if alternative.other == alternative.other_end:
+                original = self.places.get(alternative.start)
+                instead = None if original is None else self._before(original, depth + 1)
+                if instead is None:
+                    return None
+                found += instead
+            elif last is None:
+                return None
+            elif not _ENDS.match(self._insn(last).mnemonic):
+                found.append(last)
+        for source in self.ways.jumps.get(address, ()):
+            origin = self.places.get(source)
+            if origin is None or not self._same(self.by_start[origin[0]], function):
+                return None
+            found.append(origin)
+        # What nothing leads to is reached in a way that is not understood.
+        return found or None
 
-    def way_out(self, function: _Function, at: int, goals: set[int]) -> int | None:
-        """Where control may leave after instruction number `at` without passing one of `goals`.
+    @staticmethod
+    def _same(one: _Function, other: _Function) -> bool:
+        """True if these are parts of one function, as far as one can tell."""
+        return (
+            one.name.removesuffix(".cold") == other.name.removesuffix(".cold")
+            or one.section in _ANNEXES
+            or other.section in _ANNEXES
+        )
+
+    def values(self, place: _Place, register: str) -> frozenset[int] | None:
+        """All 32-bit constants `register` may hold before an instruction, None if unknown.
+
+        All ways to the instruction are followed back, each to a constant; if that fails on one of
+        them nothing is known.
+        """
+        found: set[int] = set()
+        seen: set[tuple[_Place, frozenset[str], tuple[_Step, ...]]] = set()
+        todo: list[tuple[_Place, frozenset[str], tuple[_Step, ...]]] = []
+
+        def reach(there: _Place, family: frozenset[str], steps: tuple[_Step, ...]) -> bool:
+            """Go on with what is before this instruction; False if that is unknown."""
+            before = self._before(there)
+            if before is None:
+                masked = _masked(steps)
+                found.update(masked or ())
+                return masked is not None
+            for one in before:
+                if (one, family, steps) not in seen:
+                    seen.add((one, family, steps))
+                    todo.append((one, family, steps))
+            return len(seen) <= _MOST_STATES
+
+        if not reach(place, _FAMILY[register], ()):
+            return None
+        while todo:
+            here, family, steps = todo.pop()
+            insn = self._insn(here)
+            if self._keeps(insn, family):
+                if not reach(here, family, steps):
+                    return None
+                continue
+            known = insn.operands and _WRITES_LAST.match(insn.mnemonic)
+            sources = _sources(insn, family) if known else []
+            for source, done in sources or [("", ())]:
+                now = done + steps
+                if isinstance(source, int):
+                    found.add(_take(source, now))
+                elif source:
+                    if not reach(here, _FAMILY[source], now):
+                        return None
+                else:
+                    masked = _masked(now)
+                    if masked is None:
+                        return None
+                    found |= masked
+        return frozenset(found)
+
+    @staticmethod
+    def _keeps(insn: _Insn, family: frozenset[str]) -> bool:
+        """True if the instruction certainly leaves the register alone."""
+        # No call: a register the callee preserves it preserves in memory, where it can be changed.
+        if _WRITES_NONE.match(insn.mnemonic):
+            return True
+        if fixed := _WRITES_FIXED.get(insn.mnemonic):
+            return family.isdisjoint(fixed)
+        if not _WRITES_LAST.match(insn.mnemonic):
+            return False
+        target = insn.operands[-1] if insn.operands else ""
+        if not insn.operands:
+            return False
+        return not target.startswith("%") or target[1:] not in family
+
+    def constant(self, place: _Place, register: str) -> int | None:
+        """The 32-bit constant in `register` before an instruction, None if it is not one."""
+        values = self.values(place, register)
+        return next(iter(values)) if values is not None and len(values) == 1 else None
+
+    def way_out(self, place: _Place, goals: set[int]) -> int | None:
+        """Where control may leave after an instruction without passing one of `goals`.
 
         The address of the instruction that leaves (a return, a jump elsewhere or by pointer), None
         if there is none. Paths stay in the function, its `.cold` part included. Conditions are not
         understood: if two branches always go the same way, a path that mixes them counts too.
         """
         seen: set[int] = set()
-        todo = [(function, at + 1)]
-        name = function.name.removesuffix(".cold")
+        home = self.owner(place)
+        todo = self._after(place)
         while todo:
-            here, index = todo.pop()
-            insns = self.insns[here.start]
-            while index < len(insns) and insns[index].address not in seen:
-                insn = insns[index]
-                seen.add(insn.address)
-                if insn.address in goals:
-                    break
-                if insn.mnemonic.startswith(("j", "loop")):
-                    there = None if insn.target is None else self.function_at(insn.target)
-                    if there is None or there.name.removesuffix(".cold") != name:
-                        return insn.address
-                    addresses = [other.address for other in self.insns[there.start]]
-                    todo.append((there, bisect.bisect_left(addresses, insn.target or 0)))
-                elif _RETURNS.match(insn.mnemonic):
+            here = todo.pop()
+            insn = self._insn(here)
+            if insn.address in seen:
+                continue
+            seen.add(insn.address)
+            for alternative in self.over.get(insn.address, ()):
+                other = self.places.get(
+                    alternative.other
+                    if alternative.other < alternative.other_end
+                    else alternative.end
+                )
+                if other is None:
                     return insn.address
-                if _ENDS.match(insn.mnemonic):
-                    break
-                index += 1
+                todo.append(other)
+            if insn.address in goals:
+                continue
+            targets = []
+            if insn.mnemonic.startswith(("j", "loop")):
+                targets.append(insn.target)
+            if insn.address in self.ways.labels:
+                targets.append(self.ways.labels[insn.address])
+            for target in targets:
+                there = None if target is None else self.places.get(target)
+                if there is None or not self._same(self.by_start[there[0]], home):
+                    return insn.address
+                todo.append(there)
+            if _RETURNS.match(insn.mnemonic):
+                return insn.address
+            # A jump label's jump may be a no-operation.
+            if not _ENDS.match(insn.mnemonic) or insn.address in self.ways.labels:
+                todo += self._after(here)
         return None
 
+    def _after(self, place: _Place) -> list[_Place]:
+        """The next instruction, if there is one."""
+        start, at = place
+        behind = self.leaves.get(self._insn(place).address)
+        if behind is not None:
+            return [self.places[end] for end in behind if end in self.places]
+        return [(start, at + 1)] if at + 1 < len(self.insns[start]) else []
 
-def _references(elf: Elf, wanted: set[int]) -> set[int]:
-    """The addresses of `wanted` that a data section holds, as a pointer or relative to itself."""
+
+def _alternatives(elf: Elf) -> list[_Alternative]:
+    """The table of instructions that are replaced at boot, by what the CPU can do."""
+    found: list[_Alternative] = []
+    for section in elf.sections:
+        if section.name != ".altinstructions":
+            continue
+        # Two offsets relative to themselves, 32 bits of conditions, the two lengths.
+        for at in range(0, len(section.data) - _ALTERNATIVE.size + 1, _ALTERNATIVE.size):
+            original, other, _, length, other_length = _ALTERNATIVE.unpack_from(section.data, at)
+            start = section.address + at + original
+            there = section.address + at + 4 + other
+            found.append(_Alternative(start, start + length, there, there + other_length))
+    return found
+
+
+_ALTERNATIVE = struct.Struct("<iiIBB")
+_LABEL = struct.Struct("<iiq")
+
+
+_FAULT = struct.Struct("<iii")
+# EX_TYPE_WRMSR, EX_TYPE_RDMSR and the like that put an error code in a register: the first, EAX.
+_MSR_FAULTS = {8: "wrmsr", 9: "rdmsr", 10: "wrmsr", 11: "rdmsr"}
+
+
+def _mended(elf: Elf, code: _Code) -> dict[int, tuple[int, int]]:
+    """Where the exception table says how to go on after an access to an MSR that does not exist.
+
+    By place in the table: the instruction, and where to go on. Only entries by which no register
+    is changed that the instruction is not known to write.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for section in elf.sections:
+        if section.name != "__ex_table":
+            continue
+        for at in range(0, len(section.data) - _FAULT.size + 1, _FAULT.size):
+            fault, fixup, data = _FAULT.unpack_from(section.data, at)
+            place = section.address + at
+            there = code.places.get(place + fault)
+            if there is not None and code.mnemonic(there) == _MSR_FAULTS.get(data):
+                found[place + 4] = (place + fault, place + 4 + fixup)
+    return found
+
+
+def _label_table(elf: Elf) -> tuple[int, int]:
+    """Where the table of jump labels begins and ends; nowhere if there is none."""
+    bounds = {
+        symbol.name: symbol.value
+        for symbol in elf.symbols
+        if symbol.name in ("__start___jump_table", "__stop___jump_table")
+    }
+    return bounds.get("__start___jump_table", 0), bounds.get("__stop___jump_table", 0)
+
+
+def _labels(elf: Elf) -> dict[int, int]:
+    """The jump labels, by address: where they go if they do not go on behind themselves."""
+    found: dict[int, int] = {}
+    start, stop = _label_table(elf)
+    for section in elf.sections:
+        if section.address <= start < stop <= section.address + len(section.data):
+            for place in range(start, stop - _LABEL.size + 1, _LABEL.size):
+                code, target, _ = _LABEL.unpack_from(section.data, place - section.address)
+                found[place + code] = place + 4 + target
+    return found
+
+
+def _references(elf: Elf, wanted: set[int], known: Container[int]) -> set[int]:
+    """The addresses of `wanted` that a data section holds, as a pointer or relative to itself.
+
+    Except for the offsets at the places `known`, of which more is known.
+    """
     found: set[int] = set()
+    labels = range(*_label_table(elf))
     for section in elf.sections:
         if not section.alloc or section.executable or section.type == SHT_NOBITS:
             continue
-        if section.name in _DESCRIPTIONS:
-            continue
-        data = section.data
-        for (pointer,) in struct.iter_unpack("<Q", data[: len(data) // 8 * 8]):
-            if pointer in wanted:
-                found.add(pointer)
-        place = section.address
-        for number, (offset,) in enumerate(struct.iter_unpack("<i", data[: len(data) // 4 * 4])):
-            # Of an exception table's entries: where to go on, not where it may happen.
-            fault = section.name == "__ex_table" and number % 3 == 0
-            if not fault and place + offset in wanted:
-                found.add(place + offset)
-            place += 4
+        if section.name not in _DESCRIPTIONS:
+            found |= _held(section, wanted, (labels, known))
+    return found
+
+
+def _held(
+    section: Section, wanted: set[int], known: tuple[Container[int], Container[int]]
+) -> set[int]:
+    """The addresses of `wanted` that this section holds, at places that are not `known`."""
+    found: set[int] = set()
+    data = section.data
+    for (pointer,) in struct.iter_unpack("<Q", data[: len(data) // 8 * 8]):
+        if pointer in wanted:
+            found.add(pointer)
+    place = section.address
+    for number, (offset,) in enumerate(struct.iter_unpack("<i", data[: len(data) // 4 * 4])):
+        # Of an exception table's entries: where to go on, not where it may happen.
+        fault = section.name == "__ex_table" and number % 3 == 0
+        if not fault and place + offset in wanted and not any(place in part for part in known):
+            found.add(place + offset)
+        place += 4
     return found
 
 
@@ -695,50 +1091,61 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
     hint = re.compile(r"\b(?:" + "|".join(map(re.escape, sorted(writers))) + r")\b")
     kept: list[_Function] = []
     colds: list[_Function] = []
-    entries: set[int] = set()
+    ways = _Ways(alternatives=_alternatives(elf), labels=_labels(elf))
     for function in _functions(_disassemble(policy.isa.objdump, image)):
         body = "".join(function.lines)
-        entries.update(int(target, 16) for target in _BRANCH_LINE.findall(body))
-        if hint.search(body):
+        for address, mnemonic, target in _BRANCH_LINE.findall(body):
+            if mnemonic == "call":
+                ways.entries.add(int(target, 16))
+            else:
+                ways.jumps.setdefault(int(target, 16), set()).add(int(address, 16))
+        ways.entries.update(int(one or other, 16) for one, other in _TAKEN_LINE.findall(body))
+        if hint.search(body) or function.section in _ANNEXES:
             kept.append(function)
         else:
             colds.append(function)
-    # The other half of a function split in hot and cold matters for the paths through it.
+    for address, there in ways.labels.items():
+        ways.jumps.setdefault(there, set()).add(address)
+    # The other half of a function split in hot and cold matters for the paths through it, and the
+    # function whose instructions others replace.
     halves = {function.name.removesuffix(".cold") for function in kept}
     kept += [function for function in colds if function.name.removesuffix(".cold") in halves]
-    code = _Code(kept, entries)
-    inside = {insn.address for insns in code.insns.values() for insn in insns}
-    code.entries |= _references(elf, inside)
+    code = _Code(kept, ways)
+    mended = _mended(elf, code)
+    for fault, fixup in mended.values():
+        ways.jumps.setdefault(fixup, set()).add(fault)
+    ways.entries |= _references(elf, set(code.places), mended)
 
     by_value = {value: name for name, value in policy.levels.items()}
     sites: list[Site] = []
     cleared: list[Site] = []
-    places: dict[int, tuple[_Function, int]] = {}
+    defaults: set[int] = set()
     for function in code.functions:
         for at, insn in enumerate(code.insns[function.start]):
             writer = writers.get(insn.mnemonic)
             if writer is None:
                 continue
-            places[insn.address] = (function, at)
-            selector = code.constant(function, at, writer.selector) if writer.selector else None
-            value = code.constant(function, at, writer.value) if writer.value else None
-            if writer.selector and selector is None and value not in by_value:
+            place = (function.start, at)
+            selectors = code.values(place, writer.selector) if writer.selector else None
+            value = code.constant(place, writer.value) if writer.value else None
+            if not writer.certain(selectors) and value not in by_value:
                 # Of some other register, most likely, and nothing that a level has to do with.
                 value = None
             site = Site(
                 address=insn.address,
-                function=function.name,
+                function=code.owner(place).name,
                 section=function.section,
                 instruction=insn.text,
                 value=value,
                 level=None if value is None else by_value.get(value),
             )
-            (sites if writer.selected(selector) else cleared).append(site)
-    defaults = {site.address for site in sites if site.level == DEFAULT_LEVEL}
+            (sites if writer.selected(selectors) else cleared).append(site)
+            if writer.certain(selectors) and site.level == DEFAULT_LEVEL:
+                defaults.add(site.address)
     raised: dict[int, int] = {}
     for site in sites:
         if site.level not in (None, DEFAULT_LEVEL):
-            way_out = code.way_out(*places[site.address], defaults)
+            way_out = code.way_out(code.places[site.address], defaults)
             if way_out is not None:
                 raised[site.address] = way_out
     return sites, cleared, raised
