@@ -378,6 +378,7 @@ class _Function:
     section: str
     start: int
     lines: list[str]
+    end: int = 0
 
 
 _HEAD = re.compile(r"^([0-9a-f]+) <(.*)>:$")
@@ -444,9 +445,9 @@ def _parse(line: str) -> _Insn | None:
     return _Insn(int(match[1], 16), words[0], _operands(" ".join(words[1:])), text)
 
 
-def _disassemble(objdump: str, image: Path) -> Iterator[str]:
+def _disassemble(objdump: str, image: Path, *options: str) -> Iterator[str]:
     """Lines of `objdump -d`; raises RedoubtError if it cannot be run or fails."""
-    command = [objdump, "-d", "-w", "--no-show-raw-insn", str(image)]
+    command = [objdump, "-d", "-w", "--no-show-raw-insn", *options, str(image)]
     environment = {**os.environ, "LC_ALL": "C"}
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         try:
@@ -483,11 +484,39 @@ def _functions(lines: Iterable[str]) -> Iterator[_Function]:
         if line.startswith("Disassembly of section "):
             section = line.removeprefix("Disassembly of section ").removesuffix(":")
         elif match := _HEAD.match(line):
+            start = int(match[1], 16)
             if current is not None:
+                current.end = start if current.section == section else 0
                 yield current
-            current = _Function(match[2], section, int(match[1], 16), [])
+            current = _Function(match[2], section, start, [])
     if current is not None:
         yield current
+
+
+# LKGS of a register. Older disassemblers do not know it, and what they make of the bytes behind it
+# may swallow further instructions.
+_LKGS = re.compile(rb"\xf2[\x40-\x4f]?\x0f\x00[\xf0-\xf7]")
+
+
+def _mend(elf: Elf, objdump: str, function: _Function) -> None:
+    """Disassemble a function again behind the instructions that objdump does not know."""
+    section = next((one for one in elf.sections if one.name == function.section), None)
+    at = 0
+    while section is not None and at < len(function.lines):
+        line = function.lines[at]
+        at += 1
+        match = _LINE.match(line)
+        if match is None or "(bad)" not in line:
+            continue
+        address = int(match[1], 16)
+        found = _LKGS.match(section.data, address - section.address)
+        if not found:
+            continue
+        behind = address + len(found[0])
+        end = function.end or section.address + section.size
+        options = (f"--start-address={behind:#x}", f"--stop-address={end:#x}")
+        again = [one for one in _disassemble(objdump, elf.path, *options) if _LINE.match(one)]
+        function.lines[at - 1 :] = [f"{address:x}:\tlkgs\n", *again]
 
 
 # === Values and paths ============================================================================
@@ -515,7 +544,7 @@ _WRITES_LAST = re.compile(
 )
 _WRITES_NONE = re.compile(
     r"^(?:cmp[bwlq]?|test[bwlq]?|bt[wlq]?|push[wlq]?|nop[wlq]?|wrpkru|lfence|mfence|sfence|pause"
-    r"|endbr64|j[a-z]+|xrstors?(?:64)?|clac|stac|cli|sti|prefetch[a-z0-9]*"
+    r"|endbr64|j[a-z]+|xrstors?(?:64)?|wrmsr|wrmsrns|lkgs|clac|stac|cli|sti|prefetch[a-z0-9]*"
     r"|swapgs|verw|invlpg|wbinvd|serialize)$"
 )
 # Sections that say something about instructions, and are not where anybody takes an address to go.
@@ -531,8 +560,6 @@ _WRITES_FIXED = {
     **dict.fromkeys(("cltq", "cwtl"), ("eax",)),
     "cpuid": ("eax", "ebx", "ecx", "edx"),
     "rdtscp": ("eax", "ecx", "edx"),
-    # An error code, if there is no such MSR (wrmsr_safe()).
-    **dict.fromkeys(("wrmsr", "wrmsrns"), ("eax",)),
 }
 _ENDS = re.compile(r"^(?:ret[a-z]*|jmp[a-z]*|iret[a-z]*|sysret[a-z]*|ud[012][a-z]*|hlt)$")
 _RETURNS = re.compile(r"^(?:ret[a-z]*|iret[a-z]*|sysret[a-z]*)$")
@@ -678,13 +705,16 @@ class _Ways:
     """How control gets about in an image, other than from one instruction to the next.
 
     `jumps` has for an address where direct jumps to it are; `entries` are addresses reached in a
-    way of which no more is known: by a call, or from a pointer.
+    way of which no more is known: by a call, or from a pointer. `labels` are the jump labels, by
+    address: where they go if they do not go on behind themselves. `errors` has the register that
+    the handler of an instruction's exception changes.
     """
 
     jumps: dict[int, set[int]] = field(default_factory=dict)
     entries: set[int] = field(default_factory=set)
     alternatives: list[_Alternative] = field(default_factory=list)
     labels: dict[int, int] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
 
 
 # Number of a function (its start) and of an instruction in it.
@@ -859,10 +889,11 @@ class _Code:
                     found |= masked
         return frozenset(found)
 
-    @staticmethod
-    def _keeps(insn: _Insn, family: frozenset[str]) -> bool:
+    def _keeps(self, insn: _Insn, family: frozenset[str]) -> bool:
         """True if the instruction certainly leaves the register alone."""
         # No call: a register the callee preserves it preserves in memory, where it can be changed.
+        if self.ways.errors.get(insn.address) in family:
+            return False
         if _WRITES_NONE.match(insn.mnemonic):
             return True
         if fixed := _WRITES_FIXED.get(insn.mnemonic):
@@ -952,27 +983,44 @@ _LABEL = struct.Struct("<iiq")
 
 
 _FAULT = struct.Struct("<iii")
-# EX_TYPE_WRMSR, EX_TYPE_RDMSR and the like that put an error code in a register: the first, EAX.
+# EX_TYPE_WRMSR, EX_TYPE_RDMSR and the like that put an error code in a register.
 _MSR_FAULTS = {8: "wrmsr", 9: "rdmsr", 10: "wrmsr", 11: "rdmsr"}
+_SAFE_TYPES = (10, 11)
+# Registers by their number.
+_NUMBERED = (
+    "eax",
+    "ecx",
+    "edx",
+    "ebx",
+    "esp",
+    "ebp",
+    "esi",
+    "edi",
+    *(f"r{n}" for n in range(8, 16)),
+)
 
 
-def _mended(elf: Elf, code: _Code) -> dict[int, tuple[int, int]]:
-    """Where the exception table says how to go on after an access to an MSR that does not exist.
+def _mended(elf: Elf, code: _Code) -> frozenset[int]:
+    """Add to the ways of `code` how an access to an MSR that does not exist goes on.
 
-    By place in the table: the instruction, and where to go on. Only entries by which no register
-    is changed that the instruction is not known to write.
+    Returns the places in the exception table that said so.
     """
-    found: dict[int, tuple[int, int]] = {}
+    found: set[int] = set()
     for section in elf.sections:
         if section.name != "__ex_table":
             continue
         for at in range(0, len(section.data) - _FAULT.size + 1, _FAULT.size):
             fault, fixup, data = _FAULT.unpack_from(section.data, at)
             place = section.address + at
-            there = code.places.get(place + fault)
-            if there is not None and code.mnemonic(there) == _MSR_FAULTS.get(data):
-                found[place + 4] = (place + fault, place + 4 + fixup)
-    return found
+            address, kind = place + fault, data & 0xFF
+            there = code.places.get(address)
+            known = there is not None and code.mnemonic(there) == _MSR_FAULTS.get(kind)
+            if known and not data & ~0xFFF:
+                code.ways.jumps.setdefault(place + 4 + fixup, set()).add(address)
+                if kind in _SAFE_TYPES:
+                    code.ways.errors[address] = _NUMBERED[data >> 8]
+                found.add(place + 4)
+    return frozenset(found)
 
 
 def _label_table(elf: Elf) -> tuple[int, int]:
@@ -1093,6 +1141,8 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
     colds: list[_Function] = []
     ways = _Ways(alternatives=_alternatives(elf), labels=_labels(elf))
     for function in _functions(_disassemble(policy.isa.objdump, image)):
+        if any("(bad)" in line for line in function.lines):
+            _mend(elf, policy.isa.objdump, function)
         body = "".join(function.lines)
         for address, mnemonic, target in _BRANCH_LINE.findall(body):
             if mnemonic == "call":
@@ -1111,10 +1161,7 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
     halves = {function.name.removesuffix(".cold") for function in kept}
     kept += [function for function in colds if function.name.removesuffix(".cold") in halves]
     code = _Code(kept, ways)
-    mended = _mended(elf, code)
-    for fault, fixup in mended.values():
-        ways.jumps.setdefault(fixup, set()).add(fault)
-    ways.entries |= _references(elf, set(code.places), mended)
+    ways.entries |= _references(elf, set(code.places), _mended(elf, code))
 
     by_value = {value: name for name, value in policy.levels.items()}
     sites: list[Site] = []
