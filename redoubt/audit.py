@@ -6,6 +6,8 @@ chooses, or leaves it raised. This module disassembles the final image (for UML 
 library it is linked with) and checks the claim on the instructions themselves:
 
 * ``non-constant``: a writer whose value is not a compile-time constant;
+* ``unknown-selector``: a writer of some register out of many (an MSR), and it is not plain that it
+  is another one than the pkey register;
 * ``unknown-value``: a constant that is not the register value of a known level;
 * ``outlined-helper``: a level-switch helper that exists as a function of its own, although it must
   be inlined everywhere (an out-of-line copy is a gadget that takes the level as an argument);
@@ -15,16 +17,21 @@ library it is linked with) and checks the claim on the instructions themselves:
   feature or recognises its instructions no longer; without this rule such an audit would pass;
 * ``stale-entry``: an entry of the allow-list that excuses nothing.
 
-``non-constant`` and ``leaves-raised`` can be excused, function by function and with a reason, in
-the allow-list (a TOML file, see configs/audit-um.toml).
+``non-constant``, ``unknown-selector`` and ``leaves-raised`` can be excused, function by function
+and with a reason, in the allow-list (a TOML file, see configs/audit-um.toml).
 
-How a value is found: walk back from the writer to the definition of the value register, without
-crossing a place another path may enter at: a target of a direct branch anywhere in the image, or
-an address that a data section holds (switch tables, exception fixups, jump labels). Anything that
-is not plainly a constant counts as non-constant, so a mistake is a false alarm and not a pass. A
-constant that was put in a register before a call is not good enough either: the callee saves the
-register on its stack, and what it restores from there is whatever someone who can write memory
-left there.
+How a value is found: walk back from the writer to the definition of the value register, on all ways
+that lead there. These are the instruction before, direct jumps in the same function, jump labels,
+instructions that alternatives put in place of others at boot, and the exception of an access to an
+MSR that does not exist. A place that may be entered in another way ends the search without result:
+the start of a function, the target of a call, or an address that a data section or an instruction
+holds (switch tables, other exception fixups). Additions and the like of constants are understood,
+and that a mask leaves few values of anything. A value must be the same on all ways; a selector may
+differ, as long as it selects another register on each. Anything that is not plainly a constant
+counts as none, so a mistake is a false alarm and not a pass. A constant that was put in a register
+before a call is not good enough either, nor is it before a warning: the callee saves the register
+on its stack, and what it restores from there is whatever someone who can write memory left there.
+(An interrupt saves registers as well, and may come anywhere. That is not counted here.)
 
 Not findings, by the threat model: bytes that spell such an instruction inside another one, or in a
 place execution never begins at. To use them an attacker must already have diverted control flow,
@@ -52,13 +59,14 @@ from redoubt.elf import EM_X86_64, SHT_NOBITS, STT_FILE, STT_SECTION, Elf, Secti
 from redoubt.errors import RedoubtError
 
 NON_CONSTANT = "non-constant"
+UNKNOWN_SELECTOR = "unknown-selector"
 UNKNOWN_VALUE = "unknown-value"
 OUTLINED_HELPER = "outlined-helper"
 LEAVES_RAISED = "leaves-raised"
 UNWRITTEN_LEVEL = "unwritten-level"
 STALE_ENTRY = "stale-entry"
 
-EXCUSABLE = (NON_CONSTANT, LEAVES_RAISED)
+EXCUSABLE = (NON_CONSTANT, UNKNOWN_SELECTOR, LEAVES_RAISED)
 
 DEFAULT_LEVEL = "default"
 
@@ -168,8 +176,10 @@ def load_policy(path: Path) -> Policy:
     """Read an allow-list; raises RedoubtError naming the key at fault.
 
     Keys: `isa`; table `levels` (name = register value, `default` among them); `helpers`, glob
-    patterns of functions that must not exist; tables `allow` with `function`, `rule`, `reason` and
-    optionally `optional = true` for an entry that may excuse nothing (compilers differ).
+    patterns of functions that must not exist; tables `allow` with `function` (or `functions`, those
+    that share a reason), `rule`, `reason` and optionally `optional = true` for an entry that may
+    excuse nothing (compilers and configurations differ). A list is short for an entry for each of
+    its functions: all of them must have something to excuse.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -207,7 +217,7 @@ def load_policy(path: Path) -> Policy:
     entries = raw.get("allow", [])
     if not isinstance(entries, list):
         raise bad("allow must be a list of tables ([[allow]])")
-    excuses = tuple(_excuse(entry, bad) for entry in entries)
+    excuses = tuple(excuse for entry in entries for excuse in _excuses(entry, bad))
     keys = [(excuse.function, excuse.rule) for excuse in excuses]
     for key in keys:
         if keys.count(key) > 1:
@@ -215,14 +225,21 @@ def load_policy(path: Path) -> Policy:
     return Policy(ISAS[raw["isa"]], dict(levels), tuple(helpers), excuses)
 
 
-def _excuse(entry: Any, bad: Any) -> Excuse:
-    """One `[[allow]]` table, checked; `bad` makes the error."""
-    known = {"function", "rule", "reason", "optional"}
+def _excuses(entry: Any, bad: Any) -> Iterator[Excuse]:
+    """One `[[allow]]` table, checked: an excuse for each function; `bad` makes the error."""
+    known = {"function", "functions", "rule", "reason", "optional"}
     if not isinstance(entry, dict) or not set(entry) <= known:
         raise bad(f"an allow entry has the keys {', '.join(sorted(known))} and no others")
-    function = entry.get("function")
-    if not isinstance(function, str) or not function:
+    if "function" in entry and "functions" in entry:
+        raise bad("an allow entry has either function or functions")
+    functions = entry.get("functions", [entry.get("function")])
+    if (
+        not isinstance(functions, list)
+        or not functions
+        or not all(isinstance(function, str) and function for function in functions)
+    ):
         raise bad("an allow entry lacks its function")
+    function = functions[0]
     if entry.get("rule") not in EXCUSABLE:
         raise bad(f"rule of allow entry {function} must be one of: {', '.join(EXCUSABLE)}")
     reason = entry.get("reason")
@@ -231,7 +248,8 @@ def _excuse(entry: Any, bad: Any) -> Excuse:
     optional = entry.get("optional", False)
     if not isinstance(optional, bool):
         raise bad(f"optional of allow entry {function} must be true or false")
-    return Excuse(function, entry["rule"], reason.strip(), optional)
+    for function in functions:
+        yield Excuse(function, entry["rule"], reason.strip(), optional)
 
 
 # === The report ==================================================================================
@@ -241,8 +259,9 @@ def _excuse(entry: Any, bad: Any) -> Excuse:
 class Site:
     """One instruction that can write the pkey register.
 
-    `value` is the constant written, None if it is not a constant. `excuse` is the reason from the
-    allow-list if a rule was excused here.
+    `value` is the constant written, None if it is not a constant. `certain` is false if it may be
+    that another register is written. `excuse` is the reason from the allow-list if a rule was
+    excused here.
     """
 
     address: int
@@ -252,6 +271,7 @@ class Site:
     value: int | None
     level: str | None
     excuse: str | None = None
+    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -296,6 +316,7 @@ class Report:
                 "value": None if item.value is None else f"{item.value:#x}",
                 "level": item.level,
                 "excuse": item.excuse,
+                "certain": item.certain,
             }
 
         return {
@@ -335,13 +356,16 @@ def render(report: Report, *, sites: bool = True) -> list[str]:
     for finding in report.findings:
         where = "" if finding.address is None else f"{finding.address:x} "
         lines.append(f"FINDING {finding.rule}: {where}{finding.message}")
-    count = len(report.sites)
-    functions = len({site.function for site in report.sites})
-    constant = sum(site.value is not None for site in report.sites)
+    certain = [site for site in report.sites if site.certain]
+    count = len(certain)
+    functions = len({site.function for site in certain})
+    constant = sum(site.value is not None for site in certain)
+    others = len(report.sites) - count
     lines.append(
         f"{count} writers of the pkey register in {functions} functions: {constant} constant, "
         f"{count - constant} not; {len(report.cleared)} cleared by their mask; "
-        f"{report.embedded} embedded byte sequences (not instructions)"
+        + (f"{others} of a register that is not known; " if others else "")
+        + f"{report.embedded} embedded byte sequences (not instructions)"
     )
     lines.append("audit: clean" if report.ok else f"audit: {len(report.findings)} findings")
     return lines
@@ -349,7 +373,7 @@ def render(report: Report, *, sites: bool = True) -> list[str]:
 
 def _value_text(site: Site) -> str:
     if site.value is None:
-        return "not constant"
+        return "not constant" if site.certain else "any register"
     return f"{site.value:#010x} ({site.level or 'unknown'})"
 
 
@@ -887,7 +911,8 @@ class _Code:
                     if masked is None:
                         return None
                     found |= masked
-        return frozenset(found)
+        # Nothing at all: no way begins anywhere, so that one that is not understood must exist.
+        return frozenset(found) or None
 
     def _keeps(self, insn: _Insn, family: frozenset[str]) -> bool:
         """True if the instruction certainly leaves the register alone."""
@@ -1175,6 +1200,8 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
             place = (function.start, at)
             selectors = code.values(place, writer.selector) if writer.selector else None
             value = code.constant(place, writer.value) if writer.value else None
+            # A mask selects the pkey register among others; a number selects one.
+            certain = writer.equals is None or writer.certain(selectors)
             if not writer.certain(selectors) and value not in by_value:
                 # Of some other register, most likely, and nothing that a level has to do with.
                 value = None
@@ -1185,9 +1212,10 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
                 instruction=insn.text,
                 value=value,
                 level=None if value is None else by_value.get(value),
+                certain=certain,
             )
             (sites if writer.selected(selectors) else cleared).append(site)
-            if writer.certain(selectors) and site.level == DEFAULT_LEVEL:
+            if certain and site.level == DEFAULT_LEVEL:
                 defaults.add(site.address)
     raised: dict[int, int] = {}
     for site in sites:
@@ -1208,7 +1236,10 @@ def _judge(
     result: list[Site] = []
     for site in sites:
         rule, message = None, ""
-        if site.value is None:
+        if site.value is None and not site.certain:
+            rule = UNKNOWN_SELECTOR
+            message = f"{site.function}: {site.instruction} may be of the pkey register"
+        elif site.value is None:
             rule = NON_CONSTANT
             message = f"{site.function}: {site.instruction} writes a value that is not a constant"
         elif site.level is None:
@@ -1236,7 +1267,7 @@ def _judge(
                     name,
                 )
             )
-    written = {site.level for site in sites}
+    written = {site.level for site in sites if site.certain}
     findings.extend(
         Finding(
             UNWRITTEN_LEVEL,

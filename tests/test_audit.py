@@ -380,9 +380,15 @@ def test_a_value_for_a_register_nobody_knows_may_be_excused(tmp_path: Path) -> N
     other = function("other", "mov %edi, %ecx; xor %eax, %eax; wrmsr; ret")
     path = image(tmp_path, lower + other)
     report = audit.audit(path, allow(tmp_path, base=PKS))
-    assert broken(report) == [(audit.NON_CONSTANT, "other")]
-    excused = PKS + entry("other", audit.NON_CONSTANT, "not of this register")
-    assert audit.audit(path, allow(tmp_path, base=excused)).ok
+    assert broken(report) == [(audit.UNKNOWN_SELECTOR, "other")]
+    excused = PKS + entry("other", audit.UNKNOWN_SELECTOR, "not of this register")
+    report = audit.audit(path, allow(tmp_path, base=excused))
+    assert report.ok and [site.certain for site in report.sites] == [True, False]
+    assert "1 of a register that is not known" in "\n".join(audit.render(report))
+    # That it may write any register excuses no write of this one.
+    certain = function("other", "mov $0x6e1, %ecx; mov %edi, %eax; wrmsr; ret")
+    report = audit.audit(image(tmp_path, lower + certain), allow(tmp_path, base=excused))
+    assert broken(report) == [(audit.NON_CONSTANT, "other"), (audit.STALE_ENTRY, "other")]
 
 
 def test_rendering_and_json_say_what_was_found(tmp_path: Path) -> None:
