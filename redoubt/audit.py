@@ -28,7 +28,9 @@ the start of a function, the target of a call, or an address that a data section
 holds (switch tables, other exception fixups). Additions and the like of constants are understood,
 and that a mask leaves few values of anything. A value must be the same on all ways; a selector may
 differ, as long as it selects another register on each. Anything that is not plainly a constant
-counts as none, so a mistake is a false alarm and not a pass. A constant that was put in a register
+counts as none, so a mistake is a false alarm and not a pass. (Unless it is about how control gets
+somewhere: a switch table of offsets from its own beginning, as in position-independent code, is not
+recognised. Kernels are not built with such tables.) A constant that was put in a register
 before a call is not good enough either, nor is it before a warning: the callee saves the register
 on its stack, and what it restores from there is whatever someone who can write memory left there.
 (An interrupt saves registers as well, and may come anywhere. That is not counted here.)
@@ -574,6 +576,9 @@ _WRITES_NONE = re.compile(
 # Sections that say something about instructions, and are not where anybody takes an address to go.
 # What `.altinstructions` says is understood.
 _DESCRIPTIONS = (".orc_unwind_ip", ".orc_unwind", "__bug_table", ".altinstructions")
+# Sections of all kinds of data; and how many words away from an offset another one is, there.
+_MIXED = (".rodata", ".data", ".init.data")
+_NEAR = 4
 # Code that belongs to the functions that jump there, or to those it is copied over.
 _ANNEXES = (".altinstr_aux", ".altinstr_replacement")
 
@@ -1081,26 +1086,50 @@ def _references(elf: Elf, wanted: set[int], known: Container[int]) -> set[int]:
         if not section.alloc or section.executable or section.type == SHT_NOBITS:
             continue
         if section.name not in _DESCRIPTIONS:
-            found |= _held(section, wanted, (labels, known))
+            found |= _pointers(section, wanted)
+            found |= _offsets(elf, section, wanted, (labels, known))
     return found
 
 
-def _held(
-    section: Section, wanted: set[int], known: tuple[Container[int], Container[int]]
-) -> set[int]:
-    """The addresses of `wanted` that this section holds, at places that are not `known`."""
-    found: set[int] = set()
+def _pointers(section: Section, wanted: set[int]) -> set[int]:
+    """The addresses of `wanted` that this section holds as a pointer."""
     data = section.data
-    for (pointer,) in struct.iter_unpack("<Q", data[: len(data) // 8 * 8]):
-        if pointer in wanted:
-            found.add(pointer)
-    place = section.address
-    for number, (offset,) in enumerate(struct.iter_unpack("<i", data[: len(data) // 4 * 4])):
+    words = struct.iter_unpack("<Q", data[: len(data) // 8 * 8])
+    return {pointer for (pointer,) in words if pointer in wanted}
+
+
+def _offsets(
+    elf: Elf, section: Section, wanted: set[int], known: tuple[Container[int], Container[int]]
+) -> set[int]:
+    """The addresses of `wanted` that this section holds relative to the place, if not `known`."""
+    found: set[int] = set()
+    code = [
+        range(one.address, one.address + one.size)
+        for one in elf.sections
+        if one.alloc and one.executable
+    ]
+    data = section.data
+    offsets = [offset for (offset,) in struct.iter_unpack("<i", data[: len(data) // 4 * 4])]
+
+    def leads_to_code(number: int) -> bool:
+        address = section.address + 4 * number + offsets[number]
+        return any(address in part for part in code)
+
+    for number, offset in enumerate(offsets):
+        place = section.address + 4 * number
+        if place + offset not in wanted or any(place in part for part in known):
+            continue
         # Of an exception table's entries: where to go on, not where it may happen.
-        fault = section.name == "__ex_table" and number % 3 == 0
-        if not fault and place + offset in wanted and not any(place in part for part in known):
-            found.add(place + offset)
-        place += 4
+        if section.name == "__ex_table" and number % 3 == 0:
+            continue
+        # Where all kinds of data are, some of them look like an offset. Those that are stand in
+        # tables, near others.
+        near = range(max(number - _NEAR, 0), min(number + _NEAR + 1, len(offsets)))
+        if section.name in _MIXED and not any(
+            leads_to_code(other) for other in near if other != number
+        ):
+            continue
+        found.add(place + offset)
     return found
 
 

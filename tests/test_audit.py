@@ -534,6 +534,25 @@ def test_a_number_that_may_be_the_registers_needs_an_entry(tmp_path: Path, body:
     assert excused.ok and not excused.cleared
 
 
+@pytest.mark.parametrize(
+    ("section", "words", "enters"),
+    [
+        (".rodata", "1b - .", False),  # By chance: there are many words.
+        (".rodata", "1b - ., 2b - .", True),
+        (".rodata", "2b - ., 0x12345678, 0x12345678, 1b - .", True),
+        (".rodata", "2b - ., 1, 2, 3, 4, 5, 6, 1b - .", False),
+        (".mytable", "1b - .", True),
+    ],
+)
+def test_offsets_stand_in_tables(tmp_path: Path, section: str, words: str, enters: bool) -> None:
+    body = (
+        "2: mov $0x10, %ecx; mov %esi, %eax; 1: wrmsr; ret\n"
+        f'.section {section}, "a"; .balign 16; .skip 64; .long {words}; .skip 64; .text'
+    )
+    report = run_pks(tmp_path, function("other", body))
+    assert broken(report) == ([(audit.UNKNOWN_SELECTOR, "other")] if enters else [])
+
+
 def test_another_function_may_jump_in_with_any_number(tmp_path: Path) -> None:
     body = function("gadget", "mov $0x10, %ecx; .Linside: wrmsr; ret")
     assert run_pks(tmp_path, body).ok
