@@ -979,8 +979,9 @@ class _Code:
                 todo.append(there)
             if _RETURNS.match(insn.mnemonic):
                 return insn.address
-            # A jump label's jump may be a no-operation.
-            if not _ENDS.match(insn.mnemonic) or insn.address in self.ways.labels:
+            # A jump label's jump may be a no-operation, and a warning goes on behind it.
+            ends = _ENDS.match(insn.mnemonic) and not insn.mnemonic.startswith("ud")
+            if not ends or insn.address in self.ways.labels:
                 todo += self._after(here)
         return None
 

@@ -208,6 +208,9 @@ LOWER = "mov $0x55555558, %eax; xor %ecx, %ecx; xor %edx, %edx; wrpkru;"
         # Not leaving at all is fine.
         (f"{RAISE} test %edi, %edi; jne 1f; ud2; 1: jmp 1b", False),
         (f"{RAISE} call good; {LOWER} ret", False),
+        # A warning returns.
+        (f"{RAISE} test %edi, %edi; jne 1f; {LOWER} ret; 1: ud2; ret", True),
+        (f"{RAISE} test %edi, %edi; jne 1f; 2: {LOWER} ret; 1: ud2; jmp 2b", False),
     ],
 )
 def test_a_raised_level_may_not_outlive_its_function(tmp_path: Path, body: str, left: bool) -> None:
