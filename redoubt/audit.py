@@ -140,6 +140,8 @@ ISAS: dict[str, Isa] = {
         writers=(
             # IA32_PKRS; an MSR number that is not a constant may be it.
             Writer(frozenset({"wrmsr", "wrmsrns"}), value="eax", selector="ecx", equals=0x6E1),
+            # Numbers and values from memory.
+            Writer(frozenset({"wrmsrlist"}), value=None),
         ),
         encoding=b"\x0f\x30",
     ),
@@ -1228,8 +1230,13 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
             if writer is None:
                 continue
             place = (function.start, at)
-            selectors = code.values(place, writer.selector) if writer.selector else None
-            value = code.constant(place, writer.value) if writer.value else None
+            selectors, value = None, None
+            # WRMSRNS has a form with explicit operands. Nothing needs that to be understood.
+            implicit = not (writer.equals is not None and insn.operands)
+            if writer.selector and implicit:
+                selectors = code.values(place, writer.selector)
+            if writer.value and implicit:
+                value = code.constant(place, writer.value)
             # A mask selects the pkey register among others; a number selects one.
             certain = writer.equals is None or writer.certain(selectors)
             if not writer.certain(selectors) and value not in by_value:

@@ -556,6 +556,11 @@ def test_offsets_stand_in_tables(tmp_path: Path, section: str, words: str, enter
     assert broken(report) == ([(audit.UNKNOWN_SELECTOR, "other")] if enters else [])
 
 
+def test_a_list_of_registers_in_memory_needs_an_entry(tmp_path: Path) -> None:
+    report = run_pks(tmp_path, function("list", ".byte 0xf3, 0x0f, 0x01, 0xc6; ret"))
+    assert broken(report) == [(audit.NON_CONSTANT, "list")]
+
+
 def test_another_function_may_jump_in_with_any_number(tmp_path: Path) -> None:
     body = function("gadget", "mov $0x10, %ecx; .Linside: wrmsr; ret")
     assert run_pks(tmp_path, body).ok
