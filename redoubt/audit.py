@@ -6,6 +6,8 @@ chooses, or leaves it raised. This module disassembles the final image (for UML 
 library it is linked with) and checks the claim on the instructions themselves:
 
 * ``non-constant``: a writer whose value is not a compile-time constant;
+* ``unknown-selector``: a writer of some register out of many (an MSR), and it is not plain that it
+  is another one than the pkey register;
 * ``unknown-value``: a constant that is not the register value of a known level;
 * ``outlined-helper``: a level-switch helper that exists as a function of its own, although it must
   be inlined everywhere (an out-of-line copy is a gadget that takes the level as an argument);
@@ -15,16 +17,23 @@ library it is linked with) and checks the claim on the instructions themselves:
   feature or recognises its instructions no longer; without this rule such an audit would pass;
 * ``stale-entry``: an entry of the allow-list that excuses nothing.
 
-``non-constant`` and ``leaves-raised`` can be excused, function by function and with a reason, in
-the allow-list (a TOML file, see configs/audit-um.toml).
+``non-constant``, ``unknown-selector`` and ``leaves-raised`` can be excused, function by function
+and with a reason, in the allow-list (a TOML file, see configs/audit-um.toml).
 
-How a value is found: walk back from the writer to the definition of the value register, without
-crossing a place another path may enter at: a target of a direct branch anywhere in the image, or
-an address that a data section holds (switch tables, exception fixups, jump labels). Anything that
-is not plainly a constant counts as non-constant, so a mistake is a false alarm and not a pass. A
-constant that was put in a register before a call is not good enough either: the callee saves the
-register on its stack, and what it restores from there is whatever someone who can write memory
-left there.
+How a value is found: walk back from the writer to the definition of the value register, on all ways
+that lead there. These are the instruction before, direct jumps in the same function, jump labels,
+instructions that alternatives put in place of others at boot, and the exception of an access to an
+MSR that does not exist. A place that may be entered in another way ends the search without result:
+the start of a function, the target of a call, or an address that a data section or an instruction
+holds (switch tables, other exception fixups). Additions and the like of constants are understood,
+and that a mask leaves few values of anything. A value must be the same on all ways; a selector may
+differ, as long as it selects another register on each. Anything that is not plainly a constant
+counts as none, so a mistake is a false alarm and not a pass. (Unless it is about how control gets
+somewhere: a switch table of offsets from its own beginning, as in position-independent code, is not
+recognised. Kernels are not built with such tables.) A constant that was put in a register
+before a call is not good enough either, nor is it before a warning: the callee saves the register
+on its stack, and what it restores from there is whatever someone who can write memory left there.
+(An interrupt saves registers as well, and may come anywhere. That is not counted here.)
 
 Not findings, by the threat model: bytes that spell such an instruction inside another one, or in a
 place execution never begins at. To use them an attacker must already have diverted control flow,
@@ -43,22 +52,23 @@ import struct
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from redoubt.elf import EM_X86_64, SHT_NOBITS, STT_FILE, STT_SECTION, Elf
+from redoubt.elf import EM_X86_64, SHT_NOBITS, STT_FILE, STT_SECTION, Elf, Section
 from redoubt.errors import RedoubtError
 
 NON_CONSTANT = "non-constant"
+UNKNOWN_SELECTOR = "unknown-selector"
 UNKNOWN_VALUE = "unknown-value"
 OUTLINED_HELPER = "outlined-helper"
 LEAVES_RAISED = "leaves-raised"
 UNWRITTEN_LEVEL = "unwritten-level"
 STALE_ENTRY = "stale-entry"
 
-EXCUSABLE = (NON_CONSTANT, LEAVES_RAISED)
+EXCUSABLE = (NON_CONSTANT, UNKNOWN_SELECTOR, LEAVES_RAISED)
 
 DEFAULT_LEVEL = "default"
 
@@ -82,10 +92,17 @@ class Writer:
     equals: int | None = None
     bits: int | None = None
 
-    def selected(self, selector: int | None) -> bool:
-        """True if the instruction may write the pkey register, given the selector if known."""
-        if selector is None:
+    def selected(self, selectors: frozenset[int] | None) -> bool:
+        """True if the instruction may write the pkey register, given all its selector may be."""
+        return selectors is None or any(map(self._selects, selectors))
+
+    def certain(self, selectors: frozenset[int] | None) -> bool:
+        """True if the instruction writes the pkey register whenever it is executed."""
+        if self.selector is None:
             return True
+        return selectors is not None and all(map(self._selects, selectors))
+
+    def _selects(self, selector: int) -> bool:
         if self.equals is not None:
             return selector == self.equals
         if self.bits is not None:
@@ -123,6 +140,8 @@ ISAS: dict[str, Isa] = {
         writers=(
             # IA32_PKRS; an MSR number that is not a constant may be it.
             Writer(frozenset({"wrmsr", "wrmsrns"}), value="eax", selector="ecx", equals=0x6E1),
+            # Numbers and values from memory.
+            Writer(frozenset({"wrmsrlist"}), value=None),
         ),
         encoding=b"\x0f\x30",
     ),
@@ -161,8 +180,10 @@ def load_policy(path: Path) -> Policy:
     """Read an allow-list; raises RedoubtError naming the key at fault.
 
     Keys: `isa`; table `levels` (name = register value, `default` among them); `helpers`, glob
-    patterns of functions that must not exist; tables `allow` with `function`, `rule`, `reason` and
-    optionally `optional = true` for an entry that may excuse nothing (compilers differ).
+    patterns of functions that must not exist; tables `allow` with `function` (or `functions`, those
+    that share a reason), `rule`, `reason` and optionally `optional = true` for an entry that may
+    excuse nothing (compilers and configurations differ). A list is short for an entry for each of
+    its functions: all of them must have something to excuse.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -200,7 +221,7 @@ def load_policy(path: Path) -> Policy:
     entries = raw.get("allow", [])
     if not isinstance(entries, list):
         raise bad("allow must be a list of tables ([[allow]])")
-    excuses = tuple(_excuse(entry, bad) for entry in entries)
+    excuses = tuple(excuse for entry in entries for excuse in _excuses(entry, bad))
     keys = [(excuse.function, excuse.rule) for excuse in excuses]
     for key in keys:
         if keys.count(key) > 1:
@@ -208,14 +229,21 @@ def load_policy(path: Path) -> Policy:
     return Policy(ISAS[raw["isa"]], dict(levels), tuple(helpers), excuses)
 
 
-def _excuse(entry: Any, bad: Any) -> Excuse:
-    """One `[[allow]]` table, checked; `bad` makes the error."""
-    known = {"function", "rule", "reason", "optional"}
+def _excuses(entry: Any, bad: Any) -> Iterator[Excuse]:
+    """One `[[allow]]` table, checked: an excuse for each function; `bad` makes the error."""
+    known = {"function", "functions", "rule", "reason", "optional"}
     if not isinstance(entry, dict) or not set(entry) <= known:
         raise bad(f"an allow entry has the keys {', '.join(sorted(known))} and no others")
-    function = entry.get("function")
-    if not isinstance(function, str) or not function:
+    if "function" in entry and "functions" in entry:
+        raise bad("an allow entry has either function or functions")
+    functions = entry.get("functions", [entry.get("function")])
+    if (
+        not isinstance(functions, list)
+        or not functions
+        or not all(isinstance(function, str) and function for function in functions)
+    ):
         raise bad("an allow entry lacks its function")
+    function = functions[0]
     if entry.get("rule") not in EXCUSABLE:
         raise bad(f"rule of allow entry {function} must be one of: {', '.join(EXCUSABLE)}")
     reason = entry.get("reason")
@@ -224,7 +252,8 @@ def _excuse(entry: Any, bad: Any) -> Excuse:
     optional = entry.get("optional", False)
     if not isinstance(optional, bool):
         raise bad(f"optional of allow entry {function} must be true or false")
-    return Excuse(function, entry["rule"], reason.strip(), optional)
+    for function in functions:
+        yield Excuse(function, entry["rule"], reason.strip(), optional)
 
 
 # === The report ==================================================================================
@@ -234,8 +263,9 @@ def _excuse(entry: Any, bad: Any) -> Excuse:
 class Site:
     """One instruction that can write the pkey register.
 
-    `value` is the constant written, None if it is not a constant. `excuse` is the reason from the
-    allow-list if a rule was excused here.
+    `value` is the constant written, None if it is not a constant. `certain` is false if it may be
+    that another register is written. `excuse` is the reason from the allow-list if a rule was
+    excused here.
     """
 
     address: int
@@ -245,6 +275,7 @@ class Site:
     value: int | None
     level: str | None
     excuse: str | None = None
+    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -289,6 +320,7 @@ class Report:
                 "value": None if item.value is None else f"{item.value:#x}",
                 "level": item.level,
                 "excuse": item.excuse,
+                "certain": item.certain,
             }
 
         return {
@@ -328,13 +360,16 @@ def render(report: Report, *, sites: bool = True) -> list[str]:
     for finding in report.findings:
         where = "" if finding.address is None else f"{finding.address:x} "
         lines.append(f"FINDING {finding.rule}: {where}{finding.message}")
-    count = len(report.sites)
-    functions = len({site.function for site in report.sites})
-    constant = sum(site.value is not None for site in report.sites)
+    certain = [site for site in report.sites if site.certain]
+    count = len(certain)
+    functions = len({site.function for site in certain})
+    constant = sum(site.value is not None for site in certain)
+    others = len(report.sites) - count
     lines.append(
         f"{count} writers of the pkey register in {functions} functions: {constant} constant, "
         f"{count - constant} not; {len(report.cleared)} cleared by their mask; "
-        f"{report.embedded} embedded byte sequences (not instructions)"
+        + (f"{others} of a register that is not known; " if others else "")
+        + f"{report.embedded} embedded byte sequences (not instructions)"
     )
     lines.append("audit: clean" if report.ok else f"audit: {len(report.findings)} findings")
     return lines
@@ -342,7 +377,7 @@ def render(report: Report, *, sites: bool = True) -> list[str]:
 
 def _value_text(site: Site) -> str:
     if site.value is None:
-        return "not constant"
+        return "not constant" if site.certain else "any register"
     return f"{site.value:#010x} ({site.level or 'unknown'})"
 
 
@@ -371,6 +406,7 @@ class _Function:
     section: str
     start: int
     lines: list[str]
+    end: int = 0
 
 
 _HEAD = re.compile(r"^([0-9a-f]+) <(.*)>:$")
@@ -378,7 +414,13 @@ _LINE = re.compile(r"^\s*([0-9a-f]+):\t(.*)$")
 # Sixteen digits, the colon and the tab.
 _ADDRESS_WIDTH = 18
 _TARGET = re.compile(r"^([0-9a-f]+)(?: <.*>)?$")
-_BRANCH_LINE = re.compile(r"\t(?:\w+ )*?(?:call|j[a-z]+|loop[a-z]*)\s+([0-9a-f]+) <")
+_BRANCH_LINE = re.compile(
+    r"^\s*([0-9a-f]+):\t(?:\w+ )*?(call|j[a-z]+|loop[a-z]*)\s+([0-9a-f]+) <", re.MULTILINE
+)
+# An address in a register, by whatever name: perhaps that of an instruction, to be jumped to.
+_TAKEN_LINE = re.compile(
+    r"\t(?:lea|mov|movabs|push)[lq]?\s+(?:\$0x([0-9a-f]+)|\S+\(%rip\),\S+\s+# ([0-9a-f]+) <)"
+)
 _SEGMENTS = ("cs", "ds", "es", "fs", "gs", "ss")
 _PREFIXES = frozenset(
     {"bnd", "notrack", "lock", "rep", "repz", "repnz", "data16", "addr32", *_SEGMENTS}
@@ -431,9 +473,9 @@ def _parse(line: str) -> _Insn | None:
     return _Insn(int(match[1], 16), words[0], _operands(" ".join(words[1:])), text)
 
 
-def _disassemble(objdump: str, image: Path) -> Iterator[str]:
+def _disassemble(objdump: str, image: Path, *options: str) -> Iterator[str]:
     """Lines of `objdump -d`; raises RedoubtError if it cannot be run or fails."""
-    command = [objdump, "-d", "-w", "--no-show-raw-insn", str(image)]
+    command = [objdump, "-d", "-w", "--no-show-raw-insn", *options, str(image)]
     environment = {**os.environ, "LC_ALL": "C"}
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         try:
@@ -470,11 +512,39 @@ def _functions(lines: Iterable[str]) -> Iterator[_Function]:
         if line.startswith("Disassembly of section "):
             section = line.removeprefix("Disassembly of section ").removesuffix(":")
         elif match := _HEAD.match(line):
+            start = int(match[1], 16)
             if current is not None:
+                current.end = start if current.section == section else 0
                 yield current
-            current = _Function(match[2], section, int(match[1], 16), [])
+            current = _Function(match[2], section, start, [])
     if current is not None:
         yield current
+
+
+# LKGS of a register. Older disassemblers do not know it, and what they make of the bytes behind it
+# may swallow further instructions.
+_LKGS = re.compile(rb"\xf2[\x40-\x4f]?\x0f\x00[\xf0-\xf7]")
+
+
+def _mend(elf: Elf, objdump: str, function: _Function) -> None:
+    """Disassemble a function again behind the instructions that objdump does not know."""
+    section = next((one for one in elf.sections if one.name == function.section), None)
+    at = 0
+    while section is not None and at < len(function.lines):
+        line = function.lines[at]
+        at += 1
+        match = _LINE.match(line)
+        if match is None or "(bad)" not in line:
+            continue
+        address = int(match[1], 16)
+        found = _LKGS.match(section.data, address - section.address)
+        if not found:
+            continue
+        behind = address + len(found[0])
+        end = function.end or section.address + section.size
+        options = (f"--start-address={behind:#x}", f"--stop-address={end:#x}")
+        again = [one for one in _disassemble(objdump, elf.path, *options) if _LINE.match(one)]
+        function.lines[at - 1 :] = [f"{address:x}:\tlkgs\n", *again]
 
 
 # === Values and paths ============================================================================
@@ -498,14 +568,21 @@ _WRITES_LAST = re.compile(
     r"^(?:movabs|movz[bwl][wlq]|movs[bwl][wlq]|movslq|movzbl|mov[bwlq]?|lea[wlq]?|add[bwlq]?"
     r"|sub[bwlq]?|and[bwlq]?|or[bwlq]?|xor[bwlq]?|not[bwlq]?|neg[bwlq]?|inc[bwlq]?|dec[bwlq]?"
     r"|sh[lr][bwlq]?|sa[lr][bwlq]?|ro[lr][bwlq]?|set[a-z]{1,3}|cmov[a-z]{1,3}|pop[wlq]?|adc[bwlq]?"
-    r"|sbb[bwlq]?|bsf|bsr|bswap|popcnt|tzcnt|lzcnt|rol|ror)$"
+    r"|sbb[bwlq]?|bsf|bsr|bswap|popcnt|tzcnt|lzcnt|rol|ror|bt[src][wlq]?)$"
 )
 _WRITES_NONE = re.compile(
     r"^(?:cmp[bwlq]?|test[bwlq]?|bt[wlq]?|push[wlq]?|nop[wlq]?|wrpkru|lfence|mfence|sfence|pause"
-    r"|endbr64|j[a-z]+|xrstors?(?:64)?|wrmsr|wrmsrns|clac|stac|cli|sti|prefetch[a-z0-9]*)$"
+    r"|endbr64|j[a-z]+|xrstors?(?:64)?|wrmsr|wrmsrns|lkgs|clac|stac|cli|sti|prefetch[a-z0-9]*"
+    r"|swapgs|verw|invlpg|wbinvd|serialize)$"
 )
 # Sections that say something about instructions, and are not where anybody takes an address to go.
-_DESCRIPTIONS = (".orc_unwind_ip", ".orc_unwind", "__bug_table")
+# What `.altinstructions` says is understood.
+_DESCRIPTIONS = (".orc_unwind_ip", ".orc_unwind", "__bug_table", ".altinstructions")
+# Sections of all kinds of data; and how many words away from an offset another one is, there.
+_MIXED = (".rodata", ".data", ".init.data")
+_NEAR = 4
+# Code that belongs to the functions that jump there, or to those it is copied over.
+_ANNEXES = (".altinstr_aux", ".altinstr_replacement")
 
 # Those that write these registers, whatever their operands.
 _WRITES_FIXED = {
@@ -518,18 +595,221 @@ _WRITES_FIXED = {
 _ENDS = re.compile(r"^(?:ret[a-z]*|jmp[a-z]*|iret[a-z]*|sysret[a-z]*|ud[012][a-z]*|hlt)$")
 _RETURNS = re.compile(r"^(?:ret[a-z]*|iret[a-z]*|sysret[a-z]*)$")
 
+_WORD = 0xFFFFFFFF
+_LOW_BYTE = frozenset(
+    [f"{x}l" for x in "abcd"] + ["sil", "dil", "bpl", "spl"] + [f"r{n}b" for n in range(8, 16)]
+)
+_IMMEDIATE = re.compile(r"^\$(-?0x[0-9a-f]+)$")
+# disp(base), disp(base,index,scale), disp(,index,scale)
+_ADDRESS = re.compile(r"^(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+),([1248]))?\)$")
+_MOVES = frozenset({"mov", "movl", "movq", "movabs", "movslq", "cltq"})
+_ZERO_EXTENDS = {"movzbl": 0xFF, "movzbq": 0xFF, "movzwl": 0xFFFF, "movzwq": 0xFFFF}
+
+# Bounds on the search, beyond which a value counts as unknown: states looked at, and bits of an
+# unknown number that a mask leaves.
+_MOST_STATES = 4000
+_MOST_BITS = 10
+
+# Something done to a value on its way: the name of the operation and its constant.
+_Step = tuple[str, int]
+
+
+def _take(value: int, steps: tuple[_Step, ...]) -> int:
+    """What becomes of a value by the steps, in 32 bits."""
+    for what, by in steps:
+        match what:
+            case "add":
+                value += by
+            case "and":
+                value &= by
+            case "or":
+                value |= by
+            case "xor":
+                value ^= by
+            case "mul":
+                value *= by
+            case "shr":
+                value >>= by
+        value &= _WORD
+    return value
+
+
+def _masked(steps: tuple[_Step, ...]) -> frozenset[int] | None:
+    """All that may become of an unknown value, if the first step leaves few bits of it."""
+    if not steps or steps[0][0] != "and" or steps[0][1].bit_count() > _MOST_BITS:
+        return None
+    mask = part = steps[0][1]
+    found = {0}
+    while part:
+        found.add(part)
+        part = (part - 1) & mask
+    return frozenset(_take(value, steps[1:]) for value in found)
+
+
+def _sources(insn: _Insn, family: frozenset[str]) -> list[tuple[str | int, tuple[_Step, ...]]]:
+    """Where the low 32 bits of a register come from, if `insn` is what wrote the register.
+
+    Each source is a register's name or a constant, with what is done to it. They are alternatives;
+    the empty list says that nothing is known.
+    """
+    name = insn.mnemonic
+    target = insn.operands[-1].removeprefix("%")
+    old = next(iter(family))
+    if name.startswith("set") and target in _LOW_BYTE:
+        return [(old, (("and", 0xFFFFFF00), ("or", bit))) for bit in (0, 1)]
+    if target not in _WHOLE:
+        return []
+    first = insn.operands[0]
+    immediate = _IMMEDIATE.match(first)
+    number = int(immediate[1], 16) & _WORD if immediate else None
+    register = first.removeprefix("%") if first.startswith("%") else None
+    whole = register if register in _WHOLE else None
+    if len(insn.operands) == 1:
+        alone: dict[str, tuple[_Step, ...]] = {
+            "inc": (("add", 1),),
+            "dec": (("add", _WORD),),
+            "not": (("xor", _WORD),),
+            "neg": (("mul", _WORD),),
+            "shl": (("mul", 2),),
+        }
+        steps = alone.get(name.rstrip("lq") if name not in alone else name)
+        return [(old, steps)] if steps else []
+    if len(insn.operands) != 2:
+        return []
+    plain = re.sub(r"^(add|sub|and|or|xor|shl|shr|lea|sbb)[lq]$", r"\1", name)
+    if plain in _MOVES:
+        if number is not None:
+            return [(number, ())]
+        return [(whole, ())] if whole else []
+    if name in _ZERO_EXTENDS:
+        mask = (("and", _ZERO_EXTENDS[name]),)
+        if register in _LOW_BYTE or (register in _FAMILY and _ZERO_EXTENDS[name] == 0xFFFF):
+            return [(register or "", mask)]
+        return [("", mask)]
+    if name.startswith("cmov"):
+        return [(old, ()), (whole, ())] if whole else []
+    if whole and whole in family:
+        if plain in ("xor", "sub"):
+            return [(0, ())]
+        if plain == "sbb":
+            return [(0, ()), (_WORD, ())]
+        if plain == "add":
+            return [(old, (("mul", 2),))]
+    if plain == "lea":
+        address = _ADDRESS.match(first)
+        if not address:
+            return []
+        base, index = address[2], address[3]
+        if base and index and base != index:
+            return []
+        times = (1 if base else 0) + (int(address[4]) if index else 0)
+        by = int(address[1] or "0", 16) & _WORD
+        origin = (base or index or "").removeprefix("%")
+        if origin not in _WHOLE:
+            return []
+        return [(origin, (("mul", times), ("add", by)) if times != 1 else (("add", by),))]
+    if number is None:
+        return []
+    if plain in ("add", "and", "or", "xor"):
+        return [(old, ((plain, number),))]
+    if plain == "sub":
+        return [(old, (("add", -number & _WORD),))]
+    if plain == "shl" and number < 32:
+        return [(old, (("mul", 1 << number),))]
+    if plain == "shr" and number < 32 and target.startswith("e"):
+        return [(old, (("shr", number),))]
+    return []
+
+
+@dataclass(frozen=True)
+class _Alternative:
+    """Instructions from `start` to `end` that may be overwritten by those of another place."""
+
+    start: int
+    end: int
+    other: int
+    other_end: int
+
+
+@dataclass
+class _Ways:
+    """How control gets about in an image, other than from one instruction to the next.
+
+    `jumps` has for an address where direct jumps to it are; `entries` are addresses reached in a
+    way of which no more is known: by a call, or from a pointer. `labels` are the jump labels, by
+    address: where they go if they do not go on behind themselves. `errors` has the register that
+    the handler of an instruction's exception changes.
+    """
+
+    jumps: dict[int, set[int]] = field(default_factory=dict)
+    entries: set[int] = field(default_factory=set)
+    alternatives: list[_Alternative] = field(default_factory=list)
+    labels: dict[int, int] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+
+
+# Number of a function (its start) and of an instruction in it.
+_Place = tuple[int, int]
+
 
 class _Code:
     """The functions of interest and what is known about how control enters them."""
 
-    def __init__(self, functions: list[_Function], entries: set[int]) -> None:
+    def __init__(self, functions: list[_Function], ways: _Ways) -> None:
         self.insns: dict[int, list[_Insn]] = {}
         self.functions = sorted(functions, key=lambda function: function.start)
         self.starts = [function.start for function in self.functions]
+        self.by_start = {function.start: function for function in self.functions}
+        self.places: dict[int, _Place] = {}
         for function in self.functions:
             parsed = (_parse(line) for line in function.lines)
-            self.insns[function.start] = [insn for insn in parsed if insn is not None]
-        self.entries = entries
+            insns = [insn for insn in parsed if insn is not None]
+            self.insns[function.start] = insns
+            for at, insn in enumerate(insns):
+                self.places[insn.address] = (function.start, at)
+        self.ways = ways
+        self.over: dict[int, list[_Alternative]] = {}
+        self.behind: dict[int, list[_Alternative]] = {}
+        self.replaces: dict[int, list[_Alternative]] = {}
+        for alternative in ways.alternatives:
+            self.over.setdefault(alternative.start, []).append(alternative)
+            self.behind.setdefault(alternative.end, []).append(alternative)
+            if alternative.other < alternative.other_end:
+                self.replaces.setdefault(alternative.other, []).append(alternative)
+        # The last instruction of each replacement, and where control goes behind it.
+        self.leaves: dict[int, list[int]] = {}
+        for alternative in ways.alternatives:
+            last = self._last(alternative)
+            if last is not None:
+                self.leaves.setdefault(self._insn(last).address, []).append(alternative.end)
+
+    def _insn(self, place: _Place) -> _Insn:
+        return self.insns[place[0]][place[1]]
+
+    def mnemonic(self, place: _Place) -> str:
+        """What the instruction does."""
+        return self._insn(place).mnemonic
+
+    def _last(self, alternative: _Alternative) -> _Place | None:
+        """The last instruction of a replacement."""
+        first = self.places.get(alternative.other)
+        if first is None:
+            return None
+        start, at = first
+        insns = self.insns[start]
+        while at + 1 < len(insns) and insns[at + 1].address < alternative.other_end:
+            at += 1
+        return start, at
+
+    def owner(self, place: _Place) -> _Function:
+        """The function that an instruction is part of; of a replacement, where it is put."""
+        function = self.by_start[place[0]]
+        if function.section == ".altinstr_replacement":
+            address = self._insn(place).address
+            for alternative in self.ways.alternatives:
+                if alternative.other <= address < alternative.other_end:
+                    return self.function_at(alternative.start) or function
+        return function
 
     def function_at(self, address: int) -> _Function | None:
         """The function of interest that has an instruction at `address`."""
@@ -539,99 +819,320 @@ class _Code:
         insns = self.insns[self.starts[at]]
         return self.functions[at] if insns and address <= insns[-1].address else None
 
-    def constant(self, function: _Function, at: int, register: str) -> int | None:
-        """The 32-bit constant in `register` before instruction number `at`, None if unknown."""
-        insns = self.insns[function.start]
-        family = _FAMILY[register]
-        while at > 0:
-            if insns[at].address in self.entries:
-                return None
-            at -= 1
-            insn = insns[at]
-            if _ENDS.match(insn.mnemonic):
-                return None
-            if insn.mnemonic.removesuffix("q") == "call":
-                # A register the callee preserves it preserves in memory, where it can be changed.
-                return None
-            if _WRITES_NONE.match(insn.mnemonic):
-                continue
-            if fixed := _WRITES_FIXED.get(insn.mnemonic):
-                if family.isdisjoint(fixed):
-                    continue
-                return None
-            if not _WRITES_LAST.match(insn.mnemonic):
-                return None
-            target = insn.operands[-1].removeprefix("%") if insn.operands else ""
-            if not insn.operands or not insn.operands[-1].startswith("%"):
-                continue  # to memory
-            if target not in family:
-                continue
-            if target not in _WHOLE:
-                return None
-            source = insn.operands[0]
-            if insn.mnemonic.startswith("xor") and insn.operands == (source, source):
-                return 0
-            if not re.match(r"^(?:mov[lq]?|movabs)$", insn.mnemonic):
-                return None
-            if re.match(r"^\$-?0x[0-9a-f]+$", source):
-                return int(source[1:], 16) & 0xFFFFFFFF
-            if source.startswith("%") and source[1:] in _WHOLE:
-                family = _FAMILY[source[1:]]
-                continue
+    def _before(self, place: _Place, depth: int = 0) -> list[_Place] | None:
+        """The instructions from which control may get to this one, None if not all are known."""
+        start, at = place
+        function = self.by_start[start]
+        address = self._insn(place).address
+        if address in self.ways.entries or depth > 8:
             return None
-        return None
+        found: list[_Place] = []
+        if replaced := self.replaces.get(address):
+            for alternative in replaced:
+                original = self.places.get(alternative.start)
+                before = None if original is None else self._before(original, depth + 1)
+                if before is None:
+                    return None
+                found += before
+            return found
+        if at > 0:
+            previous = self.insns[start][at - 1]
+            if previous.mnemonic.startswith("ud") or previous.mnemonic == "hlt":
+                return None  # A warning goes on behind it, after much else was done.
+            if not _ENDS.match(previous.mnemonic) or previous.address in self.ways.labels:
+                found.append((start, at - 1))
+        elif not function.name.endswith(".cold") and function.section not in _ANNEXES:
+            return None
+        for alternative in self.behind.get(address, ()):
+            last = self._last(alternative)
+            if alternative.other == alternative.other_end:
+                original = self.places.get(alternative.start)
+                instead = None if original is None else self._before(original, depth + 1)
+                if instead is None:
+                    return None
+                found += instead
+            elif last is None:
+                return None
+            elif not _ENDS.match(self._insn(last).mnemonic):
+                found.append(last)
+        for source in self.ways.jumps.get(address, ()):
+            origin = self.places.get(source)
+            if origin is None or not self._same(self.by_start[origin[0]], function):
+                return None
+            found.append(origin)
+        # What nothing leads to is reached in a way that is not understood.
+        return found or None
 
-    def way_out(self, function: _Function, at: int, goals: set[int]) -> int | None:
-        """Where control may leave after instruction number `at` without passing one of `goals`.
+    @staticmethod
+    def _same(one: _Function, other: _Function) -> bool:
+        """True if these are parts of one function, as far as one can tell."""
+        return (
+            one.name.removesuffix(".cold") == other.name.removesuffix(".cold")
+            or one.section in _ANNEXES
+            or other.section in _ANNEXES
+        )
+
+    def values(self, place: _Place, register: str) -> frozenset[int] | None:
+        """All 32-bit constants `register` may hold before an instruction, None if unknown.
+
+        All ways to the instruction are followed back, each to a constant; if that fails on one of
+        them nothing is known.
+        """
+        found: set[int] = set()
+        seen: set[tuple[_Place, frozenset[str], tuple[_Step, ...]]] = set()
+        todo: list[tuple[_Place, frozenset[str], tuple[_Step, ...]]] = []
+
+        def reach(there: _Place, family: frozenset[str], steps: tuple[_Step, ...]) -> bool:
+            """Go on with what is before this instruction; False if that is unknown."""
+            before = self._before(there)
+            if before is None:
+                masked = _masked(steps)
+                found.update(masked or ())
+                return masked is not None
+            for one in before:
+                if (one, family, steps) not in seen:
+                    seen.add((one, family, steps))
+                    todo.append((one, family, steps))
+            return len(seen) <= _MOST_STATES
+
+        if not reach(place, _FAMILY[register], ()):
+            return None
+        while todo:
+            here, family, steps = todo.pop()
+            insn = self._insn(here)
+            if self._keeps(insn, family):
+                if not reach(here, family, steps):
+                    return None
+                continue
+            known = insn.operands and _WRITES_LAST.match(insn.mnemonic)
+            sources = _sources(insn, family) if known else []
+            for source, done in sources or [("", ())]:
+                now = done + steps
+                if isinstance(source, int):
+                    found.add(_take(source, now))
+                elif source:
+                    if not reach(here, _FAMILY[source], now):
+                        return None
+                else:
+                    masked = _masked(now)
+                    if masked is None:
+                        return None
+                    found |= masked
+        # Nothing at all: no way begins anywhere, so that one that is not understood must exist.
+        return frozenset(found) or None
+
+    def _keeps(self, insn: _Insn, family: frozenset[str]) -> bool:
+        """True if the instruction certainly leaves the register alone."""
+        # No call: a register the callee preserves it preserves in memory, where it can be changed.
+        if self.ways.errors.get(insn.address) in family:
+            return False
+        if _WRITES_NONE.match(insn.mnemonic):
+            return True
+        if fixed := _WRITES_FIXED.get(insn.mnemonic):
+            return family.isdisjoint(fixed)
+        if not _WRITES_LAST.match(insn.mnemonic):
+            return False
+        target = insn.operands[-1] if insn.operands else ""
+        if not insn.operands:
+            return False
+        return not target.startswith("%") or target[1:] not in family
+
+    def constant(self, place: _Place, register: str) -> int | None:
+        """The 32-bit constant in `register` before an instruction, None if it is not one."""
+        values = self.values(place, register)
+        return next(iter(values)) if values is not None and len(values) == 1 else None
+
+    def way_out(self, place: _Place, goals: set[int]) -> int | None:
+        """Where control may leave after an instruction without passing one of `goals`.
 
         The address of the instruction that leaves (a return, a jump elsewhere or by pointer), None
         if there is none. Paths stay in the function, its `.cold` part included. Conditions are not
         understood: if two branches always go the same way, a path that mixes them counts too.
         """
         seen: set[int] = set()
-        todo = [(function, at + 1)]
-        name = function.name.removesuffix(".cold")
+        home = self.owner(place)
+        todo = self._after(place)
         while todo:
-            here, index = todo.pop()
-            insns = self.insns[here.start]
-            while index < len(insns) and insns[index].address not in seen:
-                insn = insns[index]
-                seen.add(insn.address)
-                if insn.address in goals:
-                    break
-                if insn.mnemonic.startswith(("j", "loop")):
-                    there = None if insn.target is None else self.function_at(insn.target)
-                    if there is None or there.name.removesuffix(".cold") != name:
-                        return insn.address
-                    addresses = [other.address for other in self.insns[there.start]]
-                    todo.append((there, bisect.bisect_left(addresses, insn.target or 0)))
-                elif _RETURNS.match(insn.mnemonic):
+            here = todo.pop()
+            insn = self._insn(here)
+            if insn.address in seen:
+                continue
+            seen.add(insn.address)
+            for alternative in self.over.get(insn.address, ()):
+                other = self.places.get(
+                    alternative.other
+                    if alternative.other < alternative.other_end
+                    else alternative.end
+                )
+                if other is None:
                     return insn.address
-                if _ENDS.match(insn.mnemonic):
-                    break
-                index += 1
+                todo.append(other)
+            if insn.address in goals:
+                continue
+            targets = []
+            if insn.mnemonic.startswith(("j", "loop")):
+                targets.append(insn.target)
+            if insn.address in self.ways.labels:
+                targets.append(self.ways.labels[insn.address])
+            for target in targets:
+                there = None if target is None else self.places.get(target)
+                if there is None or not self._same(self.by_start[there[0]], home):
+                    return insn.address
+                todo.append(there)
+            if _RETURNS.match(insn.mnemonic):
+                return insn.address
+            # A jump label's jump may be a no-operation, and a warning goes on behind it.
+            ends = _ENDS.match(insn.mnemonic) and not insn.mnemonic.startswith("ud")
+            if not ends or insn.address in self.ways.labels:
+                todo += self._after(here)
         return None
 
+    def _after(self, place: _Place) -> list[_Place]:
+        """The next instruction, if there is one."""
+        start, at = place
+        behind = self.leaves.get(self._insn(place).address)
+        if behind is not None:
+            return [self.places[end] for end in behind if end in self.places]
+        return [(start, at + 1)] if at + 1 < len(self.insns[start]) else []
 
-def _references(elf: Elf, wanted: set[int]) -> set[int]:
-    """The addresses of `wanted` that a data section holds, as a pointer or relative to itself."""
+
+def _alternatives(elf: Elf) -> list[_Alternative]:
+    """The table of instructions that are replaced at boot, by what the CPU can do."""
+    found: list[_Alternative] = []
+    for section in elf.sections:
+        if section.name != ".altinstructions":
+            continue
+        # Two offsets relative to themselves, 32 bits of conditions, the two lengths.
+        for at in range(0, len(section.data) - _ALTERNATIVE.size + 1, _ALTERNATIVE.size):
+            original, other, _, length, other_length = _ALTERNATIVE.unpack_from(section.data, at)
+            start = section.address + at + original
+            there = section.address + at + 4 + other
+            found.append(_Alternative(start, start + length, there, there + other_length))
+    return found
+
+
+_ALTERNATIVE = struct.Struct("<iiIBB")
+_LABEL = struct.Struct("<iiq")
+
+
+_FAULT = struct.Struct("<iii")
+# EX_TYPE_WRMSR, EX_TYPE_RDMSR and the like that put an error code in a register.
+_MSR_FAULTS = {8: "wrmsr", 9: "rdmsr", 10: "wrmsr", 11: "rdmsr"}
+_SAFE_TYPES = (10, 11)
+# Registers by their number.
+_NUMBERED = (
+    "eax",
+    "ecx",
+    "edx",
+    "ebx",
+    "esp",
+    "ebp",
+    "esi",
+    "edi",
+    *(f"r{n}" for n in range(8, 16)),
+)
+
+
+def _mended(elf: Elf, code: _Code) -> frozenset[int]:
+    """Add to the ways of `code` how an access to an MSR that does not exist goes on.
+
+    Returns the places in the exception table that said so.
+    """
     found: set[int] = set()
+    for section in elf.sections:
+        if section.name != "__ex_table":
+            continue
+        for at in range(0, len(section.data) - _FAULT.size + 1, _FAULT.size):
+            fault, fixup, data = _FAULT.unpack_from(section.data, at)
+            place = section.address + at
+            address, kind = place + fault, data & 0xFF
+            there = code.places.get(address)
+            known = there is not None and code.mnemonic(there) == _MSR_FAULTS.get(kind)
+            if known and not data & ~0xFFF:
+                code.ways.jumps.setdefault(place + 4 + fixup, set()).add(address)
+                if kind in _SAFE_TYPES:
+                    code.ways.errors[address] = _NUMBERED[data >> 8]
+                found.add(place + 4)
+    return frozenset(found)
+
+
+def _label_table(elf: Elf) -> tuple[int, int]:
+    """Where the table of jump labels begins and ends; nowhere if there is none."""
+    bounds = {
+        symbol.name: symbol.value
+        for symbol in elf.symbols
+        if symbol.name in ("__start___jump_table", "__stop___jump_table")
+    }
+    return bounds.get("__start___jump_table", 0), bounds.get("__stop___jump_table", 0)
+
+
+def _labels(elf: Elf) -> dict[int, int]:
+    """The jump labels, by address: where they go if they do not go on behind themselves."""
+    found: dict[int, int] = {}
+    start, stop = _label_table(elf)
+    for section in elf.sections:
+        if section.address <= start < stop <= section.address + len(section.data):
+            for place in range(start, stop - _LABEL.size + 1, _LABEL.size):
+                code, target, _ = _LABEL.unpack_from(section.data, place - section.address)
+                found[place + code] = place + 4 + target
+    return found
+
+
+def _references(elf: Elf, wanted: set[int], known: Container[int]) -> set[int]:
+    """The addresses of `wanted` that a data section holds, as a pointer or relative to itself.
+
+    Except for the offsets at the places `known`, of which more is known.
+    """
+    found: set[int] = set()
+    labels = range(*_label_table(elf))
     for section in elf.sections:
         if not section.alloc or section.executable or section.type == SHT_NOBITS:
             continue
-        if section.name in _DESCRIPTIONS:
+        if section.name not in _DESCRIPTIONS:
+            found |= _pointers(section, wanted)
+            found |= _offsets(elf, section, wanted, (labels, known))
+    return found
+
+
+def _pointers(section: Section, wanted: set[int]) -> set[int]:
+    """The addresses of `wanted` that this section holds as a pointer."""
+    data = section.data
+    words = struct.iter_unpack("<Q", data[: len(data) // 8 * 8])
+    return {pointer for (pointer,) in words if pointer in wanted}
+
+
+def _offsets(
+    elf: Elf, section: Section, wanted: set[int], known: tuple[Container[int], Container[int]]
+) -> set[int]:
+    """The addresses of `wanted` that this section holds relative to the place, if not `known`."""
+    found: set[int] = set()
+    code = [
+        range(one.address, one.address + one.size)
+        for one in elf.sections
+        if one.alloc and one.executable
+    ]
+    data = section.data
+    offsets = [offset for (offset,) in struct.iter_unpack("<i", data[: len(data) // 4 * 4])]
+
+    def leads_to_code(number: int) -> bool:
+        address = section.address + 4 * number + offsets[number]
+        return any(address in part for part in code)
+
+    for number, offset in enumerate(offsets):
+        place = section.address + 4 * number
+        if place + offset not in wanted or any(place in part for part in known):
             continue
-        data = section.data
-        for (pointer,) in struct.iter_unpack("<Q", data[: len(data) // 8 * 8]):
-            if pointer in wanted:
-                found.add(pointer)
-        place = section.address
-        for number, (offset,) in enumerate(struct.iter_unpack("<i", data[: len(data) // 4 * 4])):
-            # Of an exception table's entries: where to go on, not where it may happen.
-            fault = section.name == "__ex_table" and number % 3 == 0
-            if not fault and place + offset in wanted:
-                found.add(place + offset)
-            place += 4
+        # Of an exception table's entries: where to go on, not where it may happen.
+        if section.name == "__ex_table" and number % 3 == 0:
+            continue
+        # Where all kinds of data are, some of them look like an offset. Those that are stand in
+        # tables, near others.
+        near = range(max(number - _NEAR, 0), min(number + _NEAR + 1, len(offsets)))
+        if section.name in _MIXED and not any(
+            leads_to_code(other) for other in near if other != number
+        ):
+            continue
+        found.add(place + offset)
     return found
 
 
@@ -695,50 +1196,68 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
     hint = re.compile(r"\b(?:" + "|".join(map(re.escape, sorted(writers))) + r")\b")
     kept: list[_Function] = []
     colds: list[_Function] = []
-    entries: set[int] = set()
+    ways = _Ways(alternatives=_alternatives(elf), labels=_labels(elf))
     for function in _functions(_disassemble(policy.isa.objdump, image)):
+        if any("(bad)" in line for line in function.lines):
+            _mend(elf, policy.isa.objdump, function)
         body = "".join(function.lines)
-        entries.update(int(target, 16) for target in _BRANCH_LINE.findall(body))
-        if hint.search(body):
+        for address, mnemonic, target in _BRANCH_LINE.findall(body):
+            if mnemonic == "call":
+                ways.entries.add(int(target, 16))
+            else:
+                ways.jumps.setdefault(int(target, 16), set()).add(int(address, 16))
+        ways.entries.update(int(one or other, 16) for one, other in _TAKEN_LINE.findall(body))
+        if hint.search(body) or function.section in _ANNEXES:
             kept.append(function)
         else:
             colds.append(function)
-    # The other half of a function split in hot and cold matters for the paths through it.
+    for address, there in ways.labels.items():
+        ways.jumps.setdefault(there, set()).add(address)
+    # The other half of a function split in hot and cold matters for the paths through it, and the
+    # function whose instructions others replace.
     halves = {function.name.removesuffix(".cold") for function in kept}
     kept += [function for function in colds if function.name.removesuffix(".cold") in halves]
-    code = _Code(kept, entries)
-    inside = {insn.address for insns in code.insns.values() for insn in insns}
-    code.entries |= _references(elf, inside)
+    code = _Code(kept, ways)
+    ways.entries |= _references(elf, set(code.places), _mended(elf, code))
 
     by_value = {value: name for name, value in policy.levels.items()}
     sites: list[Site] = []
     cleared: list[Site] = []
-    places: dict[int, tuple[_Function, int]] = {}
+    defaults: set[int] = set()
     for function in code.functions:
         for at, insn in enumerate(code.insns[function.start]):
             writer = writers.get(insn.mnemonic)
             if writer is None:
                 continue
-            places[insn.address] = (function, at)
-            selector = code.constant(function, at, writer.selector) if writer.selector else None
-            value = code.constant(function, at, writer.value) if writer.value else None
-            if writer.selector and selector is None and value not in by_value:
+            place = (function.start, at)
+            selectors, value = None, None
+            # WRMSRNS has a form with explicit operands. Nothing needs that to be understood.
+            implicit = not (writer.equals is not None and insn.operands)
+            if writer.selector and implicit:
+                selectors = code.values(place, writer.selector)
+            if writer.value and implicit:
+                value = code.constant(place, writer.value)
+            # A mask selects the pkey register among others; a number selects one.
+            certain = writer.equals is None or writer.certain(selectors)
+            if not writer.certain(selectors) and value not in by_value:
                 # Of some other register, most likely, and nothing that a level has to do with.
                 value = None
             site = Site(
                 address=insn.address,
-                function=function.name,
+                function=code.owner(place).name,
                 section=function.section,
                 instruction=insn.text,
                 value=value,
                 level=None if value is None else by_value.get(value),
+                certain=certain,
             )
-            (sites if writer.selected(selector) else cleared).append(site)
-    defaults = {site.address for site in sites if site.level == DEFAULT_LEVEL}
+            (sites if writer.selected(selectors) else cleared).append(site)
+            if certain and site.level == DEFAULT_LEVEL:
+                defaults.add(site.address)
     raised: dict[int, int] = {}
     for site in sites:
         if site.level not in (None, DEFAULT_LEVEL):
-            way_out = code.way_out(*places[site.address], defaults)
+            way_out = code.way_out(code.places[site.address], defaults)
             if way_out is not None:
                 raised[site.address] = way_out
     return sites, cleared, raised
@@ -754,7 +1273,10 @@ def _judge(
     result: list[Site] = []
     for site in sites:
         rule, message = None, ""
-        if site.value is None:
+        if site.value is None and not site.certain:
+            rule = UNKNOWN_SELECTOR
+            message = f"{site.function}: {site.instruction} may be of the pkey register"
+        elif site.value is None:
             rule = NON_CONSTANT
             message = f"{site.function}: {site.instruction} writes a value that is not a constant"
         elif site.level is None:
@@ -782,7 +1304,7 @@ def _judge(
                     name,
                 )
             )
-    written = {site.level for site in sites}
+    written = {site.level for site in sites if site.certain}
     findings.extend(
         Finding(
             UNWRITTEN_LEVEL,
