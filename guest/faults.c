@@ -34,6 +34,10 @@
 #define SPARED		"maybe_map"
 #define STACK_DEPTH	"32"
 
+/* What the C library exits with if a fault hits it before main(). */
+#define NOT_STARTED	127
+#define TRIES		5
+
 /* Tenths of a second between two runs of the checker, which stops everybody. */
 #define WAITS		20
 
@@ -237,7 +241,7 @@ static int check_until_end(pid_t pid, bool has_checker)
 
 static int run(const struct round *round, char **argv)
 {
-	int fds[ARRAY_SIZE(round->faults)], status;
+	int fds[ARRAY_SIZE(round->faults)], status, tries = 0;
 	long total = 0;
 	size_t n, i;
 	pid_t pid;
@@ -245,14 +249,16 @@ static int run(const struct round *round, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (n = 0; round->faults[n].where; n++)
 		fds[n] = prepare(&round->faults[n]);
-	pid = start(argv);
-	for (i = 0; i < n; i++)
-		write_attr(fds[i], round->faults[i].probability);
+	do {
+		pid = start(argv);
+		for (i = 0; i < n; i++)
+			write_attr(fds[i], round->faults[i].probability);
 
-	status = check_until_end(pid, !access(CHECK, R_OK));
+		status = check_until_end(pid, !access(CHECK, R_OK));
 
-	for (i = 0; i < n; i++)
-		write_attr(fds[i], "0");
+		for (i = 0; i < n; i++)
+			write_attr(fds[i], "0");
+	} while (status == NOT_STARTED && ++tries < TRIES);
 	for (i = 0; i < n; i++)
 		total += injected(&round->faults[i]);
 	printf("@faults: round=%s injected=%ld status=%d\n", round->name, total,

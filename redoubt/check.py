@@ -15,7 +15,8 @@ from redoubt.targets import Variant
 
 _CHECK = "/sys/kernel/debug/kpkeys/check"
 _STATS = "/sys/kernel/debug/kpkeys/stats"
-_COUNT = re.compile(r"^(tables|untagged|aliases|foreign) (\d+)$")
+# A message of the kernel may follow on the same line of the console.
+_COUNT = re.compile(r"^(tables|untagged|aliases|foreign) (\d+)")
 _EXCEPTION = re.compile(r"^(?:untagged|alias|foreign) \D.* 0x")
 _STRESS = re.compile(r"^@stress: ops=(\d+) refused=0 errors=(\d+)$")
 # Seconds beyond the stress itself: booting, and two walks of all tables, under emulation.

@@ -222,6 +222,11 @@ def report(console: tuple[str, ...], *, status: int | None = 0, errors: int = 0)
     )
 
 
+def test_a_message_of_the_kernel_behind_a_count() -> None:
+    console = ("tables 120pagefault_out_of_memory: 13 callbacks suppressed", *CLEAN[1:])
+    assert check.parse_walks(console) == (Walk(120, 0, 0, 0),)
+
+
 def test_two_walks() -> None:
     console = (*CLEAN, "@stress: ops=5 errors=0", "tables 130", "untagged 0", "foreign 0")
     assert check.parse_walks(console) == (Walk(120, 0, 0, 0), Walk(130, 0, 0, 0))
