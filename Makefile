@@ -14,6 +14,10 @@ test: setup				## all tests of the tool and of the um kernel
 test-long: setup			## the same and the slow ones; writes results/
 	@$(REDOUBT) test um --long --json results/test-long-um.json
 
+test-x86_64: setup			## the tests of the x86-64 kernel, which QEMU runs
+	@scripts/prerequisites x86_64
+	@$(REDOUBT) test x86_64
+
 check: setup				## compare page tables and their keys after boot and under stress
 	@$(REDOUBT) check um
 
@@ -46,7 +50,7 @@ clean:					## remove what was built here; the download and ccache stay
 	rm -rf build .venv .setup.lock .setup.log $(CACHES)
 
 help:					## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long check bench report series lint setup prerequisites clean help again
+.PHONY: demo test test-long test-x86_64 check bench report series lint setup prerequisites clean help again
