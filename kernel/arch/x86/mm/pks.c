@@ -152,14 +152,14 @@ static int pkey_of(unsigned long address)
 }
 
 /**
- * x86_pks_fault() - Handle a fault that a protection key of the kernel caused.
+ * x86_pks_fault() - Handle a fault if a protection key of the kernel caused it.
  * @regs: registers at the fault.
  * @error_code: what the CPU says of it.
  * @address: the address that was to be accessed.
  *
  * Context: the page fault handler.
- * Return: true if there is a fixup for it; does not return if there is none;
- * false if there are no protection keys.
+ * Return: true if it was, and there is a fixup; does not return if there is none;
+ * false if something else caused the fault.
  */
 bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 		   unsigned long address)
@@ -170,7 +170,7 @@ bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 		.pkey_reg = x86_pks_interrupted(),
 	};
 
-	if (!arch_kpkeys_enabled())
+	if (!(error_code & X86_PF_PK) || !arch_kpkeys_enabled())
 		return false;
 
 	violation.pkey = pkey_of(address);
