@@ -241,6 +241,8 @@ static int check_until_end(pid_t pid, bool has_checker)
 
 static int run(const struct round *round, char **argv)
 {
+	/* Asked before there are faults. */
+	bool has_checker = !access(CHECK, R_OK);
 	int fds[ARRAY_SIZE(round->faults)], status, tries = 0;
 	long total = 0;
 	size_t n, i;
@@ -254,7 +256,7 @@ static int run(const struct round *round, char **argv)
 		for (i = 0; i < n; i++)
 			write_attr(fds[i], round->faults[i].probability);
 
-		status = check_until_end(pid, !access(CHECK, R_OK));
+		status = check_until_end(pid, has_checker);
 
 		for (i = 0; i < n; i++)
 			write_attr(fds[i], "0");
