@@ -55,6 +55,14 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"MACRO_ARG_REUSE"}),
         "the level is a constant, and has to stay one for the asm statement",
     ),
+    "arch/x86/include/asm/kpkeys.h": (
+        frozenset({"MACRO_ARG_REUSE"}),
+        "the level is a constant, and has to stay one for the asm statement",
+    ),
+    "arch/x86/include/asm/pks.h": (
+        frozenset({"SINGLE_STATEMENT_DO_WHILE_MACRO"}),
+        "as in arch/x86/um/shared/sysdep/pkey.h",
+    ),
     "arch/x86/um/shared/sysdep/pkey.h": (
         frozenset({"SINGLE_STATEMENT_DO_WHILE_MACRO"}),
         "a macro that is one asm statement: without the loop checkpatch wants parentheses, which"

@@ -199,4 +199,5 @@ static struct kunit_suite pks_suite = {
 	.name = "kpkeys_pks",
 	.test_cases = pks_cases,
 };
+
 kunit_test_suite(pks_suite);
