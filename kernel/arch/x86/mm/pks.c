@@ -3,7 +3,6 @@
  * kpkeys on protection keys for supervisor pages (PKS).
  */
 #include <linux/cache.h>
-#include <linux/errno.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/kpkeys.h>
@@ -70,11 +69,8 @@ const char * __init arch_kpkeys_init(void)
  */
 void noinstr x86_pks_start_cpu(void)
 {
-	if (!static_branch_unlikely(&x86_pks_key))
-		return;
-
-	raw_cpu_write(x86_pks_shadow, KPKEYS_LVL_DEFAULT);
-	x86_write_pkrs(PKRS_DEFAULT);
+	if (arch_kpkeys_enabled())
+		kpkeys_lower();
 }
 
 /**
@@ -84,7 +80,7 @@ void noinstr x86_pks_start_cpu(void)
  */
 void noinstr x86_pks_resume(void)
 {
-	if (static_branch_unlikely(&x86_pks_key))
+	if (arch_kpkeys_enabled())
 		x86_write_pkrs(PKRS_DEFAULT);
 }
 
@@ -99,12 +95,11 @@ void noinstr x86_pks_resume(void)
  */
 void x86_pks_switch(void)
 {
-	if (!static_branch_unlikely(&x86_pks_key))
+	if (!arch_kpkeys_enabled())
 		return;
 
 	kpkeys_assert_switch();
-	raw_cpu_write(x86_pks_shadow, KPKEYS_LVL_DEFAULT);
-	x86_write_pkrs(PKRS_DEFAULT);
+	kpkeys_lower();
 }
 
 /**
