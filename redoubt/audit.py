@@ -7,7 +7,8 @@ library it is linked with) and checks the claim on the instructions themselves:
 
 * ``non-constant``: a writer whose value is not a compile-time constant;
 * ``unknown-selector``: a writer of some register out of many (an MSR), and it is not plain that it
-  is another one than the pkey register;
+  is another one than the pkey register: by a number that is a constant, or by a comparison right in
+  front of it;
 * ``unknown-value``: a constant that is not the register value of a known level;
 * ``outlined-helper``: a level-switch helper that exists as a function of its own, although it must
   be inlined everywhere (an out-of-line copy is a gadget that takes the level as an argument);
@@ -942,6 +943,39 @@ class _Code:
         values = self.values(place, register)
         return next(iter(values)) if values is not None and len(values) == 1 else None
 
+    def compared(self, place: _Place, register: str, number: int) -> bool:
+        """True if control gets to an instruction only where `register` was compared with `number`.
+
+        Directly before, and was something else. What is in between could change the register.
+        """
+        address = self._insn(place).address
+        goals = {address, *(one.start for one in self.replaces.get(address, ()))}
+        before = self._before(place)
+        return bool(before) and all(
+            self._differs(one, goals, register, number) for one in before or ()
+        )
+
+    def _differs(self, jump: _Place, goals: set[int], register: str, number: int) -> bool:
+        """True if this is a jump to or past `goals` after a comparison that finds a difference."""
+        start, at = jump
+        insn = self._insn(jump)
+        if at == 0 or insn.address in self.ways.jumps or insn.address in self.ways.entries:
+            return False
+        jumps_there = insn.target in goals
+        falls_there = any(self._insn(one).address in goals for one in self._after(jump))
+        if (insn.mnemonic, jumps_there, falls_there) not in (
+            ("je", False, True),
+            ("jne", True, False),
+        ):
+            return False
+        compare = self.insns[start][at - 1]
+        return (
+            compare.mnemonic in ("cmp", "cmpl")
+            and compare.operands[-1] == f"%{register}"
+            and (match := _IMMEDIATE.match(compare.operands[0])) is not None
+            and int(match[1], 16) & _WORD == number
+        )
+
     def way_out(self, place: _Place, goals: set[int]) -> int | None:
         """Where control may leave after an instruction without passing one of `goals`.
 
@@ -1237,6 +1271,13 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
                 selectors = code.values(place, writer.selector)
             if writer.value and implicit:
                 value = code.constant(place, writer.value)
+            # Unknown, but not this one.
+            excluded = (
+                writer.selector is not None
+                and writer.equals is not None
+                and implicit
+                and code.compared(place, writer.selector, writer.equals)
+            )
             # A mask selects the pkey register among others; a number selects one.
             certain = writer.equals is None or writer.certain(selectors)
             if not writer.certain(selectors) and value not in by_value:
@@ -1251,7 +1292,8 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
                 level=None if value is None else by_value.get(value),
                 certain=certain,
             )
-            (sites if writer.selected(selectors) else cleared).append(site)
+            other = excluded or not writer.selected(selectors)
+            (cleared if other else sites).append(site)
             if certain and site.level == DEFAULT_LEVEL:
                 defaults.add(site.address)
     raised: dict[int, int] = {}

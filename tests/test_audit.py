@@ -471,6 +471,37 @@ def run_pks(tmp_path: Path, assembly: str, *flags: str, extra: str = "") -> audi
 
 
 @pytest.mark.parametrize(
+    ("body", "cleared"),
+    [
+        ("mov (%rdi), %ecx; cmpl $0x6e1, %ecx; je 1f; wrmsr; 1: ret", True),
+        ("mov (%rdi), %ecx; cmpl $0x6e1, %ecx; jne 1f; jmp 2f; 1: wrmsr; 2: ret", True),
+        # The write is where they are equal.
+        ("mov (%rdi), %ecx; cmpl $0x6e1, %ecx; jne 1f; wrmsr; 1: ret", False),
+        ("mov (%rdi), %ecx; cmpl $0x6e1, %ecx; je 1f; jmp 2f; 1: wrmsr; 2: ret", False),
+        ("mov (%rdi), %ecx; cmpl $0x6e1, %ecx; je 1f; 1: wrmsr; ret", False),
+        # Another number, another register, a part of it.
+        ("mov (%rdi), %ecx; cmpl $0x6e2, %ecx; je 1f; wrmsr; 1: ret", False),
+        ("mov (%rdi), %ecx; cmpl $0x6e1, %edx; je 1f; wrmsr; 1: ret", False),
+        ("mov (%rdi), %rcx; cmp $0x6e1, %cx; je 1f; wrmsr; 1: ret", False),
+        ("mov (%rdi), %rcx; cmp $0x6e1, %rcx; je 1f; wrmsr; 1: ret", False),
+        ("mov (%rdi), %ecx; cmpl $0x6e1, (%rdi); je 1f; wrmsr; 1: ret", False),
+        # Something in between.
+        ("mov (%rdi), %ecx; cmpl $0x6e1, %ecx; je 1f; mov (%rdi), %ecx; wrmsr; 1: ret", False),
+        ("mov (%rdi), %ecx; cmpl $0x6e1, %ecx; mov (%rdi), %ecx; je 1f; wrmsr; 1: ret", False),
+        # Another way to the write, or to the jump.
+        ("jmp 2f; cmpl $0x6e1, %ecx; je 1f; 2: wrmsr; 1: ret", False),
+        ("jmp 2f; cmpl $0x6e1, %ecx; 2: je 1f; wrmsr; 1: ret", False),
+    ],
+)
+def test_a_comparison_in_front_of_the_write_clears_it(
+    tmp_path: Path, body: str, cleared: bool
+) -> None:
+    report = run_pks(tmp_path, function("any", body))
+    assert broken(report) == ([] if cleared else [(audit.UNKNOWN_SELECTOR, "any")])
+    assert [site.function for site in report.cleared] == (["any"] if cleared else [])
+
+
+@pytest.mark.parametrize(
     "body",
     [
         # A join of differing constants, and of the same.

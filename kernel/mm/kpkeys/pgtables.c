@@ -369,8 +369,9 @@ void __init kpkeys_hardened_pgtables_init(void)
 }
 
 /**
- * kpkeys_hardened_pgtables_add() - Protect a table of the kernel image.
- * @table: a page that is about to become part of the kernel's tables.
+ * kpkeys_hardened_pgtables_add() - Protect a table that was not allocated.
+ * @table: a page of the linear map, or of the kernel image, that becomes one of
+ *	the kernel's tables.
  *
  * Context: boot, one CPU.
  */
@@ -381,7 +382,7 @@ void __init kpkeys_hardened_pgtables_add(void *table)
 	if (!kpkeys_hardened_pgtables_enabled() || is_marked(page))
 		return;
 	if (tag_page(page, 0))
-		pr_err("a page table of the kernel image is not protected\n");
+		pr_err("a page table is not protected\n");
 }
 
 /* === Later, with slab and hotplug ======================================= */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: interrupts and NMIs at every step of raising and lowering the level.
+ * KUnit: interrupts and NMIs at every step of raising and lowering the level,
+ * and who must not write the register.
  */
 #include <kunit/test.h>
 #include <linux/atomic.h>
@@ -17,6 +18,7 @@
 #include <linux/vmalloc.h>
 
 #include <asm/apic.h>
+#include <asm/msr.h>
 #include <asm/nmi.h>
 #include <asm/pgalloc.h>
 #include <asm/pks.h>
@@ -189,9 +191,37 @@ static void debugging_counts_a_shadow_that_lies(struct kunit *test)
 	KUNIT_EXPECT_GT(test, x86_pks_shadow_lies(), lies);
 }
 
+/* As a perf event that an arbitrary write was made to. */
+static volatile u32 any_msr = MSR_IA32_PKRS;
+
+static void register_is_not_written_by_number(struct kunit *test)
+{
+	u32 regs[8] = { [0] = PKRS_PGTABLES, [1] = MSR_IA32_PKRS };
+	u32 pkrs;
+
+	if (!boot_cpu_has(X86_FEATURE_PKS))
+		kunit_skip(test, "the CPU has no PKS, or it is not to be used");
+
+	preempt_disable();
+	pkrs = x86_read_pkrs();
+	wrmsrq(any_msr, PKRS_PGTABLES);
+	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
+	wrmsrns(any_msr, PKRS_PGTABLES);
+	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
+	KUNIT_EXPECT_EQ(test, wrmsrq_safe(any_msr, PKRS_PGTABLES), -EIO);
+	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
+	KUNIT_EXPECT_EQ(test, wrmsr_safe_regs(regs), -EIO);
+	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
+	preempt_enable();
+
+	/* The same register, so that it is not the number that was wrong. */
+	KUNIT_EXPECT_EQ(test, rdmsrq_safe(any_msr, &(u64){ 0 }), 0);
+}
+
 static struct kunit_case pks_cases[] = {
 	KUNIT_CASE_SLOW(storm_of_interrupts_and_nmis),
 	KUNIT_CASE(debugging_counts_a_shadow_that_lies),
+	KUNIT_CASE(register_is_not_written_by_number),
 	{}
 };
 
