@@ -11,6 +11,9 @@
  * With --scarce the kernel may refuse memory at any time. An operation that is
  * told so ends there and is counted apart; what it finds in memory must still
  * be right.
+ *
+ * Not every machine has everything: the last line says what was left out. What
+ * was not left out has to happen once at least.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,8 +32,11 @@
 #include <unistd.h>
 
 #include "compiler.h"
+#include "stress.h"
 
 #define MAX_WORKERS	64
+/* How often to try what may not happen. */
+#define TRIES		10
 #define EXEC_CHILD	"--exec-child"
 #define SCARCE		"--scarce"
 
@@ -38,16 +44,12 @@
 #define CHILD_REFUSED	253
 #define CHILD_WRONG	254
 
-#define KB		1024UL
-#define MB		(1024 * KB)
-#define GB		(1024 * MB)
-
-static size_t page;
+size_t page;
 
 /* One random stream for each worker: any seed but zero. */
 static u64 random_state = 1;
 
-static u64 rnd(u64 limit)
+u64 rnd(u64 limit)
 {
 	random_state ^= random_state << 13;
 	random_state ^= random_state >> 7;
@@ -55,14 +57,10 @@ static u64 rnd(u64 limit)
 	return random_state % limit;
 }
 
-/* Memory may be refused; it was, to the current operation; or it was wrong. */
-static bool scarce, refused, wrong;
-
-#define check(condition) check_at((condition), #condition, __func__, __LINE__)
-#define need(condition)	need_at((condition), #condition, __func__, __LINE__)
+bool scarce, refused, wrong, missed;
 
 /* Report what went wrong; the operation returns false and is counted. */
-static bool check_at(bool ok, const char *condition, const char *func, int line)
+bool check_at(bool ok, const char *condition, const char *func, int line)
 {
 	if (!ok) {
 		wrong = true;
@@ -73,14 +71,14 @@ static bool check_at(bool ok, const char *condition, const char *func, int line)
 }
 
 /* The ways to say that there is no memory: for inodes, files, user copies. */
-static bool means_refused(int err)
+bool means_refused(int err)
 {
 	return err == ENOMEM || err == EAGAIN || err == ENOSPC ||
 	       err == ENFILE || err == EFAULT;
 }
 
 /* The same for a system call that takes memory and sets errno. */
-static bool need_at(bool ok, const char *condition, const char *func, int line)
+bool need_at(bool ok, const char *condition, const char *func, int line)
 {
 	if (ok || !scarce || !means_refused(errno))
 		return check_at(ok, condition, func, line);
@@ -88,7 +86,7 @@ static bool need_at(bool ok, const char *condition, const char *func, int line)
 	return false;
 }
 
-static void *map(size_t length, int flags)
+void *map(size_t length, int flags)
 {
 	void *m = mmap(NULL, length, PROT_READ | PROT_WRITE,
 		       flags | MAP_ANONYMOUS, -1, 0);
@@ -97,7 +95,7 @@ static void *map(size_t length, int flags)
 }
 
 /* Even to unmap takes memory, if a mapping has to be split. */
-static bool unmap(void *m, size_t length)
+bool unmap(void *m, size_t length)
 {
 	int err;
 
@@ -108,7 +106,7 @@ static bool unmap(void *m, size_t length)
 }
 
 /* A value for each page that depends on where it is meant to be. */
-static void fill(char *m, size_t pages, u64 seed)
+void fill(char *m, size_t pages, u64 seed)
 {
 	size_t i;
 
@@ -116,7 +114,7 @@ static void fill(char *m, size_t pages, u64 seed)
 		*(u64 *)(m + i * page) = seed + i;
 }
 
-static bool filled(const char *m, size_t pages, u64 seed)
+bool filled(const char *m, size_t pages, u64 seed)
 {
 	size_t i;
 
@@ -127,7 +125,7 @@ static bool filled(const char *m, size_t pages, u64 seed)
 }
 
 /* Whether @pid was started and ended by itself with @status. */
-static bool ended_with(pid_t pid, int status)
+bool ended_with(pid_t pid, int status)
 {
 	int got;
 
@@ -271,7 +269,7 @@ static void on_fault(int sig)
 }
 
 /* Whether a plain write to @where faults. */
-static bool write_faults(char *where)
+bool write_faults(char *where)
 {
 	struct sigaction catch = { .sa_handler = on_fault }, old;
 	bool faulted = true;
@@ -528,33 +526,77 @@ static bool op_vmalloc(void)
 	return ended_with(pid, 0);
 }
 
-struct op {
-	const char *name;
-	bool (*run)(void);
-};
-
 /* The first is large: where a fault takes milliseconds, once is enough. */
 #define LARGE_OPS	1
 
-static const struct op ops[] = {
-	{ "tables", op_tables },
-	{ "map", op_map },
-	{ "sparse", op_sparse },
-	{ "fork", op_fork },
-	{ "exec", op_exec },
-	{ "protect", op_protect },
-	{ "remap", op_remap },
-	{ "advise", op_advise },
-	{ "file", op_file },
-	{ "pipe", op_pipe },
-	{ "threads", op_threads },
-	{ "vmalloc", op_vmalloc },
+static const struct op basic_ops[] = {
+	{ .name = "tables", .run = op_tables },
+	{ .name = "map", .run = op_map },
+	{ .name = "sparse", .run = op_sparse },
+	{ .name = "fork", .run = op_fork },
+	{ .name = "exec", .run = op_exec },
+	{ .name = "protect", .run = op_protect },
+	{ .name = "remap", .run = op_remap },
+	{ .name = "advise", .run = op_advise },
+	{ .name = "file", .run = op_file },
+	{ .name = "pipe", .run = op_pipe },
+	{ .name = "threads", .run = op_threads },
+	{ .name = "vmalloc", .run = op_vmalloc },
 };
+
+static const struct op *const further_ops[] = {
+	&huge_op, &collapse_op, &swap_op, &module_op, &cpu_op,
+};
+
+#define MAX_OPS	(ARRAY_SIZE(basic_ops) + ARRAY_SIZE(further_ops))
+
+/* Those that this machine has, and the names of the others. */
+static const struct op *ops[MAX_OPS];
+static size_t n_ops;
+static char left_out[256];
+
+/* Returns how many are there but broken. */
+static u64 start_ops(void)
+{
+	const struct op *op;
+	size_t i, used = 0;
+	u64 broken = 0;
+
+	for (i = 0; i < ARRAY_SIZE(basic_ops); i++)
+		ops[n_ops++] = &basic_ops[i];
+	for (i = 0; i < ARRAY_SIZE(further_ops); i++) {
+		op = further_ops[i];
+		switch (op->start()) {
+		case READY:
+			ops[n_ops++] = op;
+			break;
+		case LEFT_OUT:
+			used += snprintf(left_out + used,
+					 sizeof(left_out) - used, "%s%s",
+					 used ? "," : " left-out=", op->name);
+			break;
+		case BROKEN:
+			broken++;
+		}
+	}
+	return broken;
+}
+
+/* Returns how many went wrong. */
+static u64 end_ops(void)
+{
+	u64 failed = 0;
+	size_t i;
+
+	for (i = 0; i < n_ops; i++)
+		failed += ops[i]->end && !ops[i]->end();
+	return failed;
+}
 
 /* === Workers === */
 
 struct counts {
-	u64 done[ARRAY_SIZE(ops)];
+	u64 done[MAX_OPS];
 	u64 refused, errors;
 };
 
@@ -571,23 +613,29 @@ static void do_one(struct counts *counts, size_t i)
 	errno = 0;
 	refused = false;
 	wrong = false;
-	if (!ops[i].run() && (wrong || !refused))
+	missed = false;
+	if (!ops[i]->run() && (wrong || !refused))
 		counts->errors++;
 	else if (refused)
 		counts->refused++;
-	else
+	else if (!missed)
 		counts->done[i]++;
 }
 
 static void work(struct counts *counts, size_t index, size_t workers, u64 until)
 {
-	size_t i;
+	size_t i, tries;
 
 	random_state = 0x9e3779b97f4a7c15UL * (index + 1);
-	for (i = index; i < ARRAY_SIZE(ops); i += workers)
-		do_one(counts, i);
+	for (i = index; i < n_ops; i += workers) {
+		for (tries = 0; tries < TRIES; tries++) {
+			do_one(counts, i);
+			if (!missed)
+				break;
+		}
+	}
 	while (now_ms() < until)
-		do_one(counts, LARGE_OPS + rnd(ARRAY_SIZE(ops) - LARGE_OPS));
+		do_one(counts, LARGE_OPS + rnd(n_ops - LARGE_OPS));
 }
 
 static int report(const struct counts *counts, size_t workers, u64 lost)
@@ -595,20 +643,25 @@ static int report(const struct counts *counts, size_t workers, u64 lost)
 	u64 total = 0, refusals = 0, errors = lost;
 	size_t w, i;
 
-	for (i = 0; i < ARRAY_SIZE(ops); i++) {
+	for (i = 0; i < n_ops; i++) {
 		u64 done = 0;
 
 		for (w = 0; w < workers; w++)
 			done += counts[w].done[i];
-		printf("%s%s=%llu", i ? " " : "stress: ", ops[i].name, done);
+		printf("%s%s=%llu", i ? " " : "stress: ", ops[i]->name, done);
 		total += done;
+		if (!done && !scarce) {
+			fprintf(stderr, "stress: %s never happened\n",
+				ops[i]->name);
+			errors++;
+		}
 	}
 	for (w = 0; w < workers; w++) {
 		refusals += counts[w].refused;
 		errors += counts[w].errors;
 	}
-	printf("\n@stress: ops=%llu refused=%llu errors=%llu\n", total, refusals,
-	       errors);
+	printf("\n@stress: ops=%llu refused=%llu errors=%llu%s\n", total,
+	       refusals, errors, left_out);
 	return total && !errors ? 0 : 1;
 }
 
@@ -624,11 +677,12 @@ static void touch_stack(void)
 
 static int run_workers(unsigned long seconds, size_t workers)
 {
-	u64 until = now_ms() + seconds * 1000, lost = 0;
+	u64 until, lost = start_ops();
 	struct counts *counts;
 	size_t started;
 	int status;
 
+	until = now_ms() + seconds * 1000;
 	do {
 		counts = map(workers * sizeof(*counts), MAP_SHARED);
 	} while (!counts && scarce && means_refused(errno));
@@ -660,6 +714,7 @@ static int run_workers(unsigned long seconds, size_t workers)
 			lost++;
 		}
 	}
+	lost += end_ops();
 	return report(counts, workers, lost);
 }
 

@@ -201,7 +201,7 @@ def boot(
     console = _Console(machine.ready, watch)
     with tempfile.TemporaryDirectory(prefix="redoubt-") as directory, log.open("w") as out:
         run = Path(directory)
-        guest.root_directory(machine.programs, run / "root", command)
+        guest.root_directory(machine.programs, run / "root", command, machine.build.modules)
         words = _command(machine, run, progress)
 
         def keep(line: str) -> None:
@@ -232,7 +232,7 @@ def interactive(machine: Machine, progress: Progress) -> int:
     """
     with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
         run = Path(directory)
-        guest.root_directory(machine.programs, run / "root", ())
+        guest.root_directory(machine.programs, run / "root", (), machine.build.modules)
         words = _command(machine, run, progress)
         try:
             process = subprocess.Popen(words)

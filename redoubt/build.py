@@ -22,6 +22,10 @@ _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")
 _COMPILED = re.compile(r"^\s+(?:CC|AS|LD|AR|LINK|CHECK)\s+(?:\[M\]\s+)?(\S+)")
 
 
+# Small and silent: what a guest loads and unloads, where the configuration makes a module of it.
+_MODULE = "fs/nls/nls_ascii.ko"
+
+
 @dataclass(frozen=True)
 class Build:
     """A built kernel: its directory, the image to boot and the one with symbols."""
@@ -30,6 +34,17 @@ class Build:
     directory: Path
     image: Path
     vmlinux: Path
+
+    @property
+    def modules(self) -> tuple[Path, ...]:
+        """The modules that guests get."""
+        module = self.directory / _MODULE
+        return (module,) if module.exists() else ()
+
+    def configuration(self) -> dict[str, str]:
+        """The options it was built with, "n" for those that are not set."""
+        config = self.directory / ".config"
+        return options(config.read_text()) if config.exists() else {}
 
 
 def fragment(name: str) -> Path:

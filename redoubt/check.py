@@ -18,7 +18,15 @@ _STATS = "/sys/kernel/debug/kpkeys/stats"
 # A message of the kernel may follow on the same line of the console.
 _COUNT = re.compile(r"^(tables|untagged|aliases|foreign) (\d+)")
 _EXCEPTION = re.compile(r"^(?:untagged|alias|foreign) \D.* 0x")
-_STRESS = re.compile(r"^@stress: ops=(\d+) refused=0 errors=(\d+)$")
+_STRESS = re.compile(r"^@stress: ops=(\d+) refused=0 errors=(\d+)(?: left-out=(\S+))?$")
+# Operations of guest/stress.c that some machines lack, with the options that make them possible.
+_OPTIONS = {
+    "huge": ("CONFIG_TRANSPARENT_HUGEPAGE",),
+    "collapse": ("CONFIG_TRANSPARENT_HUGEPAGE",),
+    "swap": ("CONFIG_SWAP", "CONFIG_BLK_DEV_RAM"),
+    "module": ("CONFIG_MODULES", "CONFIG_MODULE_UNLOAD"),
+    "cpu": ("CONFIG_HOTPLUG_CPU",),
+}
 # Seconds beyond the stress itself: booting, and two walks of all tables, under emulation.
 _MARGIN = 240.0
 
@@ -40,7 +48,11 @@ class Walk:
 
 @dataclass(frozen=True)
 class Report:
-    """The checker after boot and after stress; `operations` is what stress got done."""
+    """The checker after boot and after stress; `operations` is what stress got done.
+
+    `left_out` names the kinds of operations that were not done as the machine lacks what they
+    need; `missing` those among them that its kernel was configured for.
+    """
 
     target: str
     variant: str
@@ -50,6 +62,8 @@ class Report:
     stress_errors: int
     splats: tuple[str, ...]
     boot: Result
+    left_out: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -60,6 +74,7 @@ class Report:
             and len(self.walks) == 2
             and all(walk.clean for walk in self.walks)
             and not self.stress_errors
+            and not self.missing
             and not self.splats
         )
 
@@ -90,6 +105,17 @@ def parse_walks(lines: tuple[str, ...]) -> tuple[Walk, ...]:
     return tuple(walks)
 
 
+def possible(machine: Machine) -> set[str]:
+    """The kinds of operations that not every machine has, and this one should."""
+    have = machine.build.configuration()
+    kinds = {
+        kind
+        for kind, names in _OPTIONS.items()
+        if all(have.get(name, "n") == "y" for name in names)
+    }
+    return kinds if machine.cpus > 1 else kinds - {"cpu"}
+
+
 def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -> Report:
     """Check after boot, stress for `stress_s` seconds of guest time, check again.
 
@@ -115,9 +141,11 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
             progress=progress,
         )
     operations, errors = 0, 0 if not stress_s else 1
+    left_out: tuple[str, ...] = ()
     for line in result.console:
         if match := _STRESS.match(line):
             operations, errors = int(match[1]), int(match[2])
+            left_out = tuple(match[3].split(",")) if match[3] else ()
     return Report(
         target,
         variant.name,
@@ -127,4 +155,6 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
         errors,
         result.complaints,
         result,
+        left_out,
+        tuple(kind for kind in left_out if kind in possible(machine)),
     )

@@ -376,6 +376,10 @@ def check(
         out.print(
             f"stress: {report.operations} operations, {report.stress_errors} wrong", markup=False
         )
+        if report.left_out:
+            out.print(f"left out: {', '.join(report.left_out)}", markup=False)
+        if report.missing:
+            out.print(f"configured, but left out: {', '.join(report.missing)}", markup=False)
     _print_lines(list(report.exceptions))
     if not report.ok:
         raise RedoubtError("the check failed: " + report.boot.describe())

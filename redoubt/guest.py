@@ -12,7 +12,7 @@ from redoubt.errors import RedoubtError
 from redoubt.process import output, run_logged
 from redoubt.progress import Progress
 
-_DIRECTORIES = ("bin", "dev", "etc/redoubt", "proc", "root", "run", "sys", "tmp")
+_DIRECTORIES = ("bin", "dev", "etc/redoubt", "lib/modules", "proc", "root", "run", "sys", "tmp")
 
 
 def programs(progress: Progress) -> Path:
@@ -38,8 +38,12 @@ def _busybox() -> Path | None:
     return None
 
 
-def root_directory(built: Path, where: Path, command: Sequence[str]) -> Path:
+def root_directory(
+    built: Path, where: Path, command: Sequence[str], modules: Sequence[Path] = ()
+) -> Path:
     """Make a guest root at `where` that runs `command`, or a shell if that is empty.
+
+    `modules` of its kernel go to /lib/modules.
 
     Raises RedoubtError if an argument contains a newline: the file has one argument a line.
     """
@@ -52,6 +56,8 @@ def root_directory(built: Path, where: Path, command: Sequence[str]) -> Path:
             shutil.copy2(file, where / "bin" / file.name)
     shutil.copytree(built / "attacks", where / "bin" / "attacks")
     shutil.copy2(built / "init", where / "init")
+    for module in modules:
+        shutil.copy2(module, where / "lib/modules" / module.name)
     if command:
         (where / "etc/redoubt/cmd").write_text("".join(f"{word}\n" for word in command))
     else:

@@ -213,6 +213,7 @@ def _check_detail(report: check.Report) -> str:
     return "\n".join(
         (
             f"{report.walks}, {report.operations} operations, {report.stress_errors} wrong",
+            *(f"left out: {kind}" for kind in report.missing),
             *report.exceptions[:10],
             *report.splats[:10],
             report.boot.describe(),

@@ -94,3 +94,17 @@ def test_without_page_table_isolation() -> None:
     result = run(["/bin/cat", "/proc/version"], machine("pti=off"))
     assert (result.outcome, result.status) == ("finished", 0)
     assert ISOLATED not in result.console
+
+
+def test_stress_leaves_nothing_out() -> None:
+    result = run(["/bin/stress", "5", "2"], machine(cpus=2))
+    assert (result.outcome, result.status, result.complaints) == ("finished", 0, ())
+    done = [line for line in result.console if line.startswith("@stress: ")]
+    assert len(done) == 1
+    assert done[0].endswith(" refused=0 errors=0")
+
+
+def test_stress_leaves_out_a_cpu_that_is_not_there() -> None:
+    result = run(["/bin/stress", "1", "2"])
+    assert (result.outcome, result.status, result.complaints) == ("finished", 0, ())
+    assert any(line.endswith(" errors=0 left-out=cpu") for line in result.console)
