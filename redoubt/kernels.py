@@ -46,23 +46,25 @@ def pristine_bench_tree(progress: Progress) -> Path:
     )
 
 
-def prepare(target: Target, variant: Variant, progress: Progress, *, debug: bool = False) -> Build:
+def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: str = "") -> Build:
     """Build what a variant boots: our tree, or the pristine one with the base configuration.
 
-    `debug` adds the kernel's own checks. Raises RedoubtError if anything on the way fails.
+    `flavour` is one of the target's, which adds its options to either. Raises RedoubtError if the
+    target has no such flavour, or anything on the way fails.
     """
-    extra = target.debug if debug else ()
-    flavour = "-debug" if debug else ""
+    if flavour and flavour not in target.flavours:
+        raise RedoubtError(
+            f"target {target.name} has no flavour '{flavour}'",
+            "flavours: " + ", ".join(target.flavours),
+        )
+    extra = target.flavours[flavour] if flavour else ()
+    suffix = f"-{flavour}" if flavour else ""
     if variant.pristine:
         pristine = source.obtain(progress)
         fragments = (*target.fragments, *extra)
-        return build.compile_kernel(
-            target, pristine.path, "pristine" + flavour, fragments, progress
-        )
+        return build.compile_kernel(target, pristine.path, "pristine" + suffix, fragments, progress)
     fragments = (*target.fragments, *target.ours, *extra)
-    return build.compile_kernel(
-        target, our_tree(progress), "redoubt" + flavour, fragments, progress
-    )
+    return build.compile_kernel(target, our_tree(progress), "redoubt" + suffix, fragments, progress)
 
 
 def prepare_bench(
@@ -137,13 +139,13 @@ class Workbench:
 
 
 def workbench(
-    target: Target, variant: Variant, chosen_host: str, progress: Progress, *, debug: bool = False
+    target: Target, variant: Variant, chosen_host: str, progress: Progress, *, flavour: str = ""
 ) -> Workbench:
     """Build a kernel and the guest programs.
 
     Raises RedoubtError as `prepare` does.
     """
-    built = prepare(target, variant, progress, debug=debug)
+    built = prepare(target, variant, progress, flavour=flavour)
     return Workbench(built, guest.programs(progress), chosen_host)
 
 

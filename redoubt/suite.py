@@ -345,7 +345,7 @@ def _debug(run: Run) -> Iterator[Item]:
         yield Item("debug flavour", "on", 0, 0, 1, problem.message if problem else "")
         return
     on, off = run.variant("on"), run.variant("off")
-    made = kernels.workbench(run.target, on, chosen, run.progress, debug=True)
+    made = kernels.workbench(run.target, on, chosen, run.progress, flavour="debug")
     for variant in (on, off):
         yield from _kunit(run, made, variant, cpus=2, label=", debug flavour")
     for cpus in (1, 2):

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from redoubt.errors import RedoubtError
 from redoubt.qemu import PC, Emulator
@@ -38,11 +39,11 @@ class NoKeys:
 class Target:
     """A kernel that can be built and booted.
 
-    `fragments` (names in configs/) make it boot, `ours` switch our work on, `debug` is added for
-    the long tests. A measured kernel, pristine ones as well, gets `bench`; `bench_keys` is what it
-    needs for its protection keys, and `bench_mock` what puts instructions that cost as much in
-    their place where there are none, or empty if that cannot be done. `image` and `vmlinux` are
-    paths in the build directory.
+    `fragments` (names in configs/) make it boot, `ours` switch our work on. A measured kernel,
+    pristine ones as well, gets `bench`; `bench_keys` is what it needs for its protection keys, and
+    `bench_mock` what puts instructions that cost as much in their place where there are none, or
+    empty if that cannot be done. `flavours` are what some tests add, by name. `image` and `vmlinux`
+    are paths in the build directory.
 
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
     a process. Every boot gets `boot_args`, measured ones also `bench_args`. `no_keys` are the ways
@@ -53,7 +54,6 @@ class Target:
     arch: str
     fragments: tuple[str, ...]
     ours: tuple[str, ...]
-    debug: tuple[str, ...]
     bench: tuple[str, ...]
     bench_keys: tuple[str, ...]
     bench_mock: tuple[str, ...]
@@ -62,6 +62,7 @@ class Target:
     audit: str
     variants: tuple[Variant, ...]
     no_keys: tuple[NoKeys, ...]
+    flavours: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     emulator: Emulator | None = None
     boot_args: tuple[str, ...] = ()
     bench_args: tuple[str, ...] = ()
@@ -84,7 +85,6 @@ UM = Target(
     arch="um",
     fragments=("base", "um"),
     ours=("kpkeys", "um-kpkeys", "kunit", "vuln", "bench"),
-    debug=("debug", "debug-um"),
     bench=("bench", "bench-vmalloc", "bench-um"),
     bench_keys=("um-kpkeys",),
     bench_mock=("bench-um-mock",),
@@ -93,6 +93,7 @@ UM = Target(
     audit="audit-um.toml",
     variants=_VARIANTS,
     no_keys=(NoKeys(args=("nopku",)),),
+    flavours={"debug": ("debug", "debug-um")},
 )
 
 X86_64 = Target(
@@ -100,7 +101,6 @@ X86_64 = Target(
     arch="x86_64",
     fragments=("base", "x86_64"),
     ours=("kpkeys", "x86-kpkeys", "kunit", "vuln", "bench"),
-    debug=("debug",),
     bench=("bench", "bench-vmalloc"),
     bench_keys=("x86-kpkeys",),
     bench_mock=(),
@@ -109,6 +109,7 @@ X86_64 = Target(
     audit="audit-x86_64.toml",
     variants=_VARIANTS,
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
+    flavours={"debug": ("debug",)},
     emulator=PC,
     # Each process has two topmost page tables then. An emulated CPU is not given them by itself.
     boot_args=("pti=on",),

@@ -68,7 +68,8 @@ def test_the_last_fragment_wins(tmp_path: Path) -> None:
 
 def test_the_targets_fragments_exist_and_set_something() -> None:
     for target in TARGETS.values():
-        for name in (*target.fragments, *target.ours, *target.debug):
+        flavours = (name for names in target.flavours.values() for name in names)
+        for name in (*target.fragments, *target.ours, *flavours):
             assert build.options(build.fragment(name).read_text()), name
         assert (paths.repo() / "configs" / target.audit).exists()
 

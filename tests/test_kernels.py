@@ -97,9 +97,30 @@ def test_pristine_and_ours_are_measured_with_the_same_options_but_ours(
     assert all("KPKEYS" in name or name == keys for name in different)
 
 
+def flavoured(target: Target) -> list[str]:
+    """The fragments of all flavours of a target."""
+    return [name for names in target.flavours.values() for name in names]
+
+
+def test_a_flavour_is_added_to_either_kernel(compiled: Compiled) -> None:
+    for variant in (PRISTINE, ON):
+        kernels.prepare(UM, variant, Silent(), flavour="debug")
+    (_, pristine, plain), (_, ours, hardened) = compiled
+    assert (pristine, ours) == ("pristine-debug", "redoubt-debug")
+    assert plain == (*UM.fragments, *UM.flavours["debug"])
+    assert hardened == (*UM.fragments, *UM.ours, *UM.flavours["debug"])
+
+
+def test_a_flavour_that_a_target_has_not_is_named(compiled: Compiled) -> None:
+    with pytest.raises(RedoubtError, match="no flavour 'mint'") as caught:
+        kernels.prepare(UM, ON, Silent(), flavour="mint")
+    assert caught.value.hint == "flavours: debug"
+    assert compiled == []
+
+
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
 def test_a_target_has_no_option_of_another(target: Target) -> None:
-    names = options_of((*target.fragments, *target.ours, *target.debug, *target.bench))
+    names = options_of((*target.fragments, *target.ours, *flavoured(target), *target.bench))
     other = {"um": ("CONFIG_X86_", "CONFIG_ACPI", "CONFIG_PCI"), "x86_64": ("CONFIG_UML_",)}
     assert not [name for name in names if name.startswith(other[target.name])]
 
@@ -107,7 +128,7 @@ def test_a_target_has_no_option_of_another(target: Target) -> None:
 def test_every_fragment_of_a_target_exists() -> None:
     for target in TARGETS.values():
         for name in (
-            *target.fragments, *target.ours, *target.debug, *target.bench, *target.bench_keys,
+            *target.fragments, *target.ours, *flavoured(target), *target.bench, *target.bench_keys,
             *target.bench_mock,
         ):  # fmt: skip
             assert build.fragment(name).is_file(), name
