@@ -108,11 +108,16 @@ def environment() -> dict[str, str]:
 
 
 def _configure(
-    target: Target, source: Path, directory: Path, fragments: Sequence[Path], log: Path
+    target: Target,
+    source: Path,
+    directory: Path,
+    fragments: Sequence[Path],
+    log: Path,
+    base: Path | None = None,
 ) -> None:
     stamp = directory / ".redoubt-config"
     known = hashlib.sha256(f"{source}\n".encode())
-    for file in fragments:
+    for file in (*((base,) if base else ()), *fragments):
         known.update(file.read_bytes())
     for kconfig in sorted((paths.repo() / "kernel").rglob("Kconfig*")):
         known.update(kconfig.read_bytes())
@@ -128,7 +133,10 @@ def _configure(
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     make_scratch = make_args(target, source, scratch)
-    run_logged([*make_scratch, "tinyconfig"], log, what="make tinyconfig", env=environment())
+    if base:
+        shutil.copyfile(base, scratch / ".config")
+    else:
+        run_logged([*make_scratch, "tinyconfig"], log, what="make tinyconfig", env=environment())
     run_logged(
         [source / "scripts/kconfig/merge_config.sh", "-m", "-Q", "-O", scratch,
          scratch / ".config", *fragments],
@@ -154,10 +162,12 @@ def compile_kernel(
     progress: Progress,
     *,
     directory: Path | None = None,
+    base: Path | None = None,
 ) -> Build:
     """Configure and build `source` for a target under <build>/<target>/<kind>.
 
-    Raises RedoubtError if an option does not take effect or the build fails.
+    The fragments are merged into the configuration `base`, or into the smallest one. Raises
+    RedoubtError if an option does not take effect or the build fails.
     """
     directory = directory or paths.build_dir() / target.name / kind
     directory.mkdir(parents=True, exist_ok=True)
@@ -171,7 +181,7 @@ def compile_kernel(
             progress.detail(f"{count} {match[1]}")
 
     with progress.step(f"Building {target.name} ({kind})"):
-        _configure(target, source, directory, [fragment(name) for name in fragments], log)
+        _configure(target, source, directory, [fragment(name) for name in fragments], log, base)
         run_logged(
             [*make_args(target, source, directory), f"-j{os.cpu_count() or 1}"],
             log,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redoubt import build, guest, host, paths, series, source, tree
-from redoubt.boot import Machine
+from redoubt import build, distro, guest, host, paths, series, source, tree
+from redoubt.boot import MEMORY_MB, Machine
 from redoubt.build import Build
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress
@@ -21,6 +21,8 @@ _BENCH_TOPIC = "bench"
 _NO_VMALLOC_TEST = ("test_vmalloc.run_test_mask=0",)
 # Twice the largest mapping that is measured, and the pages that a fork breaks off.
 BENCH_MEMORY_MB = 3072
+# Such a kernel is larger, and keeps more for itself.
+DISTRO_MEMORY_MB = 1024
 
 
 def our_tree(progress: Progress) -> Path:
@@ -58,13 +60,17 @@ def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: st
             "flavours: " + ", ".join(target.flavours),
         )
     extra = target.flavours[flavour] if flavour else ()
-    suffix = f"-{flavour}" if flavour else ""
-    if variant.pristine:
-        pristine = source.obtain(progress)
-        fragments = (*target.fragments, *extra)
-        return build.compile_kernel(target, pristine.path, "pristine" + suffix, fragments, progress)
-    fragments = (*target.fragments, *target.ours, *extra)
-    return build.compile_kernel(target, our_tree(progress), "redoubt" + suffix, fragments, progress)
+    kind = ("pristine" if variant.pristine else "redoubt") + (f"-{flavour}" if flavour else "")
+    ours = () if variant.pristine else target.ours
+    linux = source.obtain(progress).path if variant.pristine else our_tree(progress)
+    if flavour == distro.FLAVOUR:
+        return build.compile_kernel(
+            target, linux, kind, (*ours, *extra), progress,
+            base=distro.configuration(target, progress),
+        )  # fmt: skip
+    return build.compile_kernel(
+        target, linux, kind, (*target.fragments, *ours, *extra), progress
+    )  # fmt: skip
 
 
 def prepare_bench(
@@ -108,13 +114,14 @@ class Workbench:
     build: Build
     programs: Path
     host: str
+    memory_mb: int = MEMORY_MB
 
     def machine(
         self, variant: Variant, *extra: str, cpus: int = 1, attacks: bool = False
     ) -> Machine:
         """The machine that boots a variant with further kernel arguments."""
         args = (*variant.boot_args, *_NO_KUNIT, *(_VULN if attacks else ()), *extra)
-        return Machine(self.build, self.programs, self.host, args, cpus)
+        return Machine(self.build, self.programs, self.host, args, cpus, self.memory_mb)
 
     def keyless_machine(self, variant: Variant, way: NoKeys) -> Machine:
         """The machine that boots a variant without protection keys."""
@@ -127,7 +134,7 @@ class Workbench:
             *variant.boot_args, "kunit.enable=1", "kunit.autorun=1", "kunit.filter_glob=kpkeys*",
             *extra,
         )  # fmt: skip
-        return Machine(self.build, self.programs, self.host, args, cpus)
+        return Machine(self.build, self.programs, self.host, args, cpus, self.memory_mb)
 
     def bench_machine(self, variant: Variant, *extra: str, cpus: int = 1) -> Machine:
         """The machine that boots a variant to be measured, with room for the workloads.
@@ -146,7 +153,8 @@ def workbench(
     Raises RedoubtError as `prepare` does.
     """
     built = prepare(target, variant, progress, flavour=flavour)
-    return Workbench(built, guest.programs(progress), chosen_host)
+    memory_mb = DISTRO_MEMORY_MB if flavour == distro.FLAVOUR else MEMORY_MB
+    return Workbench(built, guest.programs(progress), chosen_host, memory_mb)
 
 
 def bench_workbench(

@@ -17,6 +17,7 @@ from redoubt import (
     audit,
     build,
     check,
+    distro,
     host,
     kernels,
     ktap,
@@ -168,7 +169,7 @@ def _kunit(
     yield _verdict(f"boot with KUnit{label} ({cpus} CPU)", variant.name, good, detail)
 
 
-def _attacks(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+def _attacks(run: Run, made: kernels.Workbench, label: str = "") -> Iterator[Item]:
     off, on = run.variant("off"), run.variant("on")
     for variant in (off, on):
         attacks, outcomes, result = attack.run(
@@ -182,7 +183,7 @@ def _attacks(run: Run, made: kernels.Workbench) -> Iterator[Item]:
             else:
                 bad.append(f"{outcome.attack}: {outcome.outcome}, {outcome.detail}")
         detail = "\n".join((*bad, result.describe())) if bad else ""
-        yield Item("attacks", variant.name, good, len(bad), 0, detail)
+        yield Item("attacks" + label, variant.name, good, len(bad), 0, detail)
 
 
 def _panic_policy(run: Run, made: kernels.Workbench) -> Iterator[Item]:
@@ -221,7 +222,7 @@ def _check_detail(report: check.Report) -> str:
     )
 
 
-def _without_keys(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+def _without_keys(run: Run, made: kernels.Workbench, label: str = "") -> Iterator[Item]:
     """A machine without protection keys: one line says so, and everything else works."""
     on = run.variant("on")
     ways = run.target.no_keys
@@ -235,7 +236,7 @@ def _without_keys(run: Run, made: kernels.Workbench) -> Iterator[Item]:
         )
         said = [line for line in result.console if "kpkeys: page tables not hardened: " in line]
         good = result.status == 0 and len(said) == 1 and not result.complaints
-        name = "no protection keys" + (f" ({way})" if len(ways) > 1 else "")
+        name = f"no protection keys{label}" + (f" ({way})" if len(ways) > 1 else "")
         yield _verdict(name, on.name, good, result.describe())
 
 
@@ -365,6 +366,27 @@ def _shortage(run: Run, made: kernels.Workbench, variant: Variant, cpus: int) ->
     return _verdict(name, variant.name, report.ok, detail)
 
 
+def _distro(run: Run) -> Iterator[Item]:
+    """The same with the configuration of a distribution: all that our work has to live with."""
+    if distro.FLAVOUR not in run.target.flavours:
+        return
+    chosen = host.enforcing(run.target, run.host_choice)
+    if not chosen:
+        problem = host.lacking(run.target, run.host_choice)
+        yield Item("distro flavour", "on", 0, 0, 1, problem.message if problem else "")
+        return
+    on, off = run.variant("on"), run.variant("off")
+    made = kernels.workbench(run.target, on, chosen, run.progress, flavour=distro.FLAVOUR)
+    label = ", distro flavour"
+    yield from _without_keys(run, made, label)
+    for variant in (on, off):
+        yield from _kunit(run, made, variant, cpus=2, label=label)
+    yield from _attacks(run, made, label)
+    report = check.run(made.machine(on, cpus=2), on, STRESS_S, run.progress)
+    name = f"checker and {STRESS_S} s of stress{label} (2 CPU)"
+    yield _verdict(name, on.name, report.ok, _check_detail(report))
+
+
 @dataclass(frozen=True)
 class _Step:
     """A part of the run, about one target or about none ("-")."""
@@ -390,6 +412,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
     if one.long:
         yield from each("offcheck", _offcheck)
         yield from each("debug flavour", _debug)
+        yield from each("distro flavour", _distro)
 
 
 def run_all(runs: Sequence[Run], show: Callable[[Item], None]) -> list[Item]:

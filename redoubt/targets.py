@@ -43,7 +43,8 @@ class Target:
     pristine ones as well, gets `bench`; `bench_keys` is what it needs for its protection keys, and
     `bench_mock` what puts instructions that cost as much in their place where there are none, or
     empty if that cannot be done. `flavours` are what some tests add, by name. `image` and `vmlinux`
-    are paths in the build directory.
+    are paths in the build directory. The flavour `distro` is not added to `fragments` but to
+    `distro_config`, a file of the distribution's package of configurations.
 
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
     a process. Every boot gets `boot_args`, measured ones also `bench_args`. `no_keys` are the ways
@@ -63,6 +64,7 @@ class Target:
     variants: tuple[Variant, ...]
     no_keys: tuple[NoKeys, ...]
     flavours: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    distro_config: str = ""
     emulator: Emulator | None = None
     boot_args: tuple[str, ...] = ()
     bench_args: tuple[str, ...] = ()
@@ -109,7 +111,8 @@ X86_64 = Target(
     audit="audit-x86_64.toml",
     variants=_VARIANTS,
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
-    flavours={"debug": ("debug",)},
+    flavours={"debug": ("debug",), "distro": ("distro",)},
+    distro_config="config.amd64_none_amd64",
     emulator=PC,
     # Each process has two topmost page tables then. An emulated CPU is not given them by itself.
     boot_args=("pti=on",),

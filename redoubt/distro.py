@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The configuration that a distribution ships, to start from in place of the smallest one.
+
+It is taken from the distribution's package each time, and is in no repository: what it enables is
+what our work has to live with. Modules, which are drivers, are dropped; the fragment `distro`
+drops the rest of what would take hours to build.
+"""
+
+from __future__ import annotations
+
+import lzma
+import tempfile
+from pathlib import Path
+
+from redoubt import debian, paths
+from redoubt.errors import RedoubtError
+from redoubt.progress import Progress
+from redoubt.source import SERIES
+from redoubt.targets import Target
+
+# The flavour of a target that is built from it.
+FLAVOUR = "distro"
+PACKAGE = f"linux-config-{SERIES}"
+
+
+def without_modules(text: str) -> str:
+    """A configuration without the options that would be modules."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.endswith("=m\n"))
+
+
+def configuration(target: Target, progress: Progress) -> Path:
+    """The file to start from, downloaded once for each build directory.
+
+    Raises RedoubtError if the archive does not have it.
+    """
+    kept = paths.build_dir() / "distro" / f"{target.name}.config"
+    if kept.exists():
+        # It is renamed into place when complete, so it is.
+        return kept
+    archive = debian.Archive(progress)
+    archive.update()
+    found = archive.newest(PACKAGE)
+    if not found:
+        raise RedoubtError(f"the archive no longer carries {PACKAGE}")
+    package = archive.download(*found)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".partial-") as name:
+        debian.extract(package, Path(name), paths.build_dir() / "log" / "distro.log")
+        packed = next(Path(name).glob(f"usr/src/linux-config-*/{target.distro_config}.xz"), None)
+        if not packed:
+            raise RedoubtError(f"{package.name} has no {target.distro_config} in it")
+        partial = Path(name) / "config"
+        partial.write_text(without_modules(lzma.decompress(packed.read_bytes()).decode()))
+        partial.rename(kept)
+    return kept
