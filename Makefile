@@ -8,15 +8,15 @@ CACHES := .mypy_cache .pytest_cache .ruff_cache redoubt.egg-info
 demo: setup				## attack the um kernel, unprotected and protected
 	@$(REDOUBT) attack um
 
-test: setup				## all tests of the tool and of the um kernel
-	@$(REDOUBT) test um
-
-test-long: setup			## the same and the slow ones; writes results/
-	@$(REDOUBT) test um --long --json results/test-long-um.json
-
-test-x86_64: setup			## the tests of the x86-64 kernel, which QEMU runs
+test: setup				## all tests of the tool and of both kernels
 	@scripts/prerequisites x86_64
-	@$(REDOUBT) test x86_64
+	@$(REDOUBT) test um x86_64
+
+test-long: test-long-um test-long-x86_64	## the same and the slow ones; writes results/
+
+test-long-%: setup
+	@scripts/prerequisites $(filter x86_64,$*)
+	@$(REDOUBT) test $* --long --json results/$@.json
 
 check: setup				## compare page tables and their keys after boot and under stress
 	@$(REDOUBT) check um
@@ -53,4 +53,4 @@ help:					## this list
 	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long test-x86_64 check bench report series lint setup prerequisites clean help again
+.PHONY: demo test test-long check bench report series lint setup prerequisites clean help again

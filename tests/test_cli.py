@@ -15,11 +15,11 @@ import pytest
 from conftest import Done, Sandbox
 from rich.console import Console
 
-from redoubt import attack, boot, check, cli, host, kernels, qemu, suite
+from redoubt import attack, boot, check, cli, host, kernels, qemu, series, source, suite
 from redoubt.build import Build
 from redoubt.errors import RedoubtError
 from redoubt.suite import Item
-from redoubt.targets import get_target
+from redoubt.targets import TARGETS, Target, get_target
 
 Call = Callable[..., Done]
 UM = get_target("um")
@@ -274,6 +274,34 @@ def test_several_targets_are_one_run(
         ("x86_64", "on"): ["boot x86_64"],
         ("x86_64", "-"): ["audit"],
     }
+
+
+@pytest.mark.parametrize(
+    ("sampled", "expected"),
+    [
+        (True, [("um", "first")]),
+        (False, [("um", "first"), ("x86_64", "first"), ("um", "second"), ("x86_64", "second")]),
+    ],
+)
+def test_which_prefixes_of_the_series_are_built(
+    monkeypatch: pytest.MonkeyPatch, sampled: bool, expected: list[tuple[str, str]]
+) -> None:
+    compiled: list[tuple[str, str]] = []
+
+    def compile_kernel(target: Target, _: Path, kind: str, *__: object, **___: object) -> None:
+        compiled.append((target.name, kind.removeprefix("series-")))
+
+    def take_back(*_: Path, build: Callable[[Path, str], bool], **__: object) -> series.Report:
+        built = [topic for topic in ("first", "second") if build(Path("tree"), topic)]
+        return series.Report((), 0, (), tuple(built), False)
+
+    monkeypatch.setattr(suite.source, "obtain", lambda _: source.Source(Path("p"), "7.3.4"))
+    monkeypatch.setattr(suite.series, "export", lambda *_, **__: [])
+    monkeypatch.setattr(suite.series, "check", take_back)
+    monkeypatch.setattr(suite.build, "compile_kernel", compile_kernel)
+    report = suite.series_check(list(TARGETS.values()), cli.Display(), sampled=sampled)
+    assert compiled == expected
+    assert report.built == tuple(dict.fromkeys(topic for _, topic in expected))
 
 
 @pytest.mark.parametrize(
