@@ -55,6 +55,10 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"MACRO_ARG_REUSE"}),
         "the level is a constant, and has to stay one for the asm statement",
     ),
+    "arch/x86/include/asm/cpufeatures.h": (
+        frozenset({"SPACING"}),
+        "the numbers of all features are written so, and a script reads them",
+    ),
     "arch/x86/include/asm/kpkeys.h": (
         frozenset({"MACRO_ARG_REUSE"}),
         "the level is a constant, and has to stay one for the asm statement",
@@ -62,6 +66,10 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
     "arch/x86/include/asm/pks.h": (
         frozenset({"SINGLE_STATEMENT_DO_WHILE_MACRO"}),
         "as in arch/x86/um/shared/sysdep/pkey.h",
+    ),
+    "arch/x86/kernel/process_64.c": (
+        frozenset({"PRINTK_WITHOUT_KERN_LEVEL"}),
+        "the level is an argument, as in all of __show_regs()",
     ),
     "arch/x86/um/shared/sysdep/pkey.h": (
         frozenset({"SINGLE_STATEMENT_DO_WHILE_MACRO"}),
@@ -275,7 +283,7 @@ def _check_sources(tree: Path, repo: Path, added: Sequence[str], home: Path) -> 
             # Of the message it says the name of the mail, or of the first file.
             if Path(finding.file).name == file.name or finding.text.startswith("COMMIT_"):
                 yield Finding(f"patches/{patch}", 1, finding.tool, finding.text)
-            else:
+            elif not _permitted(finding):
                 yield finding
 
 

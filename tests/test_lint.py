@@ -118,6 +118,16 @@ def test_what_is_permitted_is_permitted_in_that_file_only(tree: Tree) -> None:
 
 
 @needs_tools
+def test_what_is_permitted_is_permitted_in_a_patch_of_that_file(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.touched.write_text(PRISTINE + "/* MACRO */\n")
+    assert [(f.file, f.line) for f in tree.lint().findings] == [("mm/touched.c", 6)]
+    monkeypatch.setitem(lint.PERMITTED, "mm/touched.c", (frozenset({"COMPLEX_MACRO"}), "why"))
+    assert tree.lint().ok
+
+
+@needs_tools
 def test_the_build_directory_is_left_alone(tree: Tree) -> None:
     before = {file: file.stat().st_mtime_ns for file in tree.build.rglob("*")}
     tree.lint()
