@@ -103,6 +103,8 @@ def environment() -> dict[str, str]:
         "CCACHE_NOHASHDIR": "1",
         "KBUILD_BUILD_USER": "redoubt",
         "KBUILD_BUILD_HOST": "redoubt",
+        # Also the age of the files in the archive that is built in.
+        "KBUILD_BUILD_TIMESTAMP": "Thu Jan  1 00:00:00 UTC 2026",
         "LC_ALL": "C",
     }
 

@@ -23,8 +23,9 @@ differences let through are in the report.
 
 Left out, as no part of the kernel or as made from parts that are compared: host programs
 (`scripts/`, `tools/`), the linker's intermediate results (`.tmp_*`, `vmlinux.o`), the whole kernel
-packed into an object of x86's decompressor. The time of the build, in `init/version-timestamp.o`
-and x86's boot code, is masked: exactly the text of utsversion.h. UML's
+packed into an object of x86's decompressor. The number and time of the build, in
+`init/version-timestamp.o` and x86's boot code, are masked: exactly the text of utsversion.h. Boot
+code of 32 bits has to be the same byte for byte but for what debuggers read. UML's
 `arch/um/kernel/config.o` is the text of .config (for --showconfig), in which our options, off as
 they are, have a line: it may differ if its generated source is the same without these lines.
 """
@@ -35,6 +36,7 @@ import functools
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -334,6 +336,14 @@ def _run(command: list[str], good: tuple[int, ...] = (0,)) -> str:
     return result.stdout
 
 
+def _without_debug(path: Path) -> bytes:
+    """An object without the sections for debuggers, which name its directory."""
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as scratch:
+        stripped = Path(scratch) / path.name
+        _run(["objcopy", "--strip-debug", str(path), str(stripped)])
+        return stripped.read_bytes()
+
+
 # === Objects =====================================================================================
 
 _Key = tuple[str, int]
@@ -620,7 +630,10 @@ class _Comparer:
             return []
         if before.startswith(_ELF32):
             # Boot code of x86, in which no line tells its number.
-            if mask and len(mask[0]) == len(mask[1]) and before.replace(*mask) == after:
+            before, after = _without_debug(old), _without_debug(new)
+            if mask and len(mask[0]) == len(mask[1]):
+                before = before.replace(*mask)
+            if before == after:
                 return []
             raise _Differs("not an object of 64 bits, and not equal byte for byte")
         return _Pair(

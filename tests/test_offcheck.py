@@ -327,10 +327,13 @@ def test_boot_code_of_32_bits_is_compared_byte_by_byte(pair: Pair) -> None:
         pair.write(side, f"{name}.c", f'const char banner[] = "Linux {time}";\n')
         pair.write(side, "arch/x86/boot/a20.c", "int f(void) { return 1; }\n")
         pair.compile(side, f"{name}.o", "-m32")
-        pair.compile(side, "arch/x86/boot/a20.o", "-m32")
+        # For debuggers it says where it was compiled.
+        pair.compile(side, "arch/x86/boot/a20.o", "-m32", "-g")
+    one, other = (pair.root / f"{s}-build/arch/x86/boot/a20.o" for s in ("pristine", "patched"))
+    assert one.read_bytes() != other.read_bytes()
     assert pair.compare().ok
     pair.write("patched", "arch/x86/boot/a20.c", "int f(void) { return 2; }\n")
-    pair.compile("patched", "arch/x86/boot/a20.o", "-m32")
+    pair.compile("patched", "arch/x86/boot/a20.o", "-m32", "-g")
     (difference,) = pair.report().differing
     assert difference.object == "arch/x86/boot/a20.o"
     assert "not an object of 64 bits" in difference.detail[0]
