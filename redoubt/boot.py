@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,7 +78,8 @@ class Machine:
 
     `cpu` is another model of an emulated CPU than the target's. `pinned` is the CPU of this machine
     that everything runs on; with `count_instructions` the clock of an emulated machine shows 1 ns
-    for each of its instructions.
+    for each of its instructions. `devices` are further options of the emulator, and `files` what
+    the guest has in addition: from its path there to the file here.
     """
 
     build: Build
@@ -90,6 +91,8 @@ class Machine:
     cpu: str | None = None
     pinned: int | None = None
     count_instructions: bool = False
+    devices: tuple[str, ...] = ()
+    files: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def emulated(self) -> bool:
@@ -149,7 +152,7 @@ def _start(machine: Machine, root: Path, run: Path, progress: Progress) -> list[
         return qemu.command(
             machine.build.target.emulator, image, archive, kernel_args(machine, ""),
             cpus=machine.cpus, memory_mb=machine.memory_mb, cpu=machine.cpu,
-            counting=machine.count_instructions,
+            counting=machine.count_instructions, devices=machine.devices,
         )  # fmt: skip
     if machine.host == host.NATIVE:
         return [str(image), f"uml_dir={run}/", *kernel_args(machine, str(root))]
@@ -201,7 +204,9 @@ def boot(
     console = _Console(machine.ready, watch)
     with tempfile.TemporaryDirectory(prefix="redoubt-") as directory, log.open("w") as out:
         run = Path(directory)
-        guest.root_directory(machine.programs, run / "root", command, machine.build.modules)
+        guest.root_directory(
+            machine.programs, run / "root", command, machine.build.modules, machine.files
+        )
         words = _command(machine, run, progress)
 
         def keep(line: str) -> None:

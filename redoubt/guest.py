@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from redoubt import paths
@@ -39,11 +39,15 @@ def _busybox() -> Path | None:
 
 
 def root_directory(
-    built: Path, where: Path, command: Sequence[str], modules: Sequence[Path] = ()
+    built: Path,
+    where: Path,
+    command: Sequence[str],
+    modules: Sequence[Path] = (),
+    files: Mapping[str, Path] | None = None,
 ) -> Path:
     """Make a guest root at `where` that runs `command`, or a shell if that is empty.
 
-    `modules` of its kernel go to /lib/modules.
+    `modules` of its kernel go to /lib/modules, and `files` from where they are to where it says.
 
     Raises RedoubtError if an argument contains a newline: the file has one argument a line.
     """
@@ -58,6 +62,9 @@ def root_directory(
     shutil.copy2(built / "init", where / "init")
     for module in modules:
         shutil.copy2(module, where / "lib/modules" / module.name)
+    for name, file in (files or {}).items():
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, where / name)
     if command:
         (where / "etc/redoubt/cmd").write_text("".join(f"{word}\n" for word in command))
     else:

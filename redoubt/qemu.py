@@ -94,11 +94,12 @@ def command(
     memory_mb: int,
     cpu: str | None = None,
     counting: bool = False,
+    devices: Sequence[str] = (),
 ) -> list[str]:
     """The command that boots a kernel with an initramfs; its serial port is our stdin and stdout.
 
     `args` are the kernel's arguments after its console; `cpu` is another model than the usual;
-    with `counting` the clock shows 1 ns for each instruction.
+    with `counting` the clock shows 1 ns for each instruction; `devices` are options for more.
     """
     return [
         emulator.program, "-accel", "tcg", *emulator.options, "-cpu", cpu or emulator.cpu,
@@ -106,5 +107,5 @@ def command(
         "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
         "-kernel", str(kernel), "-initrd", str(archive),
         "-append", " ".join((f"console={emulator.console}", *args)),
-        *(COUNTING if counting else ()),
+        *devices, *(COUNTING if counting else ()),
     ]  # fmt: skip

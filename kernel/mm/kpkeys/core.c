@@ -6,6 +6,7 @@
 
 #include <linux/cache.h>
 #include <linux/debugfs.h>
+#include <linux/export.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/panic.h>
@@ -140,6 +141,7 @@ void kpkeys_assert_current_default(void)
 	if (arch_kpkeys_enabled())
 		kpkeys_assert_default(arch_kpkeys_read_reg());
 }
+EXPORT_SYMBOL(kpkeys_assert_current_default);
 
 /**
  * kpkeys_assert_switch() - Warn if the current task may not be switched out.

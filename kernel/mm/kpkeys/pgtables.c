@@ -7,6 +7,7 @@
 
 #include <linux/cache.h>
 #include <linux/cpuhotplug.h>
+#include <linux/export.h>
 #include <linux/init.h>
 #include <linux/kstrtox.h>
 #include <linux/memory.h>
@@ -17,6 +18,8 @@
 #include "pool.h"
 
 DEFINE_STATIC_KEY_FALSE_RO(kpkeys_hardened_pgtables_key);
+/* Modules have the helpers that write page tables inlined. */
+EXPORT_SYMBOL(kpkeys_hardened_pgtables_key);
 
 KPKEYS_POOL(kpkeys_pgtables_pool, "pgtables", KPKEYS_PKEY_PGTABLES,
 	    KPKEYS_LVL_PGTABLES);

@@ -3,6 +3,7 @@
  * Per-CPU statistics, in debugfs as kpkeys/stats.
  */
 #include <linux/debugfs.h>
+#include <linux/export.h>
 #include <linux/init.h>
 #include <linux/seq_file.h>
 
@@ -33,6 +34,7 @@ void kpkeys_count_switch(bool nested)
 {
 	kpkeys_stat_add(nested ? KPKEYS_STAT_NESTED : KPKEYS_STAT_SWITCHES, 1);
 }
+EXPORT_SYMBOL(kpkeys_count_switch);
 
 /**
  * kpkeys_stat_read() - Sum a statistic over all CPUs.

@@ -3,6 +3,7 @@
  * kpkeys on protection keys for supervisor pages (PKS).
  */
 #include <linux/cache.h>
+#include <linux/export.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/kpkeys.h>
@@ -21,6 +22,7 @@
 
 DEFINE_STATIC_KEY_FALSE_RO(x86_pks_key);
 DEFINE_PER_CPU_CACHE_HOT(u32, x86_pks_shadow);
+EXPORT_PER_CPU_SYMBOL(x86_pks_shadow);
 DEFINE_PER_CPU_CACHE_HOT(u32, x86_pks_at_entry);
 DEFINE_PER_CPU(unsigned long, x86_pks_lies);
 

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What switches the CPU's registers off and on again.
+ *
+ * power suspend [TIMES]: suspend to RAM until the clock wakes the machine.
+ * power kexec KERNEL ARGS: start another kernel, which gets no initramfs.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kexec.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/reboot.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ALARM		"/sys/class/rtc/rtc0/wakealarm"
+#define MEM_SLEEP	"/sys/power/mem_sleep"
+#define STATE		"/sys/power/state"
+/* Long enough to fall asleep in an emulated machine: before that it is lost. */
+#define SLEEP_S		"+8"
+#define REBOOT_KEXEC	0x45584543
+
+static bool put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	ssize_t size = strlen(text);
+	bool ok = fd >= 0 && write(fd, text, size) == size;
+
+	if (!ok)
+		fprintf(stderr, "power: %s: %s\n", path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+static int suspend(int times)
+{
+	int i;
+
+	for (i = 0; i < times; i++) {
+		/* "deep" is suspending to RAM; others leave the CPU on. */
+		if (!put(MEM_SLEEP, "deep") || !put(ALARM, "0") ||
+		    !put(ALARM, SLEEP_S) || !put(STATE, "mem"))
+			return 1;
+	}
+	printf("@power: resumed=%d\n", times);
+	return 0;
+}
+
+static int start_kernel(const char *kernel, const char *args)
+{
+	int fd = open(kernel, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || syscall(SYS_kexec_file_load, fd, -1, strlen(args) + 1,
+			      args, KEXEC_FILE_NO_INITRAMFS)) {
+		fprintf(stderr, "power: %s: %s\n", kernel, strerror(errno));
+		return 1;
+	}
+	printf("@power: kexec\n");
+	fflush(stdout);
+	reboot(REBOOT_KEXEC);
+	perror("power: reboot");
+	return 1;
+}
+
+int main(int argc, char *argv[])
+{
+	if (argc >= 2 && argc <= 3 && !strcmp(argv[1], "suspend"))
+		return suspend(argc == 3 ? atoi(argv[2]) : 1);
+	if (argc == 4 && !strcmp(argv[1], "kexec"))
+		return start_kernel(argv[2], argv[3]);
+	fprintf(stderr, "usage: power suspend [TIMES] | kexec KERNEL ARGS\n");
+	return 2;
+}

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a machine goes through in its life: sleep, memory that is taken away, another kernel.
+
+Each must end with page tables that are all protected, and a register that still refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from redoubt import check, guest, ktap
+from redoubt.boot import Machine, Result, boot
+from redoubt.progress import Progress
+
+SLEEPS = 2
+DIMM_MB = 256
+_TIMEOUT = 600.0
+
+_CHECK = ("/bin/cat", "/sys/kernel/debug/kpkeys/check")
+# KUnit suites that may be run again, later: they find out whether the register refuses.
+_SUITES = ("kpkeys_levels", "kpkeys_pgtables")
+_KUNIT_LATER = ("kunit.enable=1", "kunit.autorun=0")
+_KUNIT = "/sys/kernel/debug/kunit"
+_EJECT = "/sys/bus/acpi/devices/PNP0C80:00/eject"
+_DIMM = (
+    "-m", "slots=1,maxmem=8G", "-object", f"memory-backend-ram,id=more,size={DIMM_MB}M",
+    "-device", "pc-dimm,id=dimm,memdev=more",
+)  # fmt: skip
+_MEMORY = re.compile(r"^MemTotal:\s+(\d+) kB$")
+_HARDENED = "kpkeys: page tables hardened"
+_KEXEC = "@power: kexec"
+# Where the second kernel ends, as it gets no file system.
+_NO_ROOT = "Unable to mount root fs"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a machine went through, what was wrong then, and the boot."""
+
+    name: str
+    problems: tuple[str, ...]
+    boot: Result
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing was wrong."""
+        return not self.problems
+
+
+def _unclean(result: Result, walks: int) -> list[str]:
+    """What is wrong with the checker's walks, of which there must be so many."""
+    found = check.parse_walks(result.console)
+    problems = [f"not clean: {walk}" for walk in found if not walk.clean]
+    if len(found) != walks:
+        problems.append(f"{len(found)} walks of the checker, expected {walks}")
+    return problems
+
+
+def _unrefused(kernel: Path, console: Sequence[str]) -> list[str]:
+    """What the KUnit suites found, if they ran."""
+    suites = {suite.name: suite for suite in ktap.parse(kernel, console)}
+    problems = [f"{name} did not run" for name in _SUITES if name not in suites]
+    for suite in suites.values():
+        if suite.failed or not suite.passed:
+            problems.append(f"{suite.name}: {suite.passed} passed, {suite.failures} failed")
+    return problems
+
+
+def _ended_well(result: Result) -> list[str]:
+    problems = [f"kernel: {splat}" for splat in result.splats]
+    if result.outcome != "finished" or result.status:
+        problems.append(f"ended with {result.outcome}, status {result.status}")
+    return problems
+
+
+def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Suspend to RAM and resume, then let KUnit write to page tables, on all CPUs."""
+    commands = [["/bin/power", "suspend", str(SLEEPS)]]
+    for suite in _SUITES:
+        commands.append(["/bin/put", f"{_KUNIT}/{suite}/run", "again"])
+    commands.append(list(_CHECK))
+    result = boot(
+        replace(machine, args=(*machine.args, *_KUNIT_LATER)),
+        guest.sequence(commands),
+        timeout=_TIMEOUT,
+        name=f"sleep-{machine.build.target.name}",
+        progress=progress,
+    )
+    problems = _ended_well(result) + _unclean(result, 1) + _unrefused(kernel, result.console)
+    if f"@power: resumed={SLEEPS}" not in result.console:
+        problems.append("it did not sleep")
+    return Outcome("suspend to RAM", tuple(problems), result)
+
+
+def memory(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Add memory, with page tables that map it, and take it away."""
+    look = ["/bin/cat", "/proc/meminfo"]
+    result = boot(
+        replace(
+            machine,
+            args=(*machine.args, "memhp_default_state=online_movable"),
+            devices=_DIMM,
+        ),
+        guest.sequence(
+            [look, list(_CHECK), ["/bin/put", _EJECT, "1"], ["/bin/settle"], look, list(_CHECK)]
+        ),
+        timeout=_TIMEOUT,
+        name=f"memory-{machine.build.target.name}",
+        progress=progress,
+    )
+    problems = _ended_well(result) + _unclean(result, 2)
+    totals = [int(match[1]) for line in result.console if (match := _MEMORY.match(line))]
+    if len(totals) != 2 or totals[0] - totals[1] != DIMM_MB * 1024:
+        problems.append(f"memory was not taken away: MemTotal {totals} kB")
+    return Outcome("memory hotplug", tuple(problems), result)
+
+
+def kexec(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Start the same kernel once more, which must find the register and protect page tables."""
+    emulator = machine.build.target.emulator
+    console = f"console={emulator.console} " if emulator else ""
+    again = f"{console}panic=-1 kunit.enable=1 kunit.filter_glob=kpkeys_pgtables kunit.autorun=1"
+    result = boot(
+        replace(machine, files={"boot/kernel": machine.build.image}),
+        ["/bin/power", "kexec", "/boot/kernel", again],
+        timeout=_TIMEOUT,
+        name=f"kexec-{machine.build.target.name}",
+        progress=progress,
+    )
+    problems = [f"kernel: {splat}" for splat in result.splats]
+    lines = result.console
+    if _KEXEC not in lines:
+        problems.append("no other kernel was started")
+    else:
+        second = lines[lines.index(_KEXEC) + 1 :]
+        if not any(_HARDENED in line for line in second):
+            problems.append("the second kernel does not protect page tables")
+        suites = ktap.parse(kernel, second)
+        problems += [
+            f"{suite.name}: {suite.passed} passed, {suite.failures} failed"
+            for suite in suites
+            if suite.failed or not suite.passed
+        ]
+    if result.outcome != "panic" or _NO_ROOT not in result.detail:
+        problems.append(f"the second kernel did not get to its end: {result.outcome}")
+    return Outcome("kexec", tuple(problems), result)
+
+
+ALL: tuple[Callable[[Machine, Path, Progress], Outcome], ...] = (sleep, memory, kexec)
