@@ -36,6 +36,11 @@ _STARTS = 3
 _START_S = 120.0
 
 
+def is_complaint(line: str) -> bool:
+    """Is a line of the console what a kernel nobody attacks must not say?"""
+    return bool(_SPLAT.match(line) or _VIOLATION.match(line))
+
+
 @dataclass(frozen=True)
 class Result:
     """How a boot ended.

@@ -62,6 +62,9 @@ from redoubt import (
     report as report_module,
 )
 from redoubt import (
+    selftests as selftests_module,
+)
+from redoubt import (
     series as series_module,
 )
 from redoubt import (
@@ -383,6 +386,29 @@ def check(
     _print_lines(list(report.exceptions))
     if not report.ok:
         raise RedoubtError("the check failed: " + report.boot.describe())
+
+
+@app.command()
+def selftests(
+    target: TargetArg,
+    categories: Annotated[
+        list[str] | None, typer.Argument(help="Of run_vmtests.sh, as thp or cow; all if none.")
+    ] = None,
+    variant: VariantOpt = "on",
+    json_file: JsonOpt = None,
+) -> None:
+    """Run the kernel's own tests of mm on the pristine kernel and on ours, and compare."""
+    display = Display()
+    chosen = get_target(target)
+    origin = provenance.collect(sys.argv[1:])
+    with _alone():
+        host = _needs_enforcing(chosen, "auto")
+        report = selftests_module.check(
+            chosen, get_variant(chosen, variant), host, display, categories or ()
+        )
+    _write_json(json_file, report.as_json() | origin)
+    _print_lines(list(selftests_module.render(report)))
+    raise typer.Exit(0 if report.ok else 1)
 
 
 @app.command()

@@ -47,7 +47,7 @@ def root_directory(
 ) -> Path:
     """Make a guest root at `where` that runs `command`, or a shell if that is empty.
 
-    `modules` of its kernel go to /lib/modules, and `files` from where they are to where it says.
+    `modules` of its kernel go to /lib/modules, and `files` (or trees of them) to where it says.
 
     Raises RedoubtError if an argument contains a newline: the file has one argument a line.
     """
@@ -64,7 +64,10 @@ def root_directory(
         shutil.copy2(module, where / "lib/modules" / module.name)
     for name, file in (files or {}).items():
         (where / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(file, where / name)
+        if file.is_dir():
+            shutil.copytree(file, where / name, symlinks=True, dirs_exist_ok=True)
+        else:
+            shutil.copy2(file, where / name)
     if command:
         (where / "etc/redoubt/cmd").write_text("".join(f"{word}\n" for word in command))
     else:

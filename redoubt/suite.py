@@ -23,6 +23,7 @@ from redoubt import (
     ktap,
     offcheck,
     paths,
+    selftests,
     series,
     shortage,
     source,
@@ -389,6 +390,25 @@ def _distro(run: Run) -> Iterator[Item]:
     yield _verdict(name, on.name, report.ok, _check_detail(report))
 
 
+def _selftests(run: Run) -> Iterator[Item]:
+    """The kernel's own tests of mm, which have to give what they give on the pristine kernel."""
+    name, on = "selftests/mm as on pristine", run.variant("on")
+    if selftests.FLAVOUR not in run.target.flavours:
+        return
+    chosen = host.enforcing(run.target, run.host_choice)
+    if not chosen:
+        problem = host.lacking(run.target, run.host_choice)
+        yield Item(name, on.name, 0, 0, 1, problem.message if problem else "")
+        return
+    report = selftests.check(run.target, on, chosen, run.progress)
+    failed = len(report.wrong) + len(report.complaints)
+    # Nothing that passed is a failure, too.
+    failed = failed or int(not report.ok)
+    others = len(report.not_run) + len(report.failing) + len(report.unstable)
+    detail = "\n".join(selftests.render(report))
+    yield Item(name, on.name, len(report.passed), failed, others, detail)
+
+
 @dataclass(frozen=True)
 class _Step:
     """A part of the run, about one target or about none ("-")."""
@@ -415,6 +435,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
         yield from each("offcheck", _offcheck)
         yield from each("debug flavour", _debug)
         yield from each("distro flavour", _distro)
+        yield from each("selftests", _selftests)
 
 
 def run_all(runs: Sequence[Run], show: Callable[[Item], None]) -> list[Item]:

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A time limit for the programs of a selftest, which the kernel's runner lacks.
+ *
+ * Stands in for a program: it is called by the name of one and runs that from
+ * programs/. Says in the kernel's log what begins, so that whoever finds the
+ * machine dead knows in what. A line "PROGRAM [ARGUMENT...]" in the file
+ * left-out is skipped instead.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "compiler.h"
+
+#define TOP		"/selftests/"
+#define EXIT_SKIP	4
+#define EXIT_LATE	124
+#define EXIT_SETUP	125
+#define DEFAULT_S	60
+
+static void note(const char *what, const char *line)
+{
+	int fd = open("/dev/kmsg", O_WRONLY | O_CLOEXEC);
+	char *text;
+	int length;
+
+	if (fd < 0)
+		return;
+	/* In one write, which is one line of the log. */
+	length = asprintf(&text, "@selftest: %s %s\n", what, line);
+	if (length > 0 && write(fd, text, length) != length)
+		perror("/dev/kmsg");
+	close(fd);
+}
+
+static char *joined(const char *name, char **argv)
+{
+	char *line = strdup(name), *longer;
+
+	while (line && *++argv) {
+		if (asprintf(&longer, "%s %s", line, *argv) < 0)
+			return NULL;
+		free(line);
+		line = longer;
+	}
+	return line;
+}
+
+static int left_out(const char *line)
+{
+	char **each = read_args(TOP "left-out");
+
+	for (; each && *each; each++)
+		if (!strcmp(*each, line))
+			return 1;
+	return 0;
+}
+
+/* What the program started is ours when it is gone: nothing of it stays. */
+static void end_all(pid_t pid)
+{
+	char path[64], buffer[4096], *next;
+	ssize_t n;
+	int fd;
+
+	kill(-pid, SIGKILL);
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+	do {
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		n = fd < 0 ? 0 : read(fd, buffer, sizeof(buffer) - 1);
+		if (fd >= 0)
+			close(fd);
+		if (n <= 0)
+			return;
+		buffer[n] = '\0';
+		for (next = strtok(buffer, " "); next; next = strtok(NULL, " "))
+			kill(atoi(next), SIGKILL);
+	} while (waitpid(-1, NULL, 0) > 0);
+}
+
+/* Returns an exit status as a shell would. */
+static int run(const char *path, char **argv, int seconds)
+{
+	struct pollfd ended = { .events = POLLIN };
+	int status, late;
+	pid_t pid;
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	pid = fork();
+	if (!pid) {
+		setpgid(0, 0);
+		execv(path, argv);
+		fprintf(stderr, "%s: %s\n", path, strerror(errno));
+		_exit(errno == ENOENT ? 127 : 126);
+	}
+	if (pid < 0)
+		return EXIT_SETUP;
+	ended.fd = syscall(SYS_pidfd_open, pid, 0);
+	if (ended.fd < 0)
+		return EXIT_SETUP;
+	late = !poll(&ended, 1, seconds * 1000);
+	if (late)
+		kill(-pid, SIGKILL);
+	if (waitpid(pid, &status, 0) != pid)
+		return EXIT_SETUP;
+	end_all(pid);
+	if (late)
+		return EXIT_LATE;
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) :
+				     WEXITSTATUS(status);
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = basename(argv[0]), *given = getenv("SELFTEST_S");
+	char *line = joined(name, argv), *path;
+	int seconds = given ? atoi(given) : DEFAULT_S, status;
+
+	if (argc < 1 || !line || asprintf(&path, TOP "programs/%s", name) < 0)
+		return EXIT_SETUP;
+	if (left_out(line)) {
+		printf("@selftest: left out\n");
+		return EXIT_SKIP;
+	}
+	note("begin", line);
+	status = run(path, argv, seconds);
+	if (status == EXIT_LATE)
+		printf("@selftest: no end after %d s\n", seconds);
+	note("end", line);
+	return status;
+}

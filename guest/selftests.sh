@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Run categories of the kernel's tools/testing/selftests/mm by its own runner. The results of a
+# category are put on the console when it is done, so that no message of the kernel gets into them.
+#
+#   selftests.sh SECONDS LEFT-OUT CATEGORY...
+#
+# SECONDS      for each program
+# LEFT-OUT     programs with their arguments, with commas between
+# CATEGORY     of run_vmtests.sh, or "others": what it does not run
+
+export SELFTEST_S=$1
+export PATH=/usr/bin:/usr/sbin:/bin
+out=/tmp/selftests
+cd /selftests || exit 125
+tr , '\n' <<<"$2" >left-out
+shift 2
+
+others() {
+	local number=0 test status
+	for test in $(<others); do
+		echo "# running ./$test"
+		"./$test" 2>&1 | sed 's/^/# /'
+		status=${PIPESTATUS[0]}
+		number=$((number + 1))
+		case $status in
+		0) echo "ok $number $test" ;;
+		4) echo "ok $number $test # SKIP" ;;
+		*) echo "not ok $number $test # exit=$status" ;;
+		esac
+	done
+}
+
+# What they swap to.
+if [ -b /dev/ram0 ]; then
+	mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
+fi
+
+for category; do
+	if [ "$category" = others ]; then
+		others
+	else
+		./run_vmtests.sh -t "$category"
+	fi >"$out" 2>&1 </dev/null
+	echo "@selftests: category $category"
+	cat "$out"
+	echo
+	echo "@selftests: done $category"
+done

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What counts as the same result, as a difference, and as a test that did not run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from redoubt import host, selftests
+from redoubt.boot import Machine, Result
+from redoubt.build import Build
+from redoubt.errors import RedoubtError
+from redoubt.progress import Progress, Silent
+from redoubt.selftests import AGAIN, Outcome, Report, Round
+from redoubt.targets import TARGETS, X86_64
+
+MACHINE = Machine(Build(X86_64, Path(), Path(), Path()), Path(), host.EMULATED)
+SPLAT = "[    1.5] WARNING: mm/memory.c:12 at do_fault+0x10/0x20, CPU#0: cow/81"
+
+
+def block(category: str, *tests: Sequence[str]) -> list[str]:
+    """What a category leaves on the console; a test is its command, its lines, its result."""
+    lines = []
+    for command, *said, _ in tests:
+        name = command.removeprefix("bash ").removeprefix("./")
+        lines += [f"[    1.0] @selftest: begin {name}", f"[    2.0] @selftest: end {name}"]
+        assert said is not None
+    lines.append(f"@selftests: category {category}")
+    for number, (command, *said, result) in enumerate(tests, 1):
+        lines += [f"# running {command}", *(f"# {line}" for line in said)]
+        lines.append(result.replace("N", str(number)))
+    return [*lines, "1..9", "", f"@selftests: done {category}"]
+
+
+def outcomes(*tests: Sequence[str]) -> dict[tuple[str, str], str]:
+    found, done, current = selftests.parse(block("cow", *tests))
+    assert (done, current) == (["cow"], None)
+    return {key: outcome.result for key, outcome in found.outcomes.items()}
+
+
+def test_a_test_and_its_parts_are_results() -> None:
+    assert outcomes(
+        ["./cow", "TAP version 13", "1..2", "ok 1 fork", "not ok 2 - exit", "not ok N cow # exit=1"]
+    ) == {("cow", "fork"): "ok", ("cow", "exit"): "not ok", ("cow", ""): "not ok"}
+
+
+def test_parts_of_one_name_are_told_apart() -> None:
+    found = outcomes(["./cow", "ok 1 fork", "not ok 2 fork", "ok N cow"])
+    assert found["cow", "fork"] == "ok"
+    assert found["cow", "fork (2)"] == "not ok"
+
+
+def test_addresses_do_not_name_a_part() -> None:
+    found = outcomes(["./cow", "ok 1 map at 0x7f0000001000", "ok N cow"])
+    assert ("cow", "map at N") in found
+
+
+@pytest.mark.parametrize("line", ["ok 1 fork # SKIP no swap", "ok 1 # SKIP fork"])
+def test_a_part_that_is_skipped_did_not_pass(line: str) -> None:
+    assert outcomes(["./cow", line, "ok N cow"])["cow", "fork"] == "skip"
+
+
+def test_an_expected_failure_is_neither_passed_nor_failed() -> None:
+    found = outcomes(["./cow", "not ok 1 fork # XFAIL known", "ok N cow"])
+    assert found["cow", "fork"] == "not ok (XFAIL)"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (["1..0 # SKIP no secretmem"], "no secretmem"),
+        (["TAP version 13", "ok 1 # SKIP no pkeys", "Totals: pass:0 skip:1"], "no pkeys"),
+        (["you need modprobe", "[SKIP]"], "you need modprobe"),
+    ],
+)
+def test_a_test_that_skips_itself_says_why(said: list[str], why: str) -> None:
+    found, _, _ = selftests.parse(
+        block("cow", ["bash ./cow.sh go", *said, "ok N cow.sh go # SKIP"])
+    )
+    assert found.outcomes["cow.sh go", ""] == Outcome("skip", why)
+
+
+def test_a_test_that_ran_out_of_time_did_not_fail() -> None:
+    found, _, _ = selftests.parse(
+        block("cow", ["./cow", "@selftest: no end after 9 s", "not ok N cow # exit=124"])
+    )
+    outcome = found.outcomes["cow", ""]
+    assert outcome.result == "late"
+    assert "9 s" in outcome.why
+
+
+def test_a_program_that_was_not_built_did_not_fail() -> None:
+    found = outcomes(["./cow", "./cow: No such file or directory", "not ok N cow # exit=127"])
+    assert found == {("cow", ""): "skip"}
+
+
+def test_a_complaint_is_of_the_test_that_runs() -> None:
+    lines = ["[    1.0] @selftest: begin cow", SPLAT, "[    2.0] @selftest: end cow", SPLAT]
+    found, _, _ = selftests.parse(lines)
+    assert [test for test, _ in found.complaints] == ["cow", "-"]
+
+
+def test_a_console_that_ends_in_a_test_names_it() -> None:
+    lines = [*block("mmap", ["./droppable", "ok N droppable"]), "[ 3.0] @selftest: begin cow -a 1"]
+    _, done, current = selftests.parse(lines)
+    assert (done, current) == (["mmap"], "cow -a 1")
+
+
+# === Machines that die ===========================================================================
+
+
+class Boots:
+    """Boots that end as told, in their order; keeps what the guests were told to run."""
+
+    def __init__(self, *results: Result) -> None:
+        self.results = list(results)
+        self.commands: list[Sequence[str]] = []
+
+    def __call__(
+        self, _: Machine, words: Sequence[str], *, timeout: float, name: str, progress: Progress
+    ) -> Result:
+        assert timeout
+        self.commands.append(words)
+        return self.results.pop(0)
+
+
+def finished(*lines: str) -> Result:
+    return Result("finished", 0, lines, (), Path("log"))
+
+
+def panicked(*lines: str) -> Result:
+    return Result("panic", None, lines, (), Path("log"), "it is over")
+
+
+def booting(monkeypatch: pytest.MonkeyPatch, *results: Result) -> Boots:
+    boots = Boots(*results)
+    monkeypatch.setattr(selftests, "boot", boots)
+    return boots
+
+
+GOOD = block("mmap", ["./droppable", "ok N droppable"])
+
+
+def test_a_panic_does_not_lose_the_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = block(
+        "cow", ["./cow", "@selftest: left out", "ok N cow # SKIP"], ["./rmap", "ok N rmap"]
+    )
+    boots = booting(
+        monkeypatch, panicked(*GOOD, "[    3.0] @selftest: begin cow"), finished(*again)
+    )
+    found = selftests.run(MACHINE, ["mmap", "cow"], "name", Silent())
+    results = {test: outcome.result for (test, _), outcome in found.outcomes.items()}
+    assert results == {"droppable": "ok", "cow": "crash", "rmap": "ok"}
+    assert found.outcomes["cow", ""].why == "panic: it is over"
+    assert boots.commands[1][3:] == ["cow", "cow"]
+
+
+def test_a_panic_outside_any_test_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    booting(monkeypatch, panicked(*GOOD))
+    with pytest.raises(RedoubtError, match="it is over"):
+        selftests.run(MACHINE, ["mmap", "cow"], "name", Silent())
+
+
+def test_a_test_that_cannot_be_left_out_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = panicked("[    3.0] @selftest: begin cow")
+    booting(monkeypatch, dead, dead)
+    with pytest.raises(RedoubtError, match="cut short"):
+        selftests.run(MACHINE, ["cow"], "name", Silent())
+
+
+# === Comparing ===================================================================================
+
+
+def a_round(complaint: str = "", **results: str) -> Round:
+    found = Round({(test, ""): Outcome(result) for test, result in results.items()})
+    found.of = dict.fromkeys(results, "mmap")
+    if complaint:
+        found.complaints.append(("cow", complaint))
+    return found
+
+
+def report(pristine: Sequence[Round], ours: Sequence[Round]) -> Report:
+    return Report("x86_64", "on", tuple(pristine), tuple(ours))
+
+
+def test_the_same_results_are_good_also_if_some_fail() -> None:
+    both = [a_round(cow="ok", rmap="not ok", ksm="skip")]
+    found = report(both, both)
+    assert found.ok
+    assert found.passed == ["cow"]
+    assert [test for test, _ in found.failing] == ["rmap"]
+    assert [test for test, _ in found.not_run] == ["ksm"]
+
+
+def test_nothing_that_passed_is_not_good() -> None:
+    both = [a_round(ksm="skip")]
+    assert not report(both, both).ok
+
+
+@pytest.mark.parametrize(("before", "after"), [("ok", "not ok"), ("not ok", "ok"), ("ok", "skip")])
+def test_a_difference_is_wrong_in_either_direction(before: str, after: str) -> None:
+    found = report([a_round(cow=before, rmap="ok")], [a_round(cow=after, rmap="ok")])
+    assert [one.key for one in found.wrong] == [("cow", "")]
+    assert not found.ok
+
+
+def test_a_test_that_only_one_kernel_has_is_a_difference() -> None:
+    found = report([a_round(cow="ok", rmap="ok")], [a_round(cow="ok")])
+    assert [one.key for one in found.wrong] == [("rmap", "")]
+
+
+def test_a_part_that_only_one_kernel_has_is_a_difference() -> None:
+    ours = a_round(cow="ok")
+    pristine = a_round(cow="ok")
+    pristine.outcomes["cow", "fork"] = Outcome("ok")
+    assert [one.key for one in report([pristine], [ours]).wrong] == [("cow", "fork")]
+
+
+def test_a_test_without_time_says_nothing_of_its_other_parts() -> None:
+    ours, pristine = a_round(cow="late", rmap="ok"), a_round(cow="late", rmap="ok")
+    pristine.outcomes["cow", "fork"] = Outcome("ok")
+    assert report([pristine], [ours]).ok
+
+
+def test_a_difference_that_comes_again_is_wrong() -> None:
+    good, bad = a_round(cow="ok", rmap="ok"), a_round(cow="not ok", rmap="ok")
+    assert report([good] * 3, [bad] * 3).wrong
+    assert report([good] * 3, [bad, good, bad]).wrong
+
+
+def test_a_difference_that_does_not_come_again_is_shown_as_such() -> None:
+    good, bad = a_round(cow="ok", rmap="ok"), a_round(cow="not ok", rmap="ok")
+    found = report([good] * 3, [bad, good, good])
+    assert found.wrong == []
+    assert [one.key for one in found.unstable] == [("cow", "")]
+    assert found.passed == ["rmap"]
+
+
+def test_what_varies_on_pristine_is_no_difference() -> None:
+    good, bad = a_round(cow="ok", rmap="ok"), a_round(cow="not ok", rmap="ok")
+    found = report([good, bad, good], [bad, good, good])
+    assert found.wrong == []
+    assert [one.key for one in found.unstable] == [("cow", "")]
+
+
+def test_a_complaint_of_ours_alone_is_a_failure() -> None:
+    line = "WARNING: mm/memory.c:12 at do_fault+0x10/0x20, CPU#0: cow/81"
+    ours = [a_round(line, cow="ok")]
+    assert report([a_round(cow="ok")], ours).complaints == [f"cow: {line}"]
+    assert not report([a_round(cow="ok")], ours).ok
+    # The pristine kernel says it of another process on another CPU.
+    other = a_round(line.replace("cow/81", "cow/99").replace("#0", "#1"), cow="ok")
+    assert report([other], ours).complaints == []
+
+
+def test_categories_that_differ_are_run_again_on_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def run(machine: Machine, wanted: Sequence[str], name: str, _: Progress) -> Round:
+        asked.append((machine.args[0], tuple(wanted)))
+        bad = machine.args[0] == "ours" and name.endswith("-1")
+        return a_round(cow="not ok" if bad else "ok", rmap="ok")
+
+    monkeypatch.setattr(selftests, "run", run)
+    machines = [
+        Machine(MACHINE.build, Path(), host.EMULATED, (name,)) for name in ("pristine", "ours")
+    ]
+    found = selftests.compare(X86_64, "on", *machines, ["mmap", "thp"], Silent())
+    every, again = ("mmap", "thp"), ("mmap",)
+    first = [("pristine", every), ("ours", every)]
+    assert asked == first + [("pristine", again), ("ours", again)] * AGAIN
+    assert found.wrong == []
+
+
+def test_json_has_every_test_with_the_results_of_all_runs() -> None:
+    good, bad = a_round(cow="ok", rmap="ok"), a_round(cow="not ok", rmap="ok")
+    shown = report([good], [bad]).as_json()
+    assert shown["ok"] is False
+    assert shown["tests"][0] == {
+        "test": "cow", "category": "mmap", "pristine": ("ok",), "ours": ("not ok",), "why": "",
+    }  # fmt: skip
+    assert shown["differences"] == [
+        {"test": "cow", "part": "", "pristine": ("ok",), "ours": ("not ok",)}
+    ]
+
+
+# === Building ====================================================================================
+
+
+def test_categories_are_those_of_the_runner(tmp_path: Path) -> None:
+    (tmp_path / "selftests").mkdir()
+    (tmp_path / "selftests/run_vmtests.sh").write_text(
+        'CATEGORY="mmap" run_test ./a\n\tCATEGORY="memory-failure" run_test ./b\n'
+        'CATEGORY="mmap" run_test ./c\n'
+    )
+    assert selftests.categories(tmp_path) == ["mmap", "memory-failure", "others"]
+    assert selftests.chosen(tmp_path, ["others", "mmap"]) == ["mmap", "others"]
+    with pytest.raises(RedoubtError, match="unknown category 'cow'") as caught:
+        selftests.chosen(tmp_path, ["cow"])
+    assert caught.value.hint == "categories: mmap, memory-failure, others"
+
+
+def test_the_source_of_the_tests_is_not_written_to(tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel"
+    for name in ("Makefile", "tools/include/a.h", "tools/testing/selftests/lib.mk",
+                 "tools/testing/selftests/mm/cow.c"):  # fmt: skip
+        (kernel / name).parent.mkdir(parents=True, exist_ok=True)
+        (kernel / name).write_text(name)
+    shadow = tmp_path / "shadow"
+    selftests._shadow(kernel, shadow)
+    here = shadow / "tools/testing/selftests/mm"
+    assert here.resolve() == here
+    (here / "local_config.mk").write_text("made")
+    (here / "cow.c").write_text("changed")
+    assert (kernel / "tools/testing/selftests/mm/cow.c").read_text().endswith("cow.c")
+    assert not (kernel / "tools/testing/selftests/mm/local_config.mk").exists()
+    assert (shadow / "tools/testing/selftests/lib.mk").read_text().endswith("lib.mk")
+    assert (shadow / "tools/include/a.h").exists()
+
+
+def test_a_target_with_the_flavour_can_be_compared() -> None:
+    assert [t.name for t in TARGETS.values() if selftests.FLAVOUR in t.flavours] == ["x86_64"]
