@@ -31,6 +31,8 @@ ARGS = (
     "printk.devkmsg=on",
     # Page tables of the kernel change as well, whenever a huge page comes or goes.
     "hugetlb_free_vmemmap=on",
+    # Pages that migrate need another node.
+    "numa=fake=2",
     # In KiB: the disk they swap to.
     "ramdisk_size=131072",
 )
