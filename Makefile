@@ -15,8 +15,12 @@ test: setup				## all tests of the tool and of both kernels
 test-long: test-long-um test-long-x86_64	## the same and the slow ones; writes results/
 
 test-long-%: setup
-	@scripts/prerequisites $(filter x86_64,$*)
+	@scripts/prerequisites $(if $(filter x86_64,$*),x86_64 selftests)
 	@$(REDOUBT) test $* --long --json results/$@.json
+
+selftests: setup			## the kernel's own tests of mm, on pristine x86-64 and ours
+	@scripts/prerequisites x86_64 selftests
+	@$(REDOUBT) selftests x86_64
 
 check: setup				## compare page tables and their keys after boot and under stress
 	@$(REDOUBT) check um
@@ -53,4 +57,4 @@ help:					## this list
 	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long check bench report series lint setup prerequisites clean help again
+.PHONY: demo test test-long selftests check bench report series lint setup prerequisites clean help again
