@@ -10,6 +10,7 @@
 # LEFT-OUT     programs with their arguments, with commas between
 # CATEGORY     of run_vmtests.sh, or "others": what it does not run
 
+check=/sys/kernel/debug/kpkeys/check
 export SELFTEST_S=$1
 export PATH=/usr/bin:/usr/sbin:/bin
 out=/tmp/selftests
@@ -48,3 +49,6 @@ for category; do
 	echo
 	echo "@selftests: done $category"
 done
+
+# Are all page tables still protected, after all that?
+[ ! -e "$check" ] || cat "$check"

@@ -17,6 +17,7 @@ from typing import Any
 
 from redoubt import build, kernels, paths, source
 from redoubt.boot import Machine, Result, boot, is_complaint
+from redoubt.check import Walk, parse_walks
 from redoubt.errors import RedoubtError
 from redoubt.process import output, run_lines, run_logged
 from redoubt.progress import Progress
@@ -69,9 +70,14 @@ _DIGITS = re.compile(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b")
 
 
 def _shadow(kernel: Path, where: Path) -> None:
-    """A kernel tree of links with a copy of the tests: their Makefile writes where they are."""
-    if where.exists():
-        shutil.rmtree(where)
+    """A kernel tree of links with a copy of the tests: their Makefile writes where they are.
+
+    One that is there already stays, so that make has little to do.
+    """
+    stamp, made = where.with_suffix(".of"), f"{kernel} {source.version_of(kernel)}\n"
+    if stamp.exists() and stamp.read_text() == made:
+        return
+    shutil.rmtree(where, ignore_errors=True)
     part = Path()
     for name in _MM.parts:
         (where / part).mkdir(parents=True)
@@ -80,6 +86,7 @@ def _shadow(kernel: Path, where: Path) -> None:
                 (where / part / entry.name).symlink_to(entry)
         part /= name
     shutil.copytree(kernel / part, where / part)
+    stamp.write_text(made)
 
 
 def _compile(target: Target, kernel: Path, top: Path, progress: Progress) -> Path:
@@ -207,6 +214,8 @@ class Round:
     of: dict[str, str] = field(default_factory=dict)
     # The kernel's complaints, each with the test that ran.
     complaints: list[tuple[str, str]] = field(default_factory=list)
+    # Of the checker, where the kernel has one, after each boot that came to its end.
+    walks: list[Walk] = field(default_factory=list)
     logs: list[Path] = field(default_factory=list)
 
     def take(self, other: Round) -> None:
@@ -214,6 +223,7 @@ class Round:
         self.outcomes.update(other.outcomes)
         self.of.update(other.of)
         self.complaints += other.complaints
+        self.walks += other.walks
         self.logs += other.logs
 
 
@@ -264,7 +274,7 @@ def _test(found: Round, test: str, lines: Sequence[str], status: re.Match[str]) 
 def parse(console: Sequence[str]) -> tuple[Round, list[str], str | None]:
     """What a console shows: the results, the categories that ended, and the test in which the
     machine was when the console ended, if it was in one."""
-    found, done = Round(), []
+    found, done = Round(walks=list(parse_walks(tuple(console)))), []
     current, category, running = None, None, None
     lines: list[str] = []
     for line in console:
@@ -382,7 +392,7 @@ class Report:
     """All runs of both kernels: the first of each ran everything, the others what differed."""
 
     target: str
-    variant: str
+    variant: Variant
     pristine: tuple[Round, ...]
     ours: tuple[Round, ...]
 
@@ -447,9 +457,20 @@ class Report:
         )
 
     @property
+    def unprotected(self) -> list[str]:
+        """The runs after which page tables were not all protected, of a variant that protects."""
+        if not self.variant.protected:
+            return []
+        return [
+            f"run {number}: {one.walks or 'no walk of the checker'}"
+            for number, one in enumerate(self.ours, 1)
+            if not one.walks or not all(walk.clean for walk in one.walks)
+        ]
+
+    @property
     def ok(self) -> bool:
-        """True if tests ran, with the same results, and our kernel did not complain."""
-        return bool(self.passed) and not self.wrong and not self.complaints
+        """True if tests ran, with the same results, and our kernel had nothing to complain of."""
+        return bool(self.passed) and not (self.wrong or self.complaints or self.unprotected)
 
     @property
     def not_run(self) -> list[tuple[str, Outcome]]:
@@ -473,7 +494,7 @@ class Report:
 
         return {
             "target": self.target,
-            "variant": self.variant,
+            "variant": self.variant.name,
             "runs": {"pristine": len(self.pristine), "ours": len(self.ours)},
             "ok": self.ok,
             "parts_passed": self.parts,
@@ -491,12 +512,13 @@ class Report:
             "differences": listed(self.wrong),
             "unstable": listed(self.unstable),
             "complaints": self.complaints,
+            "unprotected": self.unprotected,
         }
 
 
 def compare(
     target: Target,
-    variant: str,
+    variant: Variant,
     pristine: Machine,
     ours: Machine,
     wanted: Sequence[str],
@@ -507,8 +529,8 @@ def compare(
 
     Raises RedoubtError as `run` does.
     """
-    rounds: dict[str, list[Round]] = {"pristine": [], variant: []}
-    machines = {"pristine": pristine, variant: ours}
+    rounds: dict[str, list[Round]] = {"pristine": [], variant.name: []}
+    machines = {"pristine": pristine, variant.name: ours}
 
     def one(todo: Sequence[str]) -> None:
         for name, machine in machines.items():
@@ -518,12 +540,12 @@ def compare(
                 rounds[name].append(run(machine, todo, label, progress))
 
     def report() -> Report:
-        return Report(target.name, variant, tuple(rounds["pristine"]), tuple(rounds[variant]))
+        return Report(target.name, variant, tuple(rounds["pristine"]), tuple(rounds[variant.name]))
 
     one(wanted)
     suspect = {difference.key[0] for difference in report().suspects}
-    suspect |= {test for test, _ in rounds[variant][0].complaints}
-    of = {**rounds["pristine"][0].of, **rounds[variant][0].of}
+    suspect |= {test for test, _ in rounds[variant.name][0].complaints}
+    of = {**rounds["pristine"][0].of, **rounds[variant.name][0].of}
     todo = [name for name in wanted if any(of.get(test) == name for test in suspect)]
     for _ in range(again if todo else 0):
         one(todo)
@@ -548,18 +570,19 @@ def check(
         replace(bench.machine(way, *ARGS, cpus=CPUS), memory_mb=MEMORY_MB, files={".": files})
         for bench, way in zip(made, ways, strict=True)
     )
-    return compare(target, variant.name, pristine, ours, chosen(files, wanted), progress)
+    return compare(target, variant, pristine, ours, chosen(files, wanted), progress)
 
 
 def render(report: Report) -> Iterator[str]:
     """For people: what was compared, what differs, and what was not compared."""
     yield (
         f"{report.target}: {len(report.passed)} tests ({report.parts} parts) pass on pristine "
-        f"and on {report.variant}; {len(report.wrong)} differ"
+        f"and on {report.variant.name}; {len(report.wrong)} differ"
     )
     groups: tuple[tuple[str, list[str]], ...] = (
         ("different", [str(one) for one in report.wrong]),
         ("complaints of our kernel", report.complaints),
+        ("page tables not protected", report.unprotected),
         ("not the same every time", [str(one) for one in report.unstable]),
         ("fail on both", [f"{test}: {o.why}" for test, o in report.failing]),
         ("not run", [f"{test}: {o.why}" for test, o in report.not_run]),

@@ -401,7 +401,7 @@ def _selftests(run: Run) -> Iterator[Item]:
         yield Item(name, on.name, 0, 0, 1, problem.message if problem else "")
         return
     report = selftests.check(run.target, on, chosen, run.progress)
-    failed = len(report.wrong) + len(report.complaints)
+    failed = len(report.wrong) + len(report.complaints) + len(report.unprotected)
     # Nothing that passed is a failure, too.
     failed = failed or int(not report.ok)
     others = len(report.not_run) + len(report.failing) + len(report.unstable)

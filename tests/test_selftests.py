@@ -4,19 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import KERNEL
 
 from redoubt import host, selftests
 from redoubt.boot import Machine, Result
 from redoubt.build import Build
+from redoubt.check import Walk
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress, Silent
 from redoubt.selftests import AGAIN, Outcome, Report, Round
-from redoubt.targets import TARGETS, X86_64
+from redoubt.targets import TARGETS, X86_64, get_variant
 
 MACHINE = Machine(Build(X86_64, Path(), Path(), Path()), Path(), host.EMULATED)
+ON = get_variant(X86_64, "on")
+CLEAN = Walk(9, 0, 0, 0)
 SPLAT = "[    1.5] WARNING: mm/memory.c:12 at do_fault+0x10/0x20, CPU#0: cow/81"
 
 
@@ -176,13 +181,14 @@ def test_a_test_that_cannot_be_left_out_is_an_error(monkeypatch: pytest.MonkeyPa
 def a_round(complaint: str = "", **results: str) -> Round:
     found = Round({(test, ""): Outcome(result) for test, result in results.items()})
     found.of = dict.fromkeys(results, "mmap")
+    found.walks = [CLEAN]
     if complaint:
         found.complaints.append(("cow", complaint))
     return found
 
 
 def report(pristine: Sequence[Round], ours: Sequence[Round]) -> Report:
-    return Report("x86_64", "on", tuple(pristine), tuple(ours))
+    return Report("x86_64", ON, tuple(pristine), tuple(ours))
 
 
 def test_the_same_results_are_good_also_if_some_fail() -> None:
@@ -255,6 +261,19 @@ def test_a_complaint_of_ours_alone_is_a_failure() -> None:
     assert report([other], ours).complaints == []
 
 
+@pytest.mark.parametrize("walks", [[], [Walk(9, 1, 0, 0)], [CLEAN, Walk(9, 0, 0, 1)]])
+def test_page_tables_have_to_be_protected_at_the_end(walks: list[Walk]) -> None:
+    both = [a_round(cow="ok")]
+    assert report(both, both).ok
+    ours = a_round(cow="ok")
+    ours.walks = walks
+    found = report(both, [ours])
+    assert len(found.unprotected) == 1
+    assert not found.ok
+    off = replace(found, variant=get_variant(X86_64, "off"))
+    assert off.unprotected == []
+
+
 def test_categories_that_differ_are_run_again_on_both(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
@@ -267,7 +286,7 @@ def test_categories_that_differ_are_run_again_on_both(monkeypatch: pytest.Monkey
     machines = [
         Machine(MACHINE.build, Path(), host.EMULATED, (name,)) for name in ("pristine", "ours")
     ]
-    found = selftests.compare(X86_64, "on", *machines, ["mmap", "thp"], Silent())
+    found = selftests.compare(X86_64, ON, *machines, ["mmap", "thp"], Silent())
     every, again = ("mmap", "thp"), ("mmap",)
     first = [("pristine", every), ("ours", every)]
     assert asked == first + [("pristine", again), ("ours", again)] * AGAIN
@@ -304,10 +323,11 @@ def test_categories_are_those_of_the_runner(tmp_path: Path) -> None:
 
 def test_the_source_of_the_tests_is_not_written_to(tmp_path: Path) -> None:
     kernel = tmp_path / "kernel"
-    for name in ("Makefile", "tools/include/a.h", "tools/testing/selftests/lib.mk",
+    for name in ("Kbuild", "tools/include/a.h", "tools/testing/selftests/lib.mk",
                  "tools/testing/selftests/mm/cow.c"):  # fmt: skip
         (kernel / name).parent.mkdir(parents=True, exist_ok=True)
         (kernel / name).write_text(name)
+    (kernel / "Makefile").write_text(KERNEL["Makefile"])
     shadow = tmp_path / "shadow"
     selftests._shadow(kernel, shadow)
     here = shadow / "tools/testing/selftests/mm"
@@ -318,6 +338,12 @@ def test_the_source_of_the_tests_is_not_written_to(tmp_path: Path) -> None:
     assert not (kernel / "tools/testing/selftests/mm/local_config.mk").exists()
     assert (shadow / "tools/testing/selftests/lib.mk").read_text().endswith("lib.mk")
     assert (shadow / "tools/include/a.h").exists()
+    # Until the kernel is another, what make has made stays.
+    selftests._shadow(kernel, shadow)
+    assert (here / "local_config.mk").exists()
+    (kernel / "Makefile").write_text(KERNEL["Makefile"].replace("SUBLEVEL = 4", "SUBLEVEL = 5"))
+    selftests._shadow(kernel, shadow)
+    assert not (here / "local_config.mk").exists()
 
 
 def test_a_target_with_the_flavour_can_be_compared() -> None:
