@@ -38,7 +38,7 @@ ARGS = (
     "ramdisk_size=131072",
 )
 # Seconds for each program, for a boot, and for a category on top of its programs.
-PROGRAM_S = 100
+PROGRAM_S = 60
 BOOT_S = 1500.0
 # How often a category is run again in which the kernels differ, on both.
 AGAIN = 2
