@@ -111,7 +111,11 @@ X86_64 = Target(
     audit="audit-x86_64.toml",
     variants=_VARIANTS,
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
-    flavours={"debug": ("debug", "debug-x86_64"), "distro": ("distro",), "selftests": ("selftests",)},
+    flavours={
+        "debug": ("debug", "debug-x86_64"),
+        "distro": ("distro",),
+        "selftests": ("selftests",),
+    },
     distro_config="config.amd64_none_amd64",
     emulator=PC,
     # Each process has two topmost page tables then. An emulated CPU is not given them by itself.
