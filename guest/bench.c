@@ -16,9 +16,8 @@
  * there is patience for that (quiet.c); CYCLES is what the last line of an
  * earlier run said, "@quiet: CYCLES noisy=SAMPLES", or 0.
  *
- * The workload "buildlike" is run by the program of that name and not by the
- * kernel: SIZE is its number of compilations, ns is wall-clock time; host_ns,
- * host_calls, tables and free_ns, which nobody knows, are 0.
+ * Some workloads are run by this program and not by the kernel (bench-user.c);
+ * host_ns, host_calls, tables and free_ns, which nobody knows then, are 0.
  *
  * The kernel's own test_vmalloc is no workload: without modules it runs at the
  * end of the boot, as the kernel's command line says, and prints to the log.
@@ -27,24 +26,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench-user.h"
 #include "compiler.h"
 #include "quiet.h"
 
 #define RUN	"/sys/kernel/debug/kpkeys_bench/run"
-#define STATS	"/sys/kernel/debug/kpkeys/stats"
-#define BUILD	"/bin/buildlike"
-
-#define MAX_STATS	64
 
 struct spec {
 	char workload[16];
@@ -54,13 +47,6 @@ struct spec {
 	unsigned int warmup;
 };
 
-struct stats {
-	unsigned int nr;
-	char names[MAX_STATS][32];
-	u64 values[MAX_STATS];
-};
-
-static noreturn __attribute__((format(printf, 1, 2)))
 void fail(const char *format, ...)
 {
 	va_list args;
@@ -154,82 +140,11 @@ static void sample_kernel(const struct spec *spec, char *line, size_t size)
 	line[strcspn(line, "\n")] = '\0';
 }
 
-/* === Outside of the kernel === */
-
-/* What the kernel counts, if it does. */
-static void read_stats(struct stats *stats)
-{
-	FILE *file = fopen(STATS, "re");
-	unsigned long long value;
-
-	stats->nr = 0;
-	if (!file)
-		return;
-	while (stats->nr < MAX_STATS &&
-	       fscanf(file, "%31s %llu", stats->names[stats->nr], &value) == 2)
-		stats->values[stats->nr++] = value;
-	fclose(file);
-}
-
-static u64 now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
-
-static void run_build(u64 units)
-{
-	char program[] = BUILD, count[24];
-	char *argv[] = { program, count, NULL };
-	int status, err;
-	pid_t pid;
-
-	snprintf(count, sizeof(count), "%llu", (unsigned long long)units);
-	err = posix_spawn(&pid, BUILD, NULL, NULL, argv, environ);
-	if (err)
-		fail("%s: %s", BUILD, strerror(err));
-	if (waitpid(pid, &status, 0) != pid)
-		fail("%s: %s", BUILD, strerror(errno));
-	if (status)
-		fail("%s failed (status %#x)", BUILD, status);
-}
-
-static void sample_build(const struct spec *spec, char *line, size_t size)
-{
-	static struct stats before, after;
-	unsigned int i;
-	size_t used;
-	u64 begin, end;
-
-	read_stats(&before);
-	begin = now();
-	for (i = 0; i < spec->ops; i++)
-		run_build(spec->size);
-	end = now();
-	read_stats(&after);
-
-	used = snprintf(line, size,
-			"workload=%s size=%llu ops=%u ns=%llu host_ns=0 host_calls=0 tables=0 free_ns=0",
-			spec->workload, (unsigned long long)spec->size,
-			spec->ops, (unsigned long long)(end - begin));
-	for (i = 0; i < after.nr && used < size; i++)
-		used += snprintf(line + used, size - used, " stat_%s=%llu",
-				 after.names[i],
-				 (unsigned long long)(after.values[i] -
-						      before.values[i]));
-	if (used >= size)
-		fail("the statistics of this kernel do not fit into a line");
-}
-
 /* === All of it === */
 
 static void sample(const struct spec *spec, char *line, size_t size)
 {
-	if (!strcmp(spec->workload, "buildlike"))
-		sample_build(spec, line, size);
-	else
+	if (!user_sample(spec->workload, spec->size, spec->ops, line, size))
 		sample_kernel(spec, line, size);
 }
 
@@ -273,6 +188,7 @@ int main(int argc, char **argv)
 	int i, first = 1;
 	u64 cycles;
 
+	user_start();
 	if (argc > 1 && !strncmp(argv[1], option, strlen(option))) {
 		text = argv[1] + strlen(option);
 		if (!number(&text, ULLONG_MAX, false, &cycles) || *text)

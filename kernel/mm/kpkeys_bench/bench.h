@@ -61,6 +61,7 @@ struct kbench_workload {
  * @size: how large each operation is, in the unit of the workload.
  * @ops: how many operations.
  * @tables: page table pages the operations made, visited or freed.
+ * @large: the mapping is of folios of 64 KB, each mapped by its 16 entries.
  * @free_ns: time that freeing page tables took after the timed regions.
  * @sum: what the timed regions added up to.
  * @start: the counters when the current timed region began.
@@ -71,6 +72,7 @@ struct kbench_run {
 	unsigned long size;
 	unsigned int ops;
 	unsigned long tables;
+	bool large;
 	u64 free_ns;
 	struct kbench_counters sum;
 	struct kbench_counters start;
@@ -88,6 +90,10 @@ int kbench_switch(struct kbench_run *run);
 int kbench_fork(struct kbench_run *run);
 int kbench_exit(struct kbench_run *run);
 int kbench_munmap(struct kbench_run *run);
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+int kbench_fork_large(struct kbench_run *run);
+int kbench_munmap_large(struct kbench_run *run);
+#endif
 int kbench_faults(struct kbench_run *run);
 int kbench_mprotect(struct kbench_run *run);
 int kbench_exec_exit(struct kbench_run *run);

@@ -32,6 +32,10 @@ static const struct kbench_workload workloads[] = {
 	{ "fork", kbench_fork },
 	{ "exit", kbench_exit },
 	{ "munmap", kbench_munmap },
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	{ "fork-large", kbench_fork_large },
+	{ "munmap-large", kbench_munmap_large },
+#endif
 	{ "fault", kbench_faults },
 	{ "mprotect", kbench_mprotect },
 	{ "exec-exit", kbench_exec_exit },

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Operations on a large private anonymous mapping of page-sized pages.
+ * Operations on a large private anonymous mapping, of page-sized pages or of
+ * large folios that are mapped by entries of pages.
  */
 #include <linux/err.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/pagewalk.h>
 #include <linux/sched/coredump.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -101,7 +103,41 @@ static int map(const struct kbench_run *run)
 
 	addr = vm_mmap(NULL, START, run->size, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, 0);
-	return IS_ERR_VALUE(addr) ? (int)addr : 0;
+	if (IS_ERR_VALUE(addr))
+		return (int)addr;
+	return run->large ? do_madvise(current->mm, START, run->size,
+				       MADV_HUGEPAGE) : 0;
+}
+
+/* Is this page of the mapping part of a folio of 64 KB, with its own entry? */
+static bool page_in_large(struct vm_area_struct *vma, unsigned long addr)
+{
+	struct folio_walk fw;
+	struct folio *folio = folio_walk_start(&fw, vma, addr, 0);
+	bool large;
+
+	if (!folio)
+		return false;
+	large = fw.level == FW_LEVEL_PTE && folio_size(folio) == SZ_64K;
+	folio_walk_end(&fw, vma);
+	return large;
+}
+
+/* A sample of small pages must not be taken for one of large folios. */
+static int check_large(const struct kbench_run *run)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
+	unsigned long addr;
+	bool large;
+
+	mmap_read_lock(mm);
+	vma = vma_lookup(mm, START);
+	large = vma;
+	for (addr = START; addr < START + run->size && large; addr += PAGE_SIZE)
+		large = page_in_large(vma, addr);
+	mmap_read_unlock(mm);
+	return large ? 0 : -EOPNOTSUPP;
 }
 
 /* Make all pages present, writable and exclusively ours. */
@@ -115,7 +151,7 @@ static int populate(const struct kbench_run *run)
 		      kbench_fault(addr, min(addr + SZ_2M, end), PAGE_SIZE,
 				   FAULT_FLAG_WRITE);
 	}
-	return err;
+	return err ?: (run->large ? check_large(run) : 0);
 }
 
 typedef int (*op_fn)(struct kbench_run *run, unsigned int index);
@@ -135,6 +171,8 @@ static int do_ops(struct kbench_run *run, op_fn op)
 	mm = kbench_mm_create();
 	if (!mm)
 		return -ENOMEM;
+	if (run->large)
+		mm_flags_clear(MMF_DISABLE_THP_COMPLETELY, mm);
 	kthread_use_mm(mm);
 	for (i = 0; i < run->ops && !err; i++)
 		err = kbench_pause() ?: op(run, i);
@@ -257,6 +295,39 @@ int kbench_munmap(struct kbench_run *run)
 {
 	return do_ops(run, munmap_op);
 }
+
+/* === Large folios ======================================================= */
+
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+/**
+ * kbench_fork_large() - kbench_fork() of a mapping of folios of 64 KB.
+ * @run: the sample; the size is that of the mapping.
+ *
+ * Folios of this size have to be given to whoever asks by madvise(): boot with
+ * thp_anon=64K:madvise.
+ *
+ * Context: the thread of a sample.
+ * Return: 0 or a negative errno; -EOPNOTSUPP if a page is in no such folio.
+ */
+int kbench_fork_large(struct kbench_run *run)
+{
+	run->large = true;
+	return kbench_fork(run);
+}
+
+/**
+ * kbench_munmap_large() - kbench_munmap() of a mapping of folios of 64 KB.
+ * @run: the sample; the size is that of the mapping.
+ *
+ * Context: the thread of a sample.
+ * Return: 0 or a negative errno; -EOPNOTSUPP if a page is in no such folio.
+ */
+int kbench_munmap_large(struct kbench_run *run)
+{
+	run->large = true;
+	return kbench_munmap(run);
+}
+#endif
 
 /* === Page faults ======================================================== */
 

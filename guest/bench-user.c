@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Workloads of the benchmark that a program runs, as its user sees them.
+ *
+ *   buildlike      the program of that name, with SIZE compilations
+ *   null-syscall   a system call that does next to nothing
+ *   storm          SIZE processes at the same time, each with 32 page tables of
+ *                  its own, which then all end
+ *   boot           no operation: what the clock of the CPU showed when this
+ *                  program started. Where it counts instructions, that is how
+ *                  many it took from reset to here
+ *
+ * What the kernel counts is printed behind its time, and by the last two also
+ * how it maps its memory, in pages of each size, and the blocks of the pool.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include "bench-user.h"
+
+#define STATS	"/sys/kernel/debug/kpkeys/stats"
+#define POOL	"/sys/kernel/debug/kpkeys/pool"
+#define MEMINFO	"/proc/meminfo"
+#define BUILD	"/bin/buildlike"
+
+#define MAX_STATS	64
+#define TABLE_REACH	(2UL << 20)	/* what one table of entries maps */
+#define STORM_TABLES	32
+
+struct stats {
+	unsigned int nr;
+	char names[MAX_STATS][32];
+	u64 values[MAX_STATS];
+};
+
+/* Pages of the direct map by size, and blocks of the pool of page tables. */
+struct layout {
+	u64 kib[3];
+	u64 blocks;
+};
+
+static const struct {
+	const char *label, *name;
+	unsigned int page_kib;
+} sizes[3] = {
+	{ "DirectMap4k", "direct_map_4k", 4 },
+	{ "DirectMap2M", "direct_map_2m", 2048 },
+	{ "DirectMap1G", "direct_map_1g", 1048576 },
+};
+
+/* When this program started. */
+static u64 first_tsc, first_ns;
+static struct layout first_layout;
+
+static u64 now(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+/* === What the kernel says === */
+
+/* What the kernel counts, if it does. */
+static void read_stats(struct stats *stats)
+{
+	FILE *file = fopen(STATS, "re");
+	unsigned long long value;
+
+	stats->nr = 0;
+	if (!file)
+		return;
+	while (stats->nr < MAX_STATS &&
+	       fscanf(file, "%31s %llu", stats->names[stats->nr], &value) == 2)
+		stats->values[stats->nr++] = value;
+	fclose(file);
+}
+
+/* What is not there, is 0: no pool, or pages of a size that nothing has. */
+static void read_layout(struct layout *layout)
+{
+	FILE *file = fopen(MEMINFO, "re");
+	unsigned long long value;
+	char line[256], label[32];
+	size_t i;
+
+	memset(layout, 0, sizeof(*layout));
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%31[^:]: %llu kB", label, &value) != 2)
+			continue;
+		for (i = 0; i < ARRAY_SIZE(sizes); i++)
+			if (!strcmp(label, sizes[i].label))
+				layout->kib[i] = value;
+	}
+	if (file)
+		fclose(file);
+
+	file = fopen(POOL, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "node %*d blocks %llu", &value) == 1)
+			layout->blocks += value;
+	if (file)
+		fclose(file);
+}
+
+/* === Operations === */
+
+static void build(u64 units)
+{
+	char program[] = BUILD, count[24];
+	char *argv[] = { program, count, NULL };
+	int status, err;
+	pid_t pid;
+
+	snprintf(count, sizeof(count), "%llu", (unsigned long long)units);
+	err = posix_spawn(&pid, BUILD, NULL, NULL, argv, environ);
+	if (err)
+		fail("%s: %s", BUILD, strerror(err));
+	if (waitpid(pid, &status, 0) != pid)
+		fail("%s: %s", BUILD, strerror(errno));
+	if (status)
+		fail("%s failed (status %#x)", BUILD, status);
+}
+
+static void null_syscall(u64 unused)
+{
+	(void)unused;
+	syscall(SYS_getppid);
+}
+
+/* Touch all of @memory, say so, and live until the parent lets go. */
+static noreturn void storm_child(volatile char *memory, int ready, int go)
+{
+	unsigned int i;
+	char byte = 0;
+
+	for (i = 0; i < STORM_TABLES; i++)
+		memory[i * TABLE_REACH] = 1;
+	if (write(ready, &byte, 1) != 1)
+		_exit(1);
+	_exit(read(go, &byte, 1) ? 1 : 0);
+}
+
+static void storm(u64 processes)
+{
+	volatile char *memory;
+	int ready[2], go[2], status;
+	char byte;
+	pid_t pid;
+	u64 i;
+
+	memory = mmap(NULL, STORM_TABLES * TABLE_REACH, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED || pipe(ready) || pipe(go))
+		fail("storm: %s", strerror(errno));
+	for (i = 0; i < processes; i++) {
+		pid = fork();
+		if (pid < 0)
+			fail("storm: fork: %s", strerror(errno));
+		if (!pid) {
+			close(ready[0]);
+			close(go[1]);
+			storm_child(memory, ready[1], go[0]);
+		}
+	}
+	close(ready[1]);
+	for (i = 0; i < processes; i++)
+		if (read(ready[0], &byte, 1) != 1)
+			fail("storm: a process died");
+	close(go[1]);
+	for (i = 0; i < processes; i++)
+		if (wait(&status) < 0 || status)
+			fail("storm: a process failed (status %#x)", status);
+	close(ready[0]);
+	close(go[0]);
+	munmap((void *)memory, STORM_TABLES * TABLE_REACH);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(u64 size);
+} workloads[] = {
+	{ "buildlike", build },
+	{ "null-syscall", null_syscall },
+	{ "storm", storm },
+};
+
+/* === Samples === */
+
+static __attribute__((format(printf, 4, 5)))
+size_t add(char *line, size_t room, size_t used, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	used += vsnprintf(line + used, room - used, format, args);
+	va_end(args);
+	if (used >= room)
+		fail("the statistics of this kernel do not fit into a line");
+	return used;
+}
+
+static size_t add_time(char *line, size_t room, const char *workload, u64 size,
+		       unsigned int ops, u64 ns)
+{
+	return add(line, room, 0,
+		   "workload=%s size=%llu ops=%u ns=%llu host_ns=0 host_calls=0 tables=0 free_ns=0",
+		   workload, (unsigned long long)size, ops,
+		   (unsigned long long)ns);
+}
+
+static void add_layout(char *line, size_t room, size_t used,
+		       const struct layout *layout)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++)
+		used = add(line, room, used, " stat_%s=%llu", sizes[i].name,
+			   (unsigned long long)layout->kib[i] /
+			   sizes[i].page_kib);
+	add(line, room, used, " stat_pool_blocks=%llu",
+	    (unsigned long long)layout->blocks);
+}
+
+/* The first thing that a program does: what comes later is not the boot's. */
+void user_start(void)
+{
+	first_tsc = __rdtsc();
+	first_ns = now(CLOCK_BOOTTIME);
+	read_layout(&first_layout);
+}
+
+static void sample_boot(u64 size, unsigned int ops, char *line, size_t room)
+{
+	size_t used = add_time(line, room, "boot", size, ops, first_tsc);
+
+	used = add(line, room, used, " stat_clock_ns=%llu",
+		   (unsigned long long)first_ns);
+	add_layout(line, room, used, &first_layout);
+}
+
+static void sample_run(size_t which, u64 size, unsigned int ops, char *line,
+		       size_t room)
+{
+	static struct stats before, after;
+	struct layout layout;
+	unsigned int i;
+	size_t used;
+	u64 begin, end;
+
+	read_stats(&before);
+	begin = now(CLOCK_MONOTONIC);
+	for (i = 0; i < ops; i++)
+		workloads[which].run(size);
+	end = now(CLOCK_MONOTONIC);
+	read_stats(&after);
+
+	used = add_time(line, room, workloads[which].name, size, ops,
+			end - begin);
+	for (i = 0; i < after.nr; i++)
+		used = add(line, room, used, " stat_%s=%llu", after.names[i],
+			   (unsigned long long)(after.values[i] -
+						before.values[i]));
+	if (workloads[which].run == storm) {
+		read_layout(&layout);
+		add_layout(line, room, used, &layout);
+	}
+}
+
+/* Take a sample of what is ours; the line has no end. False if it is not. */
+bool user_sample(const char *workload, u64 size, unsigned int ops, char *line,
+		 size_t room)
+{
+	size_t i;
+
+	if (!strcmp(workload, "boot")) {
+		sample_boot(size, ops, line, room);
+		return true;
+	}
+	for (i = 0; i < ARRAY_SIZE(workloads); i++) {
+		if (strcmp(workload, workloads[i].name))
+			continue;
+		sample_run(i, size, ops, line, room);
+		return true;
+	}
+	return false;
+}
