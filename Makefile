@@ -28,6 +28,10 @@ check: setup				## compare page tables and their keys after boot and under stres
 bench: setup				## measure what protection costs; writes results/
 	@$(REDOUBT) bench --json results/bench-um.json
 
+bench-x86_64: setup			## the same on x86-64: instructions and events, as QEMU runs it
+	@scripts/prerequisites x86_64
+	@$(REDOUBT) bench --target x86_64 --json results/bench-x86_64.json
+
 report: setup				## one HTML page of all that is in results/
 	@$(REDOUBT) report
 
@@ -57,4 +61,5 @@ help:					## this list
 	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long selftests check bench report series lint setup prerequisites clean help again
+.PHONY: demo test test-long selftests check bench bench-x86_64 report series lint setup \
+	prerequisites clean help again

@@ -28,6 +28,9 @@ _TIMEOUT = {TIME: 180.0, MOCK: 180.0, EVENTS: 120.0}
 _EMULATED_TIMEOUT = 900.0
 _NO_PKU = "this CPU has no protection keys (PKU)"
 _NO_CLOCK = "its machine is emulated, and so is its clock"
+# What a counting machine has at least, if it is a PC: more than 2 GiB, so that the kernel can map
+# one with a single page, which begins and ends in ordinary memory.
+_DIRECT_MAP_MB = 2304
 # Guest memory in MiB beside two and a half times the largest mapping, which a fork may break off.
 _BESIDE_MB = 512
 
@@ -230,9 +233,10 @@ def measuring_cpu() -> int:
 def _fitted(made: Machine, way: Way, specs: Sequence[Spec]) -> Machine:
     """The machine with the memory its workloads need, on the clock its kind of figure needs."""
     sizes = [spec.size for spec in specs if not workloads.WORKLOADS[spec.workload].unit]
+    least = _DIRECT_MAP_MB if way.kind == INSTRUCTIONS and made.build.target.emulator else 0
     return dataclasses.replace(
         made,
-        memory_mb=(max(sizes, default=0) >> 20) * 5 // 2 + _BESIDE_MB,
+        memory_mb=max((max(sizes, default=0) >> 20) * 5 // 2 + _BESIDE_MB, least),
         pinned=measuring_cpu() if way.kind in TIMED else None,
         count_instructions=way.kind == INSTRUCTIONS,
     )

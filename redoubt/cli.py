@@ -544,7 +544,7 @@ def bench(
     chosen = get_target(target)
     plan = bench_module.Plan(
         chosen,
-        tuple(workloads.chosen(names or [])),
+        tuple(workloads.chosen(names or [], chosen.name)),
         min(rounds, workloads.QUICK_ROUNDS) if quick else rounds,
         secrets.randbelow(1 << 32) if seed is None else seed,
         # With fewer boots than the method demands, nothing is to be published.
@@ -557,9 +557,9 @@ def bench(
         _write_json(json_file, figures.dumps(report.as_json()))
         for name, picture in plots.plots(report).items():
             _write_bytes(json_file.with_name(f"{json_file.stem}-{name}.png"), picture)
-    for kind in report.kinds:
-        _print_lines(["", *tables.text(tables.table(report, kind))])
-    _print_lines(["", *tables.text(tables.targets(report)), "", tables.LEGEND])
+    for one in tables.counted(report):
+        _print_lines(["", *tables.text(one)])
+    _print_lines(["", *tables.text(tables.targets(report)), "", tables.legend(report)])
     if report.quick:
         out.print(tables.NOT_PUBLISHABLE, style="yellow")
 
@@ -580,7 +580,7 @@ def report(
         file = paths.repo() / "README.md"
         if not benchmarks:
             raise RedoubtError("no benchmark in results/", "make bench")
-        block = "".join(report_module.readme_block(*one) for one in benchmarks)
+        block = report_module.readme_blocks(benchmarks)
         text = report_module.with_block(file.read_text(), block)
         _write_bytes(file, text.encode())
     else:

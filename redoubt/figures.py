@@ -17,6 +17,7 @@ from redoubt.bench import Boot, Series
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress
 from redoubt.workloads import (
+    BOOT_LIMIT,
     COMPARISONS,
     EVENTS,
     INSTRUCTIONS,
@@ -30,14 +31,23 @@ from redoubt.workloads import (
 _UNITS = {TIME: "ns_per_op", MOCK: "mock_ns_per_op", INSTRUCTIONS: "instructions_per_op"}
 _WITHOUT_HOST = "_without_host"
 
-# What the project demands; those of a workload's time are in WORKLOADS.
+# What the project demands; those of a workload's time and instructions are in WORKLOADS.
 OFF_LIMIT = 1.01
 TAGS_PER_1000 = 6.0
-BOUNDED = ("fork", "munmap", "exit")
+BOUNDED = ("fork", "munmap", "fork-large", "munmap-large", "exit")
+SWITCHLESS = ("null-syscall",)
+# Pages of the direct map that may be split for reasons of ours, beside what the pool takes.
+LARGE_PAGES_LOST = 2
+
+# Figures that stand beside those of operations, in tables of their own.
+BOOT_METRIC = "instructions_to_first_program"
+LAYOUT = ("direct_map_4k", "direct_map_2m", "direct_map_1g", "pool_blocks")
+LOST = "large_pages_lost"
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 NOT_HERE = "not measurable here"
 
+_HALF = 0.5
 # The kernel counts how often the level was raised; each is lowered again.
 _WRITES_PER_RAISE = 2
 
@@ -211,7 +221,8 @@ def analyse(target: str, boots: Sequence[Boot], seed: int) -> tuple[Figure, ...]
         for kind in (TIME, MOCK, INSTRUCTIONS)
         for figure in _timed(target, kind, _sorted(boots, kind), seed, counts)
     ]
-    return (*timed, *events)
+    counted = _sorted(boots, INSTRUCTIONS)
+    return (*timed, *_booted(target, counted), *events, *_layouts(target, counted))
 
 
 def _timed(
@@ -239,7 +250,7 @@ def _timed(
             if base in samples:
                 figure = dataclasses.replace(figure, base=base)
                 if kind == INSTRUCTIONS:
-                    figure = _counted(figure, boots, samples[base], noise)
+                    figure = _counted(figure, boots, samples[base], noise, work)
                 else:
                     one_seed = _seed(seed, work.name, size, name)
                     found_ratio = stats.median_ratio(boots, samples[base], seed=one_seed)
@@ -273,12 +284,32 @@ def _quartiles(values: list[float]) -> float:
 
 
 def _counted(
-    figure: Figure, boots: list[list[float]], base: list[list[float]], noise: float
+    figure: Figure, boots: list[list[float]], base: list[list[float]], noise: float, work: Workload
 ) -> Figure:
     """A ratio without an interval: it is exact up to `noise`."""
-    ratio = statistics.median(boots[0]) / statistics.median(base[0])
+    value, before = statistics.median(boots[0]), statistics.median(base[0])
+    ratio = value / before
     mark = "~" if abs(math.log(ratio)) <= noise else ("(R)" if ratio > 1 else "(I)")
-    return dataclasses.replace(figure, ratio=ratio, mark=mark)
+    figure = dataclasses.replace(figure, ratio=ratio, mark=mark)
+    limit = work.limit_at(figure.target, INSTRUCTIONS, figure.size)
+    if figure.variant != "on" or limit is None:
+        return figure
+    verdict = judge_count(value, before, noise, limit)
+    return dataclasses.replace(figure, limit=limit, verdict=verdict)
+
+
+def judge_count(value: float, base: float, noise: float, most: float) -> str:
+    """Whether instructions are within `most` times those of `base`: MET, MISSED, or UNDECIDED.
+
+    What is less than half an instruction per operation is the clock's rounding and counts as none.
+    UNDECIDED is what lies within `noise` (|ln ratio|) of the limit.
+    """
+    excess, doubt = value - most * base, noise * base
+    if abs(excess) < _HALF and doubt < _HALF:
+        return MET
+    if excess + doubt <= 0:
+        return MET
+    return MISSED if excess > doubt else UNDECIDED
 
 
 def _estimated(figure: Figure, found: stats.Estimate, noise: float, work: Workload) -> Figure:
@@ -287,7 +318,7 @@ def _estimated(figure: Figure, found: stats.Estimate, noise: float, work: Worklo
         mark=stats.mark(found, noise),
     )  # fmt: skip
     if figure.variant == "on":
-        limit = work.limit_at(figure.size)
+        limit = work.limit_at(figure.target, figure.kind, figure.size)
         if limit is not None:
             verdict = judge(found, noise, 0, limit)
             return dataclasses.replace(figure, limit=limit, verdict=verdict)
@@ -308,6 +339,66 @@ def judge(found: stats.Estimate, noise: float, least: float, most: float) -> str
     if least <= found.low and found.high <= most and noise < math.log(most):
         return MET
     return UNDECIDED
+
+
+# === Boot and direct map =========================================================================
+
+
+def _booted(target: str, found: dict[Key, list[Series]]) -> list[Figure]:
+    """What a boot takes until its first program, against the pristine kernel."""
+    values = {
+        name: statistics.median(ns for one in series for ns in one.ns)
+        for (name, workload, _), series in found.items()
+        if workload == "boot"
+    }
+    if not {"on", "pristine"} <= values.keys():
+        return []
+    ratio = values["on"] / values["pristine"]
+    return [
+        Figure(target, INSTRUCTIONS, "boot", 0, "on", BOOT_METRIC, values["on"], "pristine", ratio,
+               mark="(R)" if ratio > 1 else "(I)", limit=BOOT_LIMIT,
+               verdict=MET if ratio <= BOOT_LIMIT else MISSED)
+    ]  # fmt: skip
+
+
+def large_pages_lost(layout: dict[str, float], pristine: dict[str, float]) -> float:
+    """Large pages of the direct map that `pristine` has and `layout` has not.
+
+    One of 1 GiB that became 512 of 2 MiB is one.
+    """
+    split = max(0.0, pristine["direct_map_1g"] - layout["direct_map_1g"])
+    small = pristine["direct_map_2m"] + 512 * split - layout["direct_map_2m"]
+    return split + max(0.0, small)
+
+
+def _layouts(target: str, found: dict[Key, list[Series]]) -> list[Figure]:
+    """The pages of the direct map after boot and after a storm; what is lost of them, and may be.
+
+    Only boots that count instructions have a pristine kernel to compare with.
+    """
+    figures = []
+    for workload in ("boot", "storm"):
+        series = {
+            (name, size): one[0] for (name, work, size), one in found.items() if work == workload
+        }
+        for (name, size), one in series.items():
+            layout = {metric: float(one.stats[metric][-1]) for metric in LAYOUT}
+            figures += [
+                Figure(target, EVENTS, workload, size, name, metric, value)
+                for metric, value in layout.items()
+            ]
+            pristine = series.get(("pristine", size))
+            if pristine is None or name == "pristine":
+                continue
+            before = {metric: float(pristine.stats[metric][-1]) for metric in LAYOUT}
+            lost = large_pages_lost(layout, before)
+            limit = LARGE_PAGES_LOST + layout["pool_blocks"]
+            figure = Figure(target, EVENTS, workload, size, name, LOST, lost, "pristine")
+            if name == "on":
+                verdict = MET if lost <= limit else MISSED
+                figure = dataclasses.replace(figure, limit=limit, verdict=verdict)
+            figures.append(figure)
+    return figures
 
 
 # === Events ======================================================================================
@@ -364,6 +455,8 @@ def _bounded(figure: Figure, tables: float) -> Figure:
         return figure
     if figure.metric == "switches_per_op" and figure.workload in BOUNDED and tables:
         limit = bound(tables)
+    elif figure.metric == "switches_per_op" and figure.workload in SWITCHLESS:
+        limit = 0
     elif figure.metric == "tag_operations_per_1000_ptps" and figure.workload == "fork":
         limit = TAGS_PER_1000
     else:

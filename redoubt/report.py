@@ -94,15 +94,22 @@ def readme_block(name: str, report: Report) -> str:
         f"From [results/{name}](results/{name}): `{report.provenance['command']}` on "
         f"{origin(report)}.",
         "",
-        tables.LEGEND,
+        tables.legend(report),
         "",
     ]
     if report.quick:
         lines += [f"**{tables.NOT_PUBLISHABLE}**", ""]
-    for kind in report.kinds:
-        lines += [*tables.markdown(tables.table(report, kind)), ""]
+    for one in tables.counted(report):
+        # Switches stand beside the instructions as well, and what is demanded of them below.
+        if one.heading != tables.HEADINGS[EVENTS] or report.kinds != [EVENTS, INSTRUCTIONS]:
+            lines += [*tables.markdown(one), ""]
     lines += [*tables.markdown(tables.targets(report)), ""]
     return "\n".join(lines)
+
+
+def readme_blocks(benchmarks: Sequence[tuple[str, Report]]) -> str:
+    """The blocks of all results; what follows a table needs an empty line before it."""
+    return "\n".join(readme_block(name, report) for name, report in benchmarks)
 
 
 def with_block(readme: str, block: str) -> str:
@@ -212,16 +219,21 @@ def _benchmark_html(name: str, report: Report) -> str:
     parts += [
         f"<h3>{escape(demanded.heading)}</h3>",
         _html_table(demanded.columns, demanded.rows, words=True),
-        f'<p class="soft">{escape(tables.LEGEND)}</p>',
+        f'<p class="soft">{escape(tables.legend(report))}</p>',
     ]
     pictures = plots.plots(report)
     for kind in report.kinds:
-        parts.append(_section(tables.table(report, kind)))
+        one = tables.table(report, kind)
+        if not one.rows:
+            continue
+        parts.append(_section(one))
         for which, title in (("overhead", "Change by workload"), ("size", "Cost by mapping size")):
             if picture := pictures.get(f"{which}-{kind}"):
                 data = base64.b64encode(picture).decode()
                 label = escape(f"{title}, {tables.SHORT[kind]}")
                 parts.append(f'<img alt="{label}" src="data:image/png;base64,{data}">')
+    if pages := tables.direct_map(report):
+        parts.append(_section(pages))
     return "\n".join(parts)
 
 

@@ -6,8 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from redoubt.figures import MET, MISSED, NOT_HERE, OFF_LIMIT, UNDECIDED, Figure, Report
-from redoubt.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME, TIMED, WORKLOADS
+from redoubt.figures import (
+    BOOT_METRIC,
+    LAYOUT,
+    LOST,
+    MET,
+    MISSED,
+    NOT_HERE,
+    OFF_LIMIT,
+    UNDECIDED,
+    Figure,
+    Report,
+)
+from redoubt.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME, TIMED, VARIANTS, WORKLOADS
 
 HEADINGS = {
     TIME: "Time on silicon: the protection keys of this CPU enforce",
@@ -15,7 +26,7 @@ HEADINGS = {
     "an rdtscp, and nothing was protected",
     EVENTS: "Events per operation: exact counts",
     INSTRUCTIONS: "Instructions on an emulated CPU (QEMU -icount): protection enforced; "
-    "this is not time",
+    "this is not time, and predicts none",
 }
 SHORT = {
     TIME: "time",
@@ -29,6 +40,13 @@ LEGEND = (
     "pristine kernel differs from itself (A/A). Cost of protection: on/off of one binary; cost "
     "of the hooks: off/pristine."
 )
+COUNTED_LEGEND = (
+    "Change of the median of a count that is the same in each run. (R) more, (I) less, ~ within "
+    "what two boots and the samples of one differ by. Cost of protection: on/off of one binary; "
+    "cost of the hooks: off/pristine. Instructions say how much longer the way through the code "
+    "is, and predict no silicon: a write of the pkey register counts as one. How many of these "
+    "there are stands beside them (switches/op)."
+)
 NOT_PUBLISHABLE = "A quick run, with too few boots for its intervals: not publishable."
 
 
@@ -40,6 +58,11 @@ class Table:
     heading: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+
+def legend(report: Report) -> str:
+    """How to read the tables of a report."""
+    return LEGEND if any(kind in TIMED for kind in report.kinds) else COUNTED_LEGEND
 
 
 def change(ratio: float) -> str:
@@ -95,7 +118,7 @@ def _finder(report: Report, kind: str) -> tuple[list[tuple[str, int]], Find]:
     found = {
         (one.workload, one.size, one.variant, one.metric): one
         for one in report.figures
-        if one.kind == kind
+        if one.kind == kind and one.metric not in (BOOT_METRIC, LOST, *LAYOUT)
     }
     unit = {(one.workload, one.size): one.metric for one in found.values() if kind != EVENTS}
 
@@ -112,7 +135,8 @@ def table(report: Report, kind: str) -> Table:
     columns = {
         EVENTS: ("workload", "size", "tables", "switches/op, on-unbatched", "switches/op, on",
                  "bound", "nested guards/op", "tag ops/1000 PTPs", "target"),
-        INSTRUCTIONS: ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off"),
+        INSTRUCTIONS: ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off",
+                       "switches/op", "target (on/off)"),
     }.get(kind, ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off", "A/A",
                  "switches/op", "target (on/off)"))  # fmt: skip
     rows = tuple((place[0], WORKLOADS[place[0]].label(place[1]), *make(place, find, kind))
@@ -136,7 +160,11 @@ def _time_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]:
 
 def _instruction_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]:
     names = ("off", "on-unbatched", "on")
-    return (_off(place, find, kind), *(cell(find(place, name)) for name in names))
+    on = find(place, "on")
+    return (
+        _off(place, find, kind), *(cell(find(place, name)) for name in names),
+        count(on.switches_per_op if on else None), demand(on),
+    )  # fmt: skip
 
 
 def _event_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]:
@@ -157,6 +185,30 @@ def _event_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]
         value("on", "nested_guards_per_op"), value("on", "tag_operations_per_1000_ptps"),
         ", ".join(demands),
     )  # fmt: skip
+
+
+# === Direct map ==================================================================================
+
+
+def direct_map(report: Report) -> Table | None:
+    """How the kernel maps all memory, by variant; None if no kernel has said it."""
+    found = {(one.workload, one.variant, one.metric): one.value for one in report.figures
+             if one.metric in (LOST, *LAYOUT)}  # fmt: skip
+    rows = tuple(
+        (variant, when, *(count(found.get((workload, variant, name))) for name in (*LAYOUT, LOST)))
+        for workload, when in (("boot", "after boot"), ("storm", "after a storm of forks"))
+        for variant in VARIANTS[INSTRUCTIONS]
+        if (workload, variant, LAYOUT[0]) in found
+    )
+    columns = ("variant", "when", "4 KiB", "2 MiB", "1 GiB", "blocks of the pool",
+               "large pages lost")  # fmt: skip
+    return Table(EVENTS, "Pages of the direct map: exact counts", columns, rows) if rows else None
+
+
+def counted(report: Report) -> list[Table]:
+    """All tables of a report but that of its targets."""
+    made = [*(table(report, kind) for kind in report.kinds), direct_map(report)]
+    return [one for one in made if one and one.rows]
 
 
 # === Targets =====================================================================================

@@ -51,15 +51,29 @@ class Spec:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """The ratio on/off this project demands of a target, at one size, or at all if None.
+
+    `kind` is TIME, which binds a mock as well, or INSTRUCTIONS.
+    """
+
+    target: str
+    kind: str
+    ratio: float
+    size: int | None = None
+
+
+@dataclass(frozen=True)
 class Workload:
     """A workload: `sizes` in bytes, or in the `unit` it names, operations and samples per boot.
 
     `host_excluded` leaves out what UML spends in calls of its host, which other architectures do
-    not have. `limit` is the ratio on/off this project demands at `limit_size` (all sizes if None).
+    not have. `limits` are what this project demands.
     `emulated` are the sizes whose instructions are counted, where everything is ten times slower.
     `gauge` is one that is no operation of a kernel, but tells a price: it is compared with nothing.
     `ours` is one that the pristine kernel does not have. `visits` is how many page tables it visits
-    for each that the kernel counts.
+    for each that the kernel counts. `only` is the target that has it, if not all do. `once` is one
+    that a boot does a single time.
     """
 
     name: str
@@ -72,9 +86,10 @@ class Workload:
     gauge: bool = False
     ours: bool = False
     host_excluded: bool = False
-    limit: float | None = None
-    limit_size: int | None = None
+    limits: tuple[Limit, ...] = ()
     visits: int = 1
+    only: str = ""
+    once: bool = False
 
     def specs(self, kind: str, variant: str, *, quick: bool = False) -> list[Spec]:
         """What is asked of one boot of a variant for a kind of figure."""
@@ -94,8 +109,14 @@ class Workload:
                 Spec(self.name, size, min(self.ops_at(size), 256), 1, int(size < _LARGE))
                 for size in self.sizes
             ]
+        if self.once:
+            return [Spec(self.name, size, self.ops, 1, 0) for size in self.emulated]
         # Ticks of the guest's clock fall into some samples and not into others.
         return [Spec(self.name, size, min(self.ops_at(size), 256), 7, 1) for size in self.emulated]
+
+    def on(self, target: str) -> bool:
+        """Does a target have it?"""
+        return self.only in ("", target)
 
     def ops_at(self, size: int) -> int:
         """Operations a sample: for what is sized in pages, as many as the guest flushes at once."""
@@ -105,9 +126,13 @@ class Workload:
         """Samples a boot: fewer of what takes long."""
         return max(3, self.samples // 2) if size >= _LARGE else self.samples
 
-    def limit_at(self, size: int) -> float | None:
-        """The ratio on/off demanded at a size, if one is."""
-        return self.limit if self.limit_size in (None, size) else None
+    def limit_at(self, target: str, kind: str, size: int) -> float | None:
+        """The ratio on/off demanded of a target for a kind of figure at a size, if one is."""
+        for limit in self.limits:
+            bound = TIMED if limit.kind == TIME else (limit.kind,)
+            if limit.target == target and kind in bound and limit.size in (None, size):
+                return limit.ratio
+        return None
 
     def title(self, size: int) -> str:
         """Name and size for people."""
@@ -116,7 +141,7 @@ class Workload:
     def label(self, size: int) -> str:
         """A size for people."""
         if self.unit:
-            return f"{size} {self.unit}" + ("s" if size != 1 else "")
+            return f"{size} {self.unit}{'' if size == 1 else 'es' if self.unit[-1] == 's' else 's'}"
         if not size:
             return "-"
         if size % (1 << 30) == 0:
@@ -131,25 +156,50 @@ _LARGE = 1024 * MIB
 _SMALL = (64 * MIB,)
 _PAGES = (1, 4, 16, 64, 256)
 
+
+def _time(ratio: float, size: int | None = None) -> Limit:
+    return Limit("um", TIME, ratio, size)
+
+
+def _count(ratio: float, size: int | None = None) -> Limit:
+    return Limit("x86_64", INSTRUCTIONS, ratio, size)
+
+
+# The ratio to the pristine kernel that is demanded of booting.
+BOOT_LIMIT = 1.3
+
 WORKLOADS = {
     workload.name: workload
     for workload in (
+        # What is there when nothing has run, and what many processes change in that.
+        Workload("boot", "from reset to the first program", (), (0,), 1, 1,
+                 only="x86_64", once=True),
+        Workload("storm", "many processes at a time, as their user sees them", (), (64,), 4, 1,
+                 unit="process", only="x86_64", once=True),
+        Workload("null-syscall", "getppid(), as its user sees it", (0,), (0,), 256, 10,
+                 only="x86_64", limits=(_count(1.0),)),
         Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _SMALL, 1, 8,
-                 limit=1.02, limit_size=1024 * MIB, visits=2),
+                 limits=(_time(1.02, 1024 * MIB), _count(1.01)), visits=2),
         Workload("munmap", "unmapping one mapping", _MAPPINGS, _SMALL, 1, 8,
-                 limit=1.01, limit_size=1024 * MIB, visits=2),
+                 limits=(_time(1.01, 1024 * MIB), _count(1.005)), visits=2),
+        Workload("fork-large", "fork of folios of 64 KiB", _SMALL, _SMALL, 1, 8,
+                 limits=(_count(1.02),), visits=2, only="x86_64"),
+        Workload("munmap-large", "munmap of folios of 64 KiB", _SMALL, _SMALL, 1, 8,
+                 limits=(_count(1.02),), visits=2, only="x86_64"),
         Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _SMALL, 1, 8,
                  visits=2),
-        Workload("fault", "touching one mapping, page by page", _SMALL, _SMALL, 1, 8, limit=1.02),
-        Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 10),
+        Workload("fault", "touching one mapping, page by page", _SMALL, _SMALL, 1, 8,
+                 limits=(_time(1.02), _count(1.003))),
+        Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 10,
+                 limits=(_count(1.01),)),
         Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 32, 10,
-                 limit=1.02),
+                 limits=(_time(1.02),)),
         Workload("vmalloc", "vmalloc() and vfree()", _PAGES, _PAGES, 0, 10,
-                 unit="page", host_excluded=True, limit=1.06, limit_size=1),
+                 unit="page", host_excluded=True, limits=(_time(1.06, 1),)),
         Workload("vmalloc-random", "vmalloc() and vfree() of up to so much", (100,), (100,), 0, 10,
                  unit="page", host_excluded=True),
         Workload("vm_map_ram", "vm_map_ram() and vm_unmap_ram()", (1, 16), (1, 16), 0, 10,
-                 unit="page", host_excluded=True, limit=1.10),
+                 unit="page", host_excluded=True, limits=(_time(1.10),)),
         Workload("buildlike", "compiling in the guest, as its user sees it", (4,), (), 1, 2,
                  unit="file"),
         Workload("switch", "raising and lowering the level once", (0,), (0,), 4096, 10,
@@ -159,15 +209,17 @@ WORKLOADS = {
 }  # fmt: skip
 
 
-def chosen(names: Sequence[str]) -> list[Workload]:
-    """The workloads of these names, all if there are none.
+def chosen(names: Sequence[str], target: str) -> list[Workload]:
+    """The workloads of these names on a target, all it has if there are none.
 
-    Raises RedoubtError naming the workloads there are.
+    Raises RedoubtError naming the workloads it has.
     """
+    there = {name: work for name, work in WORKLOADS.items() if work.on(target)}
     for name in names:
-        if name not in WORKLOADS:
-            raise RedoubtError(f"unknown workload '{name}'", "workloads: " + ", ".join(WORKLOADS))
-    return [work for name, work in WORKLOADS.items() if not names or name in names]
+        if name not in there:
+            what = f"{target} has no workload" if name in WORKLOADS else "unknown workload"
+            raise RedoubtError(f"{what} '{name}'", "workloads: " + ", ".join(there))
+    return [work for name, work in there.items() if not names or name in names]
 
 
 def interleaved(variants: Sequence[str], rounds: int, seed: int) -> list[list[str]]:

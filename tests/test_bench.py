@@ -105,11 +105,21 @@ def test_rounds_are_interleaved_and_shuffled() -> None:
 
 
 def test_workloads_by_name() -> None:
-    assert [work.name for work in workloads.chosen(["munmap", "fork"])] == ["fork", "munmap"]
-    assert [work.name for work in workloads.chosen([])] == list(WORKLOADS)
+    both = workloads.chosen(["munmap", "fork"], "um")
+    assert [work.name for work in both] == ["fork", "munmap"]
     with pytest.raises(RedoubtError, match="unknown workload 'spoon'") as caught:
-        workloads.chosen(["spoon"])
+        workloads.chosen(["spoon"], "um")
     assert "munmap" in str(caught.value.hint)
+
+
+def test_a_target_has_the_workloads_it_can_do() -> None:
+    only = {"boot", "storm", "null-syscall", "fork-large", "munmap-large"}
+    assert [work.name for work in workloads.chosen([], "x86_64")] == list(WORKLOADS)
+    on_um = {work.name for work in workloads.chosen([], "um")}
+    assert on_um == set(WORKLOADS) - only
+    with pytest.raises(RedoubtError, match="um has no workload 'fork-large'") as caught:
+        workloads.chosen(["fork-large"], "um")
+    assert "munmap-large" not in str(caught.value.hint)
 
 
 def test_specs() -> None:
@@ -118,6 +128,9 @@ def test_specs() -> None:
     assert [spec.size for spec in timed] == [64 * MIB, 256 * MIB, 1024 * MIB]
     counted = WORKLOADS["vmalloc"].specs(EVENTS, "on")
     assert {spec.samples for spec in counted} == {1}
+    # A machine boots once.
+    assert list(map(str, WORKLOADS["boot"].specs(INSTRUCTIONS, "on"))) == ["boot:0:1:1:0"]
+    assert WORKLOADS["boot"].specs(EVENTS, "on") == []
     # The pristine kernel has nothing to switch.
     switch = WORKLOADS["switch"]
     assert switch.specs(TIME, "on")
@@ -130,6 +143,7 @@ def test_specs() -> None:
     [
         ("fork", 64 * MIB, "64 MiB"), ("fork", 1024 * MIB, "1 GiB"), ("fork", 4096, "4 KiB"),
         ("vmalloc", 1, "1 page"), ("vmalloc", 16, "16 pages"), ("exec-exit", 0, "-"),
+        ("storm", 64, "64 processes"), ("storm", 1, "1 process"),
     ],
 )  # fmt: skip
 def test_sizes_for_people(name: str, size: int, label: str) -> None:
@@ -137,10 +151,26 @@ def test_sizes_for_people(name: str, size: int, label: str) -> None:
 
 
 def test_limits() -> None:
-    assert WORKLOADS["fork"].limit_at(1024 * MIB) == 1.02
-    assert WORKLOADS["fork"].limit_at(64 * MIB) is None
-    assert WORKLOADS["vm_map_ram"].limit_at(1) == WORKLOADS["vm_map_ram"].limit_at(16) == 1.10
-    assert WORKLOADS["switch"].limit_at(0) is None
+    fork, ram = WORKLOADS["fork"], WORKLOADS["vm_map_ram"]
+    for kind in (TIME, MOCK):
+        assert fork.limit_at("um", kind, 1024 * MIB) == 1.02
+        assert fork.limit_at("um", kind, 64 * MIB) is None
+        assert ram.limit_at("um", kind, 1) == ram.limit_at("um", kind, 16) == 1.10
+        assert WORKLOADS["switch"].limit_at("um", kind, 0) is None
+    # What is demanded of a time on one target says nothing about instructions on another.
+    assert fork.limit_at("um", INSTRUCTIONS, 64 * MIB) is None
+    assert ram.limit_at("x86_64", INSTRUCTIONS, 1) is None
+    assert fork.limit_at("x86_64", TIME, 1024 * MIB) is None
+    counted = {
+        name: work.limit_at("x86_64", INSTRUCTIONS, size)
+        for name, work in WORKLOADS.items()
+        for size in work.emulated
+        if work.limit_at("x86_64", INSTRUCTIONS, size)
+    }
+    assert counted == {
+        "null-syscall": 1.0, "fork": 1.01, "munmap": 1.005, "fork-large": 1.02,
+        "munmap-large": 1.02, "fault": 1.003, "mprotect": 1.01,
+    }  # fmt: skip
 
 
 # === Ways ========================================================================================
@@ -279,6 +309,17 @@ def test_instructions_are_counted_twice_and_events_once() -> None:
     assert all(machine.pinned is None for machine, _ in guests.started)
     boots = bench.run(PLAN, Way(EVENTS, "emulated"), Silent(), maker=maker, start=Guests())
     assert Counter(made.variant for made in boots) == {"on": 1, "on-unbatched": 1}
+
+
+def test_a_counting_pc_has_memory_to_map_with_pages_of_each_size() -> None:
+    def memory(target: Target, kind: str) -> int:
+        guests = Guests()
+        plan = replace(PLAN, target=target)
+        bench.run(plan, Way(kind, "emulated"), Silent(), maker=maker, start=guests)
+        return guests.started[0][0].memory_mb
+
+    assert memory(X86_64, INSTRUCTIONS) > 2048
+    assert memory(UM, INSTRUCTIONS) < 1024
 
 
 @pytest.mark.parametrize(

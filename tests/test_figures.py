@@ -199,6 +199,128 @@ def test_events(made: Report) -> None:
     assert vmalloc.limit is None
 
 
+@pytest.mark.parametrize(
+    ("value", "noise", "most", "expected"),
+    [
+        (1010, 0.0001, 1.01, MET),
+        (1011, 0.0001, 1.01, MISSED),
+        (1009, 0.002, 1.01, UNDECIDED),
+        (1011, 0.002, 1.01, UNDECIDED),
+        (1007, 0.002, 1.01, MET),
+        # No instruction at all, but for what the clock rounds.
+        (1000.3, 0.0001, 1.0, MET),
+        (1001, 0.0001, 1.0, MISSED),
+        (1000, 0.01, 1.0, UNDECIDED),
+        (990, 0.001, 1.0, MET),
+    ],
+)
+def test_verdicts_on_counts(value: float, noise: float, most: float, expected: str) -> None:
+    assert figures.judge_count(value, 1000, noise, most) == expected
+
+
+def pc(name: str, size: int, ns: int, **stats: int) -> Series:
+    return Series(name, size, 1, (ns,), (0,), (0,), (0,), {k: (v,) for k, v in stats.items()})
+
+
+def pc_boots(**on: int) -> list[Boot]:
+    """A PC that boots in 100 instructions, and in how many with protection."""
+    usual = {"direct_map_4k": 512, "direct_map_2m": 639, "direct_map_1g": 1, "pool_blocks": 0}
+    protected = {**usual, "pool_blocks": 2, **on}
+    made = []
+    for number in range(2):
+        for name in VARIANTS[INSTRUCTIONS]:
+            layout = protected if name == "on" else usual
+            took = protected.get("took", 129) if name == "on" else 100
+            counted = {k: v for k, v in layout.items() if k != "took"}
+            made.append(Boot(INSTRUCTIONS, number, 0, name, (
+                pc("boot", 0, took, **counted), pc("storm", 64, 1000, **counted),
+                pc("null-syscall", 0, 500), pc("fork", 64 * MIB, 1010 if name == "on" else 1000),
+            )))  # fmt: skip
+    return made
+
+
+def test_limits_of_counts_are_those_of_their_target() -> None:
+    found = {
+        one.workload: (one.limit, one.verdict)
+        for one in figures.analyse("x86_64", pc_boots(), 1)
+        if one.variant == "on" and one.metric == "instructions_per_op"
+    }
+    assert found["fork"] == (1.01, MET)
+    assert found["null-syscall"] == (1.0, MET)
+    assert found["storm"] == found["boot"] == (None, None)
+    assert all(one.limit is None for one in figures.analyse("um", pc_boots(), 1)
+               if one.metric == "instructions_per_op")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "lost", "limit", "verdict"),
+    [
+        ({}, 0, 4, MET),
+        ({"direct_map_2m": 636, "direct_map_4k": 2048}, 3, 4, MET),
+        ({"direct_map_2m": 634}, 5, 4, MISSED),
+        # One of 1 GiB became 512, of which one became 4 KiB pages.
+        ({"direct_map_1g": 0, "direct_map_2m": 639 + 511}, 2, 4, MET),
+        ({"direct_map_1g": 0, "direct_map_2m": 639}, 513, 4, MISSED),
+        ({"direct_map_2m": 640}, 0, 4, MET),
+        ({"direct_map_2m": 636, "pool_blocks": 0}, 3, 2, MISSED),
+    ],
+)
+def test_large_pages_of_the_direct_map(
+    changed: dict[str, int], lost: int, limit: int, verdict: str
+) -> None:
+    found = figures.analyse("x86_64", pc_boots(**changed), 1)
+    those = [one for one in found if one.metric == figures.LOST and one.variant == "on"]
+    assert [one.workload for one in those] == ["boot", "storm"]
+    assert {(one.value, one.limit, one.verdict) for one in those} == {(lost, limit, verdict)}
+    assert all(one.limit is None for one in found
+               if one.metric == figures.LOST and one.variant != "on")  # fmt: skip
+
+
+@pytest.mark.parametrize(("took", "verdict"), [(130, MET), (131, MISSED)])
+def test_what_a_boot_may_take(took: int, verdict: str) -> None:
+    found = figures.analyse("x86_64", pc_boots(took=took), 1)
+    (boot,) = [one for one in found if one.metric == figures.BOOT_METRIC]
+    assert (boot.value, boot.base, boot.ratio) == (took, "pristine", took / 100)
+    assert (boot.limit, boot.verdict) == (1.3, verdict)
+    # Without a pristine kernel there is nothing to demand.
+    some = [one for one in pc_boots() if one.variant != "pristine"]
+    metrics = {one.metric for one in figures.analyse("x86_64", some, 1)}
+    assert not {figures.BOOT_METRIC, figures.LOST} & metrics
+
+
+def test_a_system_call_switches_nothing() -> None:
+    def verdict(raised: int) -> tuple[float | None, str | None]:
+        one = pc("null-syscall", 0, 1, switches_pgtables=raised, guards_nested=0)
+        found = figures.analyse("x86_64", [Boot(EVENTS, 0, 0, "on", (one,))], 1)
+        (switches,) = [one for one in found if one.metric == "switches_per_op"]
+        return switches.limit, switches.verdict
+
+    assert verdict(0) == (0, MET)
+    assert verdict(1) == (0, MISSED)
+
+
+def test_the_tables_of_a_pc() -> None:
+    found = figures.analyse("x86_64", pc_boots(direct_map_2m=638), 1)
+    made = Report(ORIGIN, "x86_64", 1, 8, False, {TIME: "no clock"}, found, tuple(pc_boots()))
+    pages = tables.direct_map(made)
+    assert pages is not None
+    assert pages.rows[0] == ("pristine", "after boot", "512", "639", "1", "0", "-")
+    assert pages.rows[-1] == ("on", "after a storm of forks", "512", "638", "1", "2", "1")
+    assert tables.counted(made) == [tables.table(made, INSTRUCTIONS), pages]
+    demanded = {row[0]: row[1:] for row in tables.targets(made).rows}
+    assert demanded["boot, on/pristine"] == ("instructions", "≤ +30 %", "(R) +29.0 %", "met")
+    assert demanded["null-syscall, on/off"] == ("instructions", "≤ +0 %", "~ +0.0 %", "met")
+    assert demanded["storm 64 processes, large pages lost"] == ("events", "≤ 4", "1", "met")
+    rows = {row[0]: row for row in tables.table(made, INSTRUCTIONS).rows}
+    assert rows["fork"][-2:] == ("-", "≤ +1 %: met")
+    assert tables.legend(made) == tables.COUNTED_LEGEND
+    block = report.readme_block("bench-x86_64.json", made)
+    assert "predict no silicon" in block
+    assert tables.LEGEND not in block
+    assert "DirectMap" not in block and "Pages of the direct map" in block
+    assert "Pages of the direct map" in report.page([("x", made)], [])
+
+
 def test_too_many_switches_are_told() -> None:
     many = Boot(EVENTS, 0, 0, "on", (series("fork", GIB, 1, raised=273, tags=7),))
     found = {one.metric: one for one in figures.analyse("um", [many], 1)}
@@ -316,7 +438,9 @@ def test_tables_of_counts(made: Report) -> None:
     assert rows["vmalloc", "1 page"]["bound"] == "-"
     instructions = tables.table(made, INSTRUCTIONS)
     assert "not time" in instructions.heading
-    assert instructions.rows[0][2:] == ("1 M", "~ +0.0 %", "(R) +200.0 %", "(R) +4.0 %")
+    assert instructions.rows[0][2:] == (
+        "1 M", "~ +0.0 %", "(R) +200.0 %", "(R) +4.0 %", "200", "",
+    )  # fmt: skip
 
 
 def test_the_demands_of_the_project(made: Report) -> None:
@@ -378,6 +502,16 @@ def test_the_block_of_readme(made: Report) -> None:
     assert "0123456789ab with changes" in report.readme_block("x", changed)
 
 
+def test_the_blocks_of_two_results_do_not_run_together(made: Report) -> None:
+    both = report.readme_blocks([("bench-a.json", made), ("bench-b.json", made)])
+    lines = both.splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("From [results/")]
+    assert len(starts) == 2
+    assert lines[starts[1] - 1] == ""
+    assert lines[starts[1] - 2].startswith("| ")
+    assert both.endswith("|\n")
+
+
 def test_only_what_is_between_the_markers_changes() -> None:
     text = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
     new = report.with_block(text, "new\n")
@@ -404,7 +538,7 @@ def test_readme_is_in_step_with_the_results() -> None:
     if not benchmarks:
         assert "(results/bench-" not in readme
         return
-    block = "".join(report.readme_block(*one) for one in benchmarks)
+    block = report.readme_blocks(benchmarks)
     assert report.with_block(readme, block) == readme, "run redoubt report --readme"
     # And what is committed follows from the samples beside it.
     for _, one in benchmarks:
