@@ -21,6 +21,7 @@ from redoubt import (
     host,
     kernels,
     ktap,
+    lifecycle,
     offcheck,
     paths,
     selftests,
@@ -388,6 +389,12 @@ def _distro(run: Run) -> Iterator[Item]:
     report = check.run(made.machine(on, cpus=2), on, STRESS_S, run.progress)
     name = f"checker and {STRESS_S} s of stress{label} (2 CPU)"
     yield _verdict(name, on.name, report.ok, _check_detail(report))
+    kernel = kernels.our_tree(run.progress)
+    for go_through in lifecycle.ALL:
+        with run.progress.step(f"Taking {run.target.name} through {go_through.__name__}"):
+            outcome = go_through(made.machine(on, cpus=2), kernel, run.progress)
+        detail = "\n".join((*outcome.problems, outcome.boot.describe()))
+        yield _verdict(f"{outcome.name}{label}", on.name, outcome.ok, detail)
 
 
 def _selftests(run: Run) -> Iterator[Item]:
