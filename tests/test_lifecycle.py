@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a machine must still show after it slept, lost memory or started another kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redoubt import lifecycle
+from redoubt.boot import Machine, Result
+from redoubt.build import Build
+from redoubt.ktap import Suite
+from redoubt.lifecycle import Outcome
+from redoubt.progress import Silent
+from redoubt.targets import X86_64
+
+WALK = ["tables 100", "untagged 0", "aliases 0", "foreign 0"]
+BAD_WALK = ["tables 100", "untagged 1", "aliases 0", "foreign 0"]
+SUITES = ["kpkeys_levels 3 0", "kpkeys_pgtables 4 0"]
+SLEPT = ["@power: resumed=2", *SUITES, *WALK]
+GIVEN = ["MemTotal:  1262144 kB", *WALK, "MemTotal:  1000000 kB", *WALK]
+STARTED = ["@power: kexec", "x kpkeys: page tables hardened (pkey 1)", "kpkeys_pgtables 4 0"]
+
+Way = Callable[..., Outcome]
+
+
+@pytest.fixture
+def go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome]:
+    """Run one of the ways with a console that is made up."""
+
+    def parse(kernel: Path, console: Sequence[str]) -> list[Suite]:
+        words = [line.split() for line in console if line.startswith("kpkeys_")]
+        return [Suite(name, int(good), int(bad), 0) for name, good, bad in words]
+
+    def run(way: Way, lines: list[str], outcome: str = "finished", detail: str = "",
+            splats: tuple[str, ...] = (), status: int | None = 0) -> Outcome:  # fmt: skip
+        def boot(machine: Machine, command: Sequence[str], **more: Any) -> Result:
+            return Result(outcome, status, tuple(lines), splats, Path("log"), detail)
+
+        monkeypatch.setattr(lifecycle, "boot", boot)
+        monkeypatch.setattr(lifecycle.ktap, "parse", parse)
+        built = Build(X86_64, tmp_path, tmp_path / "image", tmp_path / "vmlinux")
+        return way(Machine(built, tmp_path, "emulated"), tmp_path, Silent())
+
+    return run
+
+
+def test_what_went_well(go: Callable[..., Outcome]) -> None:
+    assert go(lifecycle.sleep, SLEPT).ok
+    assert go(lifecycle.memory, GIVEN).ok
+    assert go(
+        lifecycle.kexec,
+        STARTED,
+        "panic",
+        "VFS: Unable to mount root fs on unknown-block",
+        status=None,
+    ).ok
+
+
+@pytest.mark.parametrize(
+    ("way", "lines", "said"),
+    [
+        (lifecycle.sleep, [*SUITES, *WALK], "did not sleep"),
+        (lifecycle.sleep, ["@power: resumed=1", *SUITES, *WALK], "did not sleep"),
+        (lifecycle.sleep, ["@power: resumed=2", SUITES[0], *WALK], "kpkeys_pgtables did not run"),
+        (lifecycle.sleep, ["@power: resumed=2", SUITES[0], "kpkeys_pgtables 4 1", *WALK], "failed"),
+        (lifecycle.sleep, ["@power: resumed=2", SUITES[0], "kpkeys_pgtables 0 0", *WALK], "failed"),
+        (lifecycle.sleep, ["@power: resumed=2", *SUITES, *BAD_WALK], "not clean"),
+        (lifecycle.sleep, ["@power: resumed=2", *SUITES], "0 walks"),
+        (lifecycle.memory, [*GIVEN[:5], "MemTotal:  1262144 kB", *WALK], "not taken away"),
+        (lifecycle.memory, [GIVEN[0], *BAD_WALK, *GIVEN[5:]], "not clean"),
+        (lifecycle.memory, [GIVEN[0], *GIVEN[5:]], "1 walks"),
+    ],
+)
+def test_what_did_not(go: Callable[..., Outcome], way: Way, lines: list[str], said: str) -> None:
+    (problem,) = go(way, lines).problems
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("lines", "outcome", "detail", "said"),
+    [
+        (STARTED[1:], "panic", "VFS: Unable to mount root fs", "no other kernel"),
+        ([STARTED[1], STARTED[0], STARTED[2]], "panic", "VFS: Unable to mount root fs", "protect"),
+        ([*STARTED[:2], "kpkeys_pgtables 4 1"], "panic", "VFS: Unable to mount root fs", "failed"),
+        (STARTED, "panic", "Attempted to kill init!", "did not get to its end"),
+        (STARTED, "hang", "", "did not get to its end"),
+    ],
+)
+def test_another_kernel_that_is_not_right(
+    go: Callable[..., Outcome], lines: list[str], outcome: str, detail: str, said: str
+) -> None:
+    (problem,) = go(lifecycle.kexec, lines, outcome, detail, status=None).problems
+    assert said in problem
+
+
+@pytest.mark.parametrize(("way", "lines"), [(lifecycle.sleep, SLEPT), (lifecycle.memory, GIVEN)])
+def test_a_kernel_that_complains(go: Callable[..., Outcome], way: Way, lines: list[str]) -> None:
+    assert go(way, lines, splats=("WARNING: x",)).problems == ("kernel: WARNING: x",)
+    assert go(way, lines, status=1).problems == ("ended with finished, status 1",)
