@@ -18,8 +18,9 @@ from redoubt.build import Build
 from redoubt.progress import Silent
 from redoubt.targets import X86_64, get_variant
 
-IMAGES = [REAL_BUILD / "x86_64" / kind / X86_64.image for kind in ("redoubt", "pristine")]
-IMAGE = next((image for image in IMAGES if image.exists()), IMAGES[0])
+BUILDS = [REAL_BUILD / "x86_64" / kind for kind in ("redoubt", "pristine")]
+BUILD = next((build for build in BUILDS if (build / X86_64.image).exists()), BUILDS[0])
+IMAGE = BUILD / X86_64.image
 PROGRAMS = REAL_BUILD / "guest"
 TIMEOUT = 240.0
 ISOLATED = "Kernel/User page tables isolation: enabled"
@@ -41,7 +42,7 @@ def mark(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
 
 
 def machine(*args: str, cpus: int = 1) -> Machine:
-    built = Build(X86_64, IMAGE.parent, IMAGE, IMAGE)
+    built = Build(X86_64, BUILD, IMAGE, IMAGE)
     made = kernels.Workbench(built, PROGRAMS, host.EMULATED)
     return made.machine(get_variant(X86_64, "off"), *args, cpus=cpus)
 

@@ -182,8 +182,8 @@ static int enter_pages(const struct kpkeys_pool *pool, struct page *page,
 }
 
 /* Takes over @page, which has just been allocated. */
-static int add_pages(const struct kpkeys_pool *pool, struct page *page,
-		     unsigned int order, unsigned int min_spare)
+static int add_to_pool(const struct kpkeys_pool *pool, struct page *page,
+		       unsigned int order, unsigned int min_spare)
 {
 	int nid = page_to_nid(page);
 	unsigned int nr = 1 << order;
@@ -233,7 +233,7 @@ static struct page *grow_by_block(const struct kpkeys_pool *pool, int nid,
 	/* No reclaim: it may need page tables, and the mutex. */
 	block = kpkeys_pool_get_pages(nid, GFP_NOWAIT | __GFP_NOWARN |
 				      __GFP_THISNODE, KPKEYS_BLOCK_ORDER);
-	if (!block || add_pages(pool, block, KPKEYS_BLOCK_ORDER, MIN_SPARE))
+	if (!block || add_to_pool(pool, block, KPKEYS_BLOCK_ORDER, MIN_SPARE))
 		return NULL;
 	return kpkeys_pool_take(pool, nid, order, zero);
 }
@@ -252,7 +252,7 @@ static struct page *grow_by_small(const struct kpkeys_pool *pool, int nid,
 
 	guard(mutex)(&pool->sync->grow);
 	nid = page_to_nid(pages);
-	if (add_pages(pool, pages, KPKEYS_SMALL_ORDER, MIN_SPARE))
+	if (add_to_pool(pool, pages, KPKEYS_SMALL_ORDER, MIN_SPARE))
 		return NULL;
 	*more = true;
 	return kpkeys_pool_take(pool, nid, order, zero);
@@ -544,7 +544,7 @@ static bool refill_node(const struct kpkeys_pool *pool, int nid)
 			continue;
 		}
 		guard(mutex)(&pool->sync->grow);
-		if (add_pages(pool, page, order, MIN_SPARE))
+		if (add_to_pool(pool, page, order, MIN_SPARE))
 			return false;
 	}
 	return true;
@@ -692,7 +692,7 @@ int __init kpkeys_pool_init(struct kpkeys_pool *pool)
 		return -ENOMEM;
 
 	guard(mutex)(&pool->sync->grow);
-	return add_pages(pool, page, KPKEYS_BLOCK_ORDER, initial_spare());
+	return add_to_pool(pool, page, KPKEYS_BLOCK_ORDER, initial_spare());
 }
 
 /**
