@@ -13,6 +13,7 @@
 #include <linux/memory.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
+#include <linux/string.h>
 
 #include "kpkeys.h"
 #include "pool.h"
@@ -145,7 +146,13 @@ bool kpkeys_page_is_ours(struct page *page)
 /*
  * Tables are visited by index, not by address range: what no VMA covers counts
  * too. A folded level has one entry and no table of its own.
+ *
+ * KASAN has all entries of a table lead to the same one, on each level: its
+ * shadow of what there is no memory for. Visiting that once for each address
+ * would take hours with five levels.
  */
+#define again(entry, i)	((i) && !memcmp(entry, (entry) - 1, sizeof(*(entry))))
+
 static int visit(struct kpkeys_walk *walk, struct mm_struct *mm,
 		 const char *level, const void *table)
 {
@@ -195,7 +202,7 @@ static int walk_pmd(struct kpkeys_walk *walk, struct mm_struct *mm,
 	}
 
 	for (i = 0; i < PTRS_PER_PMD; i++, pmd++, addr += PMD_SIZE) {
-		if (!pmd_present(*pmd) || pmd_leaf(*pmd))
+		if (!pmd_present(*pmd) || pmd_leaf(*pmd) || again(pmd, i))
 			continue;
 		err = walk_pte(walk, mm, addr, pmd);
 		if (err)
@@ -217,7 +224,7 @@ static int walk_pud(struct kpkeys_walk *walk, struct mm_struct *mm,
 	}
 
 	for (i = 0; i < PTRS_PER_PUD; i++, pud++, addr += PUD_SIZE) {
-		if (!pud_present(*pud) || pud_leaf(*pud))
+		if (!pud_present(*pud) || pud_leaf(*pud) || again(pud, i))
 			continue;
 		err = walk_pmd(walk, mm, addr, pud);
 		if (err)
@@ -239,7 +246,7 @@ static int walk_p4d(struct kpkeys_walk *walk, struct mm_struct *mm,
 	}
 
 	for (i = 0; i < PTRS_PER_P4D; i++, p4d++, addr += P4D_SIZE) {
-		if (!p4d_present(*p4d) || p4d_leaf(*p4d))
+		if (!p4d_present(*p4d) || p4d_leaf(*p4d) || again(p4d, i))
 			continue;
 		err = walk_pud(walk, mm, addr, p4d);
 		if (err)
@@ -272,7 +279,7 @@ int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 	}
 
 	for (i = 0; i < nr; i++, pgd++, addr += PGDIR_SIZE) {
-		if (!pgd_present(*pgd) || pgd_leaf(*pgd))
+		if (!pgd_present(*pgd) || pgd_leaf(*pgd) || again(pgd, i))
 			continue;
 		err = walk_p4d(walk, mm, addr, pgd);
 		if (err)
