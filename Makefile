@@ -39,11 +39,11 @@ series: setup				## export the queue as mails for git am
 	@$(REDOUBT) series
 
 lint: setup				## ruff, mypy, checkpatch, W=1 and sparse
-	@scripts/prerequisites lint
+	@scripts/prerequisites lint x86_64
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
-	@$(REDOUBT) lint
+	@$(REDOUBT) lint um x86_64
 
 setup: prerequisites .venv/ready	## install the tool into .venv
 
