@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -196,6 +197,14 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
     made = Sandbox(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def marked(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
+    """Let the processes of a boot be found, and its log be its own."""
+    monkeypatch.setenv("REDOUBT_TEST", sandbox.mark)
+    monkeypatch.setenv("REDOUBT_BUILD", str(sandbox.build))
+    monkeypatch.setattr(tempfile, "tempdir", str(sandbox.where / "tmp"))
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ TIMEOUT = 120.0
 
 pytestmark = [
     pytest.mark.guest,
+    pytest.mark.usefixtures("marked"),
     pytest.mark.skipif(not IMAGE.exists(), reason=f"no {IMAGE}: redoubt build um"),
     pytest.mark.skipif(not (PROGRAMS / "init").exists(), reason="no guest programs"),
 ]
@@ -50,14 +50,6 @@ cli.main()
 def machine(*args: str, image: Path = IMAGE, programs: Path = PROGRAMS) -> Machine:
     built = Build(get_target("um"), image.parent, image, image)
     return Machine(built, programs, host.NATIVE, ("kunit.enable=0", *args))
-
-
-@pytest.fixture(autouse=True)
-def mark(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
-    """Let the processes of a boot be found, and its log be its own."""
-    monkeypatch.setenv("REDOUBT_TEST", sandbox.mark)
-    monkeypatch.setenv("REDOUBT_BUILD", str(sandbox.build))
-    monkeypatch.setattr(tempfile, "tempdir", str(sandbox.where / "tmp"))
 
 
 def run(

@@ -6,7 +6,6 @@ Nothing here needs protection keys: if there is no kernel of ours, the pristine 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 
 import pytest
@@ -27,18 +26,11 @@ ISOLATED = "Kernel/User page tables isolation: enabled"
 
 pytestmark = [
     pytest.mark.guest,
+    pytest.mark.usefixtures("marked"),
     pytest.mark.skipif(not IMAGE.exists(), reason=f"no {IMAGE}: redoubt build x86_64"),
     pytest.mark.skipif(not (PROGRAMS / "init").exists(), reason="no guest programs"),
     pytest.mark.skipif(qemu.problem(qemu.PC) is not None, reason="no QEMU with protection keys"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def mark(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
-    """Let the processes of a boot be found, and its log be its own."""
-    monkeypatch.setenv("REDOUBT_TEST", sandbox.mark)
-    monkeypatch.setenv("REDOUBT_BUILD", str(sandbox.build))
-    monkeypatch.setattr(tempfile, "tempdir", str(sandbox.where / "tmp"))
 
 
 def machine(*args: str, cpus: int = 1) -> Machine:
