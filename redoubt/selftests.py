@@ -37,7 +37,7 @@ ARGS = (
     # In KiB: the disk they swap to.
     "ramdisk_size=131072",
 )
-# Seconds for each program, for a boot, and for a category on top of its programs.
+# Seconds for each program, and for a boot.
 PROGRAM_S = 60
 BOOT_S = 1500.0
 # How often a category is run again in which the kernels differ, on both.
