@@ -29,6 +29,7 @@
 #define EXIT_LATE	124
 #define EXIT_SETUP	125
 #define DEFAULT_S	60
+#define GRACE_S		10
 
 static void note(const char *what, const char *line)
 {
@@ -113,8 +114,12 @@ static int run(const char *path, char **argv, int seconds)
 	if (ended.fd < 0)
 		return EXIT_SETUP;
 	late = !poll(&ended, 1, seconds * 1000);
-	if (late)
-		kill(-pid, SIGKILL);
+	if (late) {
+		/* It puts back what it has set for the whole system. */
+		kill(-pid, SIGTERM);
+		if (!poll(&ended, 1, GRACE_S * 1000))
+			kill(-pid, SIGKILL);
+	}
 	if (waitpid(pid, &status, 0) != pid)
 		return EXIT_SETUP;
 	end_all(pid);
