@@ -78,6 +78,7 @@ def test_an_expected_failure_is_neither_passed_nor_failed() -> None:
         (["1..0 # SKIP no secretmem"], "no secretmem"),
         (["TAP version 13", "ok 1 # SKIP no pkeys", "Totals: pass:0 skip:1"], "no pkeys"),
         (["you need modprobe", "[SKIP]"], "you need modprobe"),
+        (["ok 1 # SKIP no KSM", "# 1 skipped test(s) detected. Consider more"], "no KSM"),
     ],
 )
 def test_a_test_that_skips_itself_says_why(said: list[str], why: str) -> None:
@@ -85,6 +86,20 @@ def test_a_test_that_skips_itself_says_why(said: list[str], why: str) -> None:
         block("cow", ["bash ./cow.sh go", *said, "ok N cow.sh go # SKIP"])
     )
     assert found.outcomes["cow.sh go", ""] == Outcome("skip", why)
+
+
+def test_a_test_that_skips_all_its_parts_did_not_pass() -> None:
+    said = ["ok 1 one # SKIP NUMA not available", "ok 2 two # SKIP NUMA not available"]
+    assert outcomes(["./cow", *said, "ok N cow"])["cow", ""] == "skip"
+    assert outcomes(["./cow", *said, "ok 3 three", "ok N cow"])["cow", ""] == "ok"
+
+
+def test_what_is_never_started_has_its_reason() -> None:
+    for test, why in selftests.LEFT_OUT.items():
+        found, _, _ = selftests.parse(
+            block("thp", [f"./{test}", "@selftest: left out", f"ok N {test} # SKIP"])
+        )
+        assert found.outcomes[test, ""] == Outcome("skip", why)
 
 
 def test_a_test_that_ran_out_of_time_did_not_fail() -> None:
@@ -159,7 +174,11 @@ def test_a_panic_does_not_lose_the_other_tests(monkeypatch: pytest.MonkeyPatch) 
     results = {test: outcome.result for (test, _), outcome in found.outcomes.items()}
     assert results == {"droppable": "ok", "cow": "crash", "rmap": "ok"}
     assert found.outcomes["cow", ""].why == "panic: it is over"
-    assert boots.commands[1][3:] == ["cow", "cow"]
+    assert [words[3].split(",") for words in boots.commands] == [
+        [*selftests.LEFT_OUT],
+        [*selftests.LEFT_OUT, "cow"],
+    ]
+    assert boots.commands[1][4:] == ["cow"]
 
 
 def test_a_panic_outside_any_test_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
