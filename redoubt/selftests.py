@@ -63,8 +63,8 @@ _SUBTEST = re.compile(r"^#\s+(ok|not ok) \d+(.*?)(?:\s+# (SKIP|XFAIL|TODO)\b\s*(
 _TOO_LATE = re.compile(r"@selftest: no end after (\d+) s$")
 # What stands around the words of a test.
 _FRAME = re.compile(
-    r"^(?:\[?SKIP\]?|\S*--\S*|running .*|Totals:.*|\d+ skipped test.*|Planned tests.*|"
-    r"1\.\.\d+.*|TAP.*)$"
+    r"^(?:\[(?:SKIP|PASS)\]|\S*--\S*|PASSED: .*|running .*|Totals:.*|"
+    r"\d+ skipped test.*|Planned tests.*|1\.\.\d+.*|TAP.*)$"
 )
 _NOT_THERE = "exit=127"
 # An address, or another number that differs from run to run.
