@@ -131,6 +131,31 @@ def _static(name: str, package: str) -> Path:
     return Path(found)
 
 
+def system(where: Path) -> None:
+    """Make what the tests expect of a system, and the script that runs them.
+
+    Raises RedoubtError if there is no static bash and busybox.
+    """
+    bash, busybox = _static("bash-static", "bash-static"), _static("busybox", "busybox-static")
+    for name in ("bin", "etc", "mnt", "usr/bin", "selftests"):
+        (where / name).mkdir(parents=True)
+    shutil.copy(paths.repo() / "guest" / "selftests.sh", where / "selftests" / "selftests.sh")
+    shutil.copy(bash, where / "bin" / "bash")
+    (where / "bin" / "sh").symlink_to("bash")
+    shutil.copy(busybox, where / "usr/bin" / "busybox")
+    for applet in output([busybox, "--list"], what="busybox").split():
+        if applet not in ("busybox", "bash", "sh"):
+            (where / "usr/bin" / applet).symlink_to("busybox")
+    # All that a test wants of sudo: to be nobody.
+    sudo = where / "usr/bin/sudo"
+    sudo.write_text('#!/bin/bash\nexec su -s /bin/bash "$2" -c "${*:3}"\n')
+    sudo.chmod(0o755)
+    (where / "etc/passwd").write_text(
+        "root:x:0:0:root:/:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/bash\n"
+    )
+    (where / "etc/group").write_text("root:x:0:\nnogroup:x:65534:\n")
+
+
 def root(target: Target, progress: Progress) -> Path:
     """Build what the guest gets besides our programs: the tests, the runner, a shell.
 
@@ -138,15 +163,12 @@ def root(target: Target, progress: Progress) -> Path:
     """
     kernel = source.obtain(progress).path
     top = paths.build_dir() / target.name / "selftests"
-    bash, busybox = _static("bash-static", "bash-static"), _static("busybox", "busybox-static")
-    programs = _compile(target, kernel, top, progress)
     where = top / "root"
-    if where.exists():
-        shutil.rmtree(where)
+    shutil.rmtree(where, ignore_errors=True)
+    system(where)
+    programs = _compile(target, kernel, top, progress)
     tests = where / "selftests"
-    (tests / "programs").mkdir(parents=True)
-    for name in ("bin", "etc", "mnt", "usr/bin"):
-        (where / name).mkdir(parents=True)
+    (tests / "programs").mkdir()
     scripts = sorted((kernel / _MM).glob("*.sh"))
     for script in scripts:
         shutil.copy(script, tests / script.name)
@@ -163,21 +185,6 @@ def root(target: Target, progress: Progress) -> Path:
         log = paths.build_dir() / "log" / f"selftests-{target.name}.make.log"
         raise RedoubtError("none of the kernel's selftests could be built", f"see {log}")
     (tests / "others").write_text("".join(f"{name}\n" for name in others))
-    shutil.copy(paths.repo() / "guest" / "selftests.sh", tests / "selftests.sh")
-    shutil.copy(bash, where / "bin" / "bash")
-    (where / "bin" / "sh").symlink_to("bash")
-    shutil.copy(busybox, where / "usr/bin" / "busybox")
-    for applet in output([busybox, "--list"], what="busybox").split():
-        if applet not in ("busybox", "bash", "sh"):
-            (where / "usr/bin" / applet).symlink_to("busybox")
-    # All that a test wants of sudo: to be nobody.
-    sudo = where / "usr/bin/sudo"
-    sudo.write_text('#!/bin/bash\nexec su -s /bin/bash "$2" -c "${*:3}"\n')
-    sudo.chmod(0o755)
-    (where / "etc/passwd").write_text(
-        "root:x:0:0:root:/:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/bash\n"
-    )
-    (where / "etc/group").write_text("root:x:0:\nnogroup:x:65534:\n")
     return where
 
 

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import KERNEL
+from conftest import KERNEL, REAL_BUILD, Sandbox
 
-from redoubt import host, selftests
+from redoubt import host, qemu, selftests
 from redoubt.boot import Machine, Result
 from redoubt.build import Build
 from redoubt.check import Walk
@@ -367,3 +368,60 @@ def test_the_source_of_the_tests_is_not_written_to(tmp_path: Path) -> None:
 
 def test_a_target_with_the_flavour_can_be_compared() -> None:
     assert [t.name for t in TARGETS.values() if selftests.FLAVOUR in t.flavours] == ["x86_64"]
+
+
+# === In a guest ==================================================================================
+
+IMAGES = [REAL_BUILD / "x86_64" / kind / X86_64.image for kind in ("redoubt", "pristine")]
+IMAGE = next((image for image in IMAGES if image.exists()), IMAGES[0])
+PROGRAMS = {
+    "good": "echo ok 1 it is good; sleep 300 &",
+    "late": "trap 'echo put back; exit' TERM; sleep 300 & wait",
+    "lost": "echo not ok 1 lost",
+}
+RUNNER = """#!/bin/bash
+for test in good late lost missing; do
+	echo "# running ./$test"
+	./$test 2>&1 | sed 's/^/# /'
+	status=${PIPESTATUS[0]}
+	[ $status = 0 ] && echo "ok 1 $test" || echo "not ok 1 $test # exit=$status"
+done
+"""
+
+
+@pytest.mark.guest
+@pytest.mark.skipif(not IMAGE.exists(), reason=f"no {IMAGE}: redoubt build x86_64")
+@pytest.mark.skipif(not (REAL_BUILD / "guest/selftest").exists(), reason="no guest programs")
+@pytest.mark.skipif(qemu.problem(qemu.PC) is not None, reason="no QEMU with protection keys")
+@pytest.mark.skipif(not shutil.which("bash-static"), reason="no static bash")
+def test_programs_are_limited_and_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
+) -> None:
+    monkeypatch.setenv("REDOUBT_BUILD", str(sandbox.build))
+    monkeypatch.setenv("REDOUBT_TEST", sandbox.mark)
+    monkeypatch.setattr(selftests, "PROGRAM_S", 5)
+    where = tmp_path / "root"
+    selftests.system(where)
+    tests = where / "selftests"
+    (tests / "programs").mkdir()
+    for name, text in PROGRAMS.items():
+        (tests / "programs" / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tests / "programs" / name).chmod(0o755)
+        (tests / name).symlink_to("/bin/selftest")
+    (tests / "run_vmtests.sh").write_text(RUNNER)
+    (tests / "run_vmtests.sh").chmod(0o755)
+    made = Machine(
+        Build(X86_64, IMAGE.parent, IMAGE, IMAGE), REAL_BUILD / "guest", host.EMULATED,
+        ("kunit.enable=0", *selftests.ARGS), files={".": where},
+    )  # fmt: skip
+    # Without end if what "good" leaves behind held the pipe of the runner.
+    found = selftests.run(made, ["mmap"], "limits", Silent())
+    results = {key: outcome.result for key, outcome in found.outcomes.items()}
+    assert results == {
+        ("good", ""): "ok", ("good", "it is good"): "ok", ("late", ""): "late",
+        ("lost", ""): "ok", ("lost", "lost"): "not ok", ("missing", ""): "skip",
+    }  # fmt: skip
+    console = found.logs[0].read_text()
+    assert "# put back" in console
+    assert "@selftest: begin late" in console
+    assert "@selftest: end late" in console
