@@ -52,6 +52,12 @@ def test_samples() -> None:
     assert (vmalloc.workload, vmalloc.size, vmalloc.ns) == ("vmalloc", 4, (1101,))
 
 
+def test_waiting_for_rcu_is_not_on_account_of_the_operation() -> None:
+    (fork,) = bench.parse(console(SPEC), [SPEC], waits=True)
+    assert fork.ns == (1001, 1002, 1003)
+    assert fork.stats["free_ns"] == (100,) * 3
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -309,6 +315,13 @@ def test_instructions_are_counted_twice_and_events_once() -> None:
     assert all(machine.pinned is None for machine, _ in guests.started)
     boots = bench.run(PLAN, Way(EVENTS, "emulated"), Silent(), maker=maker, start=Guests())
     assert Counter(made.variant for made in boots) == {"on": 1, "on-unbatched": 1}
+
+
+@pytest.mark.parametrize(("target", "first"), [(UM, 1101), (X86_64, 1001)])
+def test_whose_rcu_frees_at_once(target: Target, first: int) -> None:
+    plan = replace(PLAN, target=target)
+    boots = bench.run(plan, Way(EVENTS, "emulated"), Silent(), maker=maker, start=Guests())
+    assert {series.ns[0] for made in boots for series in made.series} == {first}
 
 
 def test_a_counting_pc_has_memory_to_map_with_pages_of_each_size() -> None:
