@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from redoubt.figures import Figure, Report
+from redoubt.figures import BOOT_METRIC, Figure, Report
 from redoubt.tables import SHORT
 from redoubt.workloads import EVENTS, INSTRUCTIONS, MIB, WORKLOADS
 
@@ -71,7 +71,10 @@ def _bars(
 
 def overhead(report: Report, kind: str) -> bytes:
     """The change of each workload, by variant; points with intervals, on one axis."""
-    with_ratio = [one for one in report.figures if one.kind == kind and one.ratio is not None]
+    with_ratio = [
+        one for one in report.figures
+        if one.kind == kind and one.ratio is not None and one.metric != BOOT_METRIC
+    ]  # fmt: skip
     places = list(dict.fromkeys((one.workload, one.size) for one in with_ratio))
     canvas = _canvas(8, 1.6 + 0.34 * len(places))
     axes = canvas.add_subplot()

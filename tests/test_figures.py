@@ -319,6 +319,12 @@ def test_the_tables_of_a_pc() -> None:
     assert tables.LEGEND not in block
     assert "DirectMap" not in block and "Pages of the direct map" in block
     assert "Pages of the direct map" in report.page([("x", made)], [])
+    assert list(plots.plots(made)) == [f"overhead-{INSTRUCTIONS}"]
+    # Against the pristine kernel: no point beside those against off.
+    without = dataclasses.replace(
+        made, figures=tuple(one for one in found if one.metric != figures.BOOT_METRIC)
+    )
+    assert plots.plots(without) == plots.plots(made)
 
 
 def test_too_many_switches_are_told() -> None:
