@@ -25,7 +25,7 @@ _STAT = "stat_"
 _QUIET = re.compile(r"^@quiet: (\d+) noisy=(\d+)$")
 # Seconds for one boot with all workloads: on this machine, and on an emulated one.
 _TIMEOUT = {TIME: 180.0, MOCK: 180.0, EVENTS: 120.0}
-_EMULATED_TIMEOUT = 900.0
+_EMULATED_TIMEOUT = 2700.0
 _NO_PKU = "this CPU has no protection keys (PKU)"
 _NO_CLOCK = "its machine is emulated, and so is its clock"
 # What a counting machine has at least, if it is a PC: more than 2 GiB, so that the kernel can map
