@@ -244,12 +244,15 @@ def measuring_cpu() -> int:
 def _fitted(made: Machine, way: Way, specs: Sequence[Spec]) -> Machine:
     """The machine with the memory its workloads need, on the clock its kind of figure needs."""
     sizes = [spec.size for spec in specs if not workloads.WORKLOADS[spec.workload].unit]
-    least = _DIRECT_MAP_MB if way.kind == INSTRUCTIONS and made.build.target.emulator else 0
+    emulator = made.build.target.emulator
+    least = _DIRECT_MAP_MB if way.kind == INSTRUCTIONS and emulator else 0
     return dataclasses.replace(
         made,
         memory_mb=max((max(sizes, default=0) >> 20) * 5 // 2 + _BESIDE_MB, least),
         pinned=measuring_cpu() if way.kind in TIMED else None,
-        count_instructions=way.kind == INSTRUCTIONS,
+        # Events as well: ticks then fall by what the guest does, not by the load of this machine.
+        count_instructions=way.kind == INSTRUCTIONS
+        or (way.kind == EVENTS and emulator is not None),
     )
 
 

@@ -324,6 +324,17 @@ def test_whose_rcu_frees_at_once(target: Target, first: int) -> None:
     assert {series.ns[0] for made in boots for series in made.series} == {first}
 
 
+def test_the_load_of_this_machine_is_no_event() -> None:
+    def counting(target: Target) -> set[bool]:
+        guests = Guests()
+        plan = replace(PLAN, target=target)
+        bench.run(plan, Way(EVENTS, "emulated"), Silent(), maker=maker, start=guests)
+        return {made.count_instructions for made, _ in guests.started}
+
+    assert counting(X86_64) == {True}
+    assert counting(UM) == {False}
+
+
 def test_a_counting_pc_has_memory_to_map_with_pages_of_each_size() -> None:
     def memory(target: Target, kind: str) -> int:
         guests = Guests()
