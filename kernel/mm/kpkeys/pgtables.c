@@ -133,7 +133,9 @@ bool kpkeys_pgtable_is_early(struct page *page)
  */
 bool kpkeys_page_is_ours(struct page *page)
 {
-	return is_marked(page) || kpkeys_pool_owns(&kpkeys_pgtables_pool, page);
+	return is_marked(page) ||
+	       (kpkeys_hardened_pgtables_enabled() &&
+		kpkeys_pool_owns(&kpkeys_pgtables_pool, page));
 }
 
 /* === Walking ============================================================ */
