@@ -109,18 +109,23 @@ def prepare_bench(
 
 @dataclass(frozen=True)
 class Workbench:
-    """A built kernel with guest programs and the host to boot on: makes machines."""
+    """A built kernel with guest programs and the host to boot on: makes machines.
+
+    `args` are kernel arguments of all of them.
+    """
 
     build: Build
     programs: Path
     host: str
     memory_mb: int = MEMORY_MB
+    args: tuple[str, ...] = ()
 
     def machine(
         self, variant: Variant, *extra: str, cpus: int = 1, attacks: bool = False
     ) -> Machine:
         """The machine that boots a variant with further kernel arguments."""
-        args = (*variant.boot_args, *_NO_KUNIT, *(_VULN if attacks else ()), *extra)
+        vuln = _VULN if attacks else ()
+        args = (*self.args, *variant.boot_args, *_NO_KUNIT, *vuln, *extra)
         return Machine(self.build, self.programs, self.host, args, cpus, self.memory_mb)
 
     def keyless_machine(self, variant: Variant, way: NoKeys) -> Machine:
@@ -131,8 +136,8 @@ class Workbench:
     def kunit_machine(self, variant: Variant, *extra: str, cpus: int = 1) -> Machine:
         """The machine that runs our KUnit suites while it boots."""
         args = (
-            *variant.boot_args, "kunit.enable=1", "kunit.autorun=1", "kunit.filter_glob=kpkeys*",
-            *extra,
+            *self.args, *variant.boot_args, "kunit.enable=1", "kunit.autorun=1",
+            "kunit.filter_glob=kpkeys*", *extra,
         )  # fmt: skip
         return Machine(self.build, self.programs, self.host, args, cpus, self.memory_mb)
 
@@ -154,7 +159,8 @@ def workbench(
     """
     built = prepare(target, variant, progress, flavour=flavour)
     memory_mb = DISTRO_MEMORY_MB if flavour == distro.FLAVOUR else MEMORY_MB
-    return Workbench(built, guest.programs(progress), chosen_host, memory_mb)
+    args = target.flavour_args.get(flavour, ())
+    return Workbench(built, guest.programs(progress), chosen_host, memory_mb, args)
 
 
 def bench_workbench(

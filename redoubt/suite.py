@@ -353,6 +353,7 @@ def _debug(run: Run) -> Iterator[Item]:
     made = kernels.workbench(run.target, on, chosen, run.progress, flavour="debug")
     for variant in (on, off):
         yield from _kunit(run, made, variant, cpus=2, label=", debug flavour")
+    yield from _attacks(run, made, ", debug flavour")
     for cpus in (1, 2):
         report = check.run(made.machine(on, cpus=cpus), on, STRESS_S, run.progress)
         name = f"checker and {STRESS_S} s of stress, debug flavour ({cpus} CPU)"

@@ -42,9 +42,10 @@ class Target:
     `fragments` (names in configs/) make it boot, `ours` switch our work on. A measured kernel,
     pristine ones as well, gets `bench`; `bench_keys` is what it needs for its protection keys, and
     `bench_mock` what puts instructions that cost as much in their place where there are none, or
-    empty if that cannot be done. `flavours` are what some tests add, by name. `image` and `vmlinux`
-    are paths in the build directory. The flavour `distro` is not added to `fragments` but to
-    `distro_config`, a file of the distribution's package of configurations.
+    empty if that cannot be done. `flavours` are what some tests add, by name, and `flavour_args`
+    what their boots get. `image` and `vmlinux` are paths in the build directory. The flavour
+    `distro` is not added to `fragments` but to `distro_config`, a file of the distribution's
+    package of configurations.
 
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
     a process. Every boot gets `boot_args`, measured ones also `bench_args`. `no_keys` are the ways
@@ -64,6 +65,7 @@ class Target:
     variants: tuple[Variant, ...]
     no_keys: tuple[NoKeys, ...]
     flavours: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    flavour_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     distro_config: str = ""
     emulator: Emulator | None = None
     boot_args: tuple[str, ...] = ()
@@ -116,6 +118,9 @@ X86_64 = Target(
         "distro": ("distro",),
         "selftests": ("selftests",),
     },
+    # With five levels, Linux's KASAN takes an interrupt for a wild access if it comes while
+    # identify_cpu() finds out whether the CPU has them. Also, four levels are seen here.
+    flavour_args={"debug": ("no5lvl",)},
     distro_config="config.amd64_none_amd64",
     emulator=PC,
     # Each process has two topmost page tables then. An emulated CPU is not given them by itself.
