@@ -244,6 +244,14 @@ def test_a_part_that_only_one_kernel_has_is_a_difference() -> None:
     assert [one.key for one in report([pristine], [ours]).wrong] == [("cow", "fork")]
 
 
+def test_a_test_that_gives_up_early_differs_once() -> None:
+    pristine, ours = a_round(cow="ok"), a_round(cow="not ok")
+    pristine.outcomes["cow", "fork"] = pristine.outcomes["cow", "exit"] = Outcome("ok")
+    ours.outcomes["cow", "fork"] = Outcome("not ok")
+    found = report([pristine], [ours])
+    assert [one.key for one in found.wrong] == [("cow", ""), ("cow", "fork")]
+
+
 def test_a_test_without_time_says_nothing_of_its_other_parts() -> None:
     ours, pristine = a_round(cow="late", rmap="ok"), a_round(cow="late", rmap="ok")
     pristine.outcomes["cow", "fork"] = Outcome("ok")
