@@ -342,12 +342,19 @@ def _offcheck(run: Run) -> Iterator[Item]:
     yield _verdict("offcheck", "-", report.ok, "\n".join(offcheck.render(report)))
 
 
+def _enforcing(run: Run, name: str) -> str | Item:
+    """The host that enforces protection, or what a suite says that is skipped without one."""
+    if chosen := host.enforcing(run.target, run.host_choice):
+        return chosen
+    problem = host.lacking(run.target, run.host_choice)
+    return Item(name, "on", 0, 0, 1, problem.message if problem else "")
+
+
 def _debug(run: Run) -> Iterator[Item]:
     """The same under the kernel's own checks: lockdep, DEBUG_VM, preemption."""
-    chosen = host.enforcing(run.target, run.host_choice)
-    if not chosen:
-        problem = host.lacking(run.target, run.host_choice)
-        yield Item("debug flavour", "on", 0, 0, 1, problem.message if problem else "")
+    chosen = _enforcing(run, "debug flavour")
+    if isinstance(chosen, Item):
+        yield chosen
         return
     on, off = run.variant("on"), run.variant("off")
     made = kernels.workbench(run.target, on, chosen, run.progress, flavour="debug")
@@ -375,10 +382,9 @@ def _distro(run: Run) -> Iterator[Item]:
     """The same with the configuration of a distribution: all that our work has to live with."""
     if distro.FLAVOUR not in run.target.flavours:
         return
-    chosen = host.enforcing(run.target, run.host_choice)
-    if not chosen:
-        problem = host.lacking(run.target, run.host_choice)
-        yield Item("distro flavour", "on", 0, 0, 1, problem.message if problem else "")
+    chosen = _enforcing(run, "distro flavour")
+    if isinstance(chosen, Item):
+        yield chosen
         return
     on, off = run.variant("on"), run.variant("off")
     made = kernels.workbench(run.target, on, chosen, run.progress, flavour=distro.FLAVOUR)
@@ -403,10 +409,9 @@ def _selftests(run: Run) -> Iterator[Item]:
     name, on = "selftests/mm as on pristine", run.variant("on")
     if selftests.FLAVOUR not in run.target.flavours:
         return
-    chosen = host.enforcing(run.target, run.host_choice)
-    if not chosen:
-        problem = host.lacking(run.target, run.host_choice)
-        yield Item(name, on.name, 0, 0, 1, problem.message if problem else "")
+    chosen = _enforcing(run, name)
+    if isinstance(chosen, Item):
+        yield chosen
         return
     report = selftests.check(run.target, on, chosen, run.progress)
     failed = len(report.wrong) + len(report.complaints) + len(report.unprotected)
