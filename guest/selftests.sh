@@ -38,6 +38,10 @@ if [ -b /dev/ram0 ]; then
 	mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
 fi
 
+# Puts together again what a test has just split, if that takes it long enough.
+khugepaged=/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs
+[ ! -e "$khugepaged" ] || echo 1000000000 >"$khugepaged"
+
 for category; do
 	if [ "$category" = others ]; then
 		others

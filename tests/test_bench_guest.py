@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from test_guest import machine, mark, pytestmark, run  # noqa: F401
+from test_guest import machine, pytestmark, run  # noqa: F401
 
 from redoubt import boot
 

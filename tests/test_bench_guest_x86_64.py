@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from test_bench_guest import samples
-from test_guest_x86_64 import machine, mark, pytestmark, run  # noqa: F401
+from test_guest_x86_64 import machine, pytestmark, run  # noqa: F401
 
 # A mapping of 4 MB has 2 tables of entries, and one at each of two levels above.
 TABLES = 4

@@ -192,7 +192,7 @@ static void debugging_counts_a_shadow_that_lies(struct kunit *test)
 }
 
 /* As a perf event that an arbitrary write was made to. */
-static volatile u32 any_msr = MSR_IA32_PKRS;
+static u32 any_msr = MSR_IA32_PKRS;
 
 static void register_is_not_written_by_number(struct kunit *test)
 {
@@ -204,18 +204,19 @@ static void register_is_not_written_by_number(struct kunit *test)
 
 	preempt_disable();
 	pkrs = x86_read_pkrs();
-	wrmsrq(any_msr, PKRS_PGTABLES);
+	wrmsrq(READ_ONCE(any_msr), PKRS_PGTABLES);
 	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
-	wrmsrns(any_msr, PKRS_PGTABLES);
+	wrmsrns(READ_ONCE(any_msr), PKRS_PGTABLES);
 	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
-	KUNIT_EXPECT_EQ(test, wrmsrq_safe(any_msr, PKRS_PGTABLES), -EIO);
+	KUNIT_EXPECT_EQ(test, wrmsrq_safe(READ_ONCE(any_msr), PKRS_PGTABLES),
+			-EIO);
 	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
 	KUNIT_EXPECT_EQ(test, wrmsr_safe_regs(regs), -EIO);
 	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
 	preempt_enable();
 
 	/* The same register, so that it is not the number that was wrong. */
-	KUNIT_EXPECT_EQ(test, rdmsrq_safe(any_msr, &(u64){ 0 }), 0);
+	KUNIT_EXPECT_EQ(test, rdmsrq_safe(READ_ONCE(any_msr), &(u64){ 0 }), 0);
 }
 
 static struct kunit_case pks_cases[] = {
