@@ -23,7 +23,8 @@ differences let through are in the report.
 
 Left out, as no part of the kernel or as made from parts that are compared: host programs
 (`scripts/`, `tools/`), the linker's intermediate results (`.tmp_*`, `vmlinux.o`), the whole kernel
-packed into an object of x86's decompressor. The number and time of the build, in
+packed into an object of x86's decompressor, and the header of bzImage, which has the size of that.
+The number and time of the build, in
 `init/version-timestamp.o` and x86's boot code, are masked: exactly the text of utsversion.h. Boot
 code of 32 bits has to be the same byte for byte but for what debuggers read. UML's
 `arch/um/kernel/config.o` is the text of .config (for --showconfig), in which our options, off as
@@ -49,7 +50,11 @@ from redoubt.errors import RedoubtError
 PERMITTED_ONE_SIDED: dict[str, str] = {}
 
 HOST_DIRECTORIES = ("scripts", "tools")
-WHOLE_KERNELS = ("vmlinux.o", "arch/x86/boot/compressed/piggy.o")
+WHOLE_KERNELS = (
+    "vmlinux.o",
+    "arch/x86/boot/compressed/piggy.o",
+    "arch/x86/boot/header.o",  # the header of bzImage has the size of the compressed kernel
+)
 TIMESTAMP_OBJECTS = (
     "init/version-timestamp.o",
     "arch/x86/boot/version.o",
