@@ -204,16 +204,18 @@ def _panic_policy(run: Run, made: kernels.Workbench) -> Iterator[Item]:
 
 
 def _checks(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+    yield _checked(run, made, LONG_STRESS_S if run.long else STRESS_S, cpus=2)
+    yield _checked(run, made, 10, cpus=1)
+
+
+def _checked(
+    run: Run, made: kernels.Workbench, seconds: int, *, cpus: int, label: str = ""
+) -> Item:
+    """The checker after boot and after so much stress."""
     on = run.variant("on")
-    long = LONG_STRESS_S if run.long else STRESS_S
-    for cpus, seconds in ((2, long), (1, 10)):
-        report = check.run(made.machine(on, cpus=cpus), on, seconds, run.progress)
-        name = f"checker and {seconds} s of stress ({cpus} CPU)"
-        yield _verdict(name, on.name, report.ok, _check_detail(report))
-
-
-def _check_detail(report: check.Report) -> str:
-    return "\n".join(
+    report = check.run(made.machine(on, cpus=cpus), on, seconds, run.progress)
+    name = f"checker and {seconds} s of stress{label} ({cpus} CPU)"
+    detail = "\n".join(
         (
             f"{report.walks}, {report.operations} operations, {report.stress_errors} wrong",
             *(f"left out: {kind}" for kind in report.missing),
@@ -222,6 +224,7 @@ def _check_detail(report: check.Report) -> str:
             report.boot.describe(),
         )
     )
+    return _verdict(name, on.name, report.ok, detail)
 
 
 def _without_keys(run: Run, made: kernels.Workbench, label: str = "") -> Iterator[Item]:
@@ -344,10 +347,17 @@ def _offcheck(run: Run) -> Iterator[Item]:
 
 def _enforcing(run: Run, name: str) -> str | Item:
     """The host that enforces protection, or what a suite says that is skipped without one."""
-    if chosen := host.enforcing(run.target, run.host_choice):
-        return chosen
-    problem = host.lacking(run.target, run.host_choice)
-    return Item(name, "on", 0, 0, 1, problem.message if problem else "")
+    if problem := host.lacking(run.target, run.host_choice):
+        return Item(name, "on", 0, 0, 1, problem.message)
+    return host.pick(run.target, run.host_choice)
+
+
+def _flavour(run: Run, made: kernels.Workbench, label: str) -> Iterator[Item]:
+    """What every flavour of a kernel has to pass, on two CPUs."""
+    for name in ("on", "off"):
+        yield from _kunit(run, made, run.variant(name), cpus=2, label=label)
+    yield from _attacks(run, made, label)
+    yield _checked(run, made, STRESS_S, cpus=2, label=label)
 
 
 def _debug(run: Run) -> Iterator[Item]:
@@ -358,13 +368,8 @@ def _debug(run: Run) -> Iterator[Item]:
         return
     on, off = run.variant("on"), run.variant("off")
     made = kernels.workbench(run.target, on, chosen, run.progress, flavour="debug")
-    for variant in (on, off):
-        yield from _kunit(run, made, variant, cpus=2, label=", debug flavour")
-    yield from _attacks(run, made, ", debug flavour")
-    for cpus in (1, 2):
-        report = check.run(made.machine(on, cpus=cpus), on, STRESS_S, run.progress)
-        name = f"checker and {STRESS_S} s of stress, debug flavour ({cpus} CPU)"
-        yield _verdict(name, on.name, report.ok, _check_detail(report))
+    yield from _flavour(run, made, ", debug flavour")
+    yield _checked(run, made, STRESS_S, cpus=1, label=", debug flavour")
     # Without protection as well: what is expected of cgroups is what Linux does by itself.
     for variant, cpus in ((on, 2), (on, 1), (off, 2)):
         yield _shortage(run, made, variant, cpus)
@@ -386,16 +391,10 @@ def _distro(run: Run) -> Iterator[Item]:
     if isinstance(chosen, Item):
         yield chosen
         return
-    on, off = run.variant("on"), run.variant("off")
+    on, label = run.variant("on"), ", distro flavour"
     made = kernels.workbench(run.target, on, chosen, run.progress, flavour=distro.FLAVOUR)
-    label = ", distro flavour"
     yield from _without_keys(run, made, label)
-    for variant in (on, off):
-        yield from _kunit(run, made, variant, cpus=2, label=label)
-    yield from _attacks(run, made, label)
-    report = check.run(made.machine(on, cpus=2), on, STRESS_S, run.progress)
-    name = f"checker and {STRESS_S} s of stress{label} (2 CPU)"
-    yield _verdict(name, on.name, report.ok, _check_detail(report))
+    yield from _flavour(run, made, label)
     kernel = kernels.our_tree(run.progress)
     for go_through in lifecycle.ALL:
         with run.progress.step(f"Taking {run.target.name} through {go_through.__name__}"):
