@@ -17,6 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "files.h"
+
 #define ALARM		"/sys/class/rtc/rtc0/wakealarm"
 #define MEM_SLEEP	"/sys/power/mem_sleep"
 #define STATE		"/sys/power/state"
@@ -26,14 +28,10 @@
 
 static bool put(const char *path, const char *text)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	ssize_t size = strlen(text);
-	bool ok = fd >= 0 && write(fd, text, size) == size;
+	bool ok = write_text(path, text);
 
 	if (!ok)
 		fprintf(stderr, "power: %s: %s\n", path, strerror(errno));
-	if (fd >= 0)
-		close(fd);
 	return ok;
 }
 

@@ -38,35 +38,6 @@ void leave_alone(int handle)
 	close(handle);
 }
 
-bool write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	ssize_t size = strlen(text);
-	bool ok;
-
-	if (fd < 0)
-		return false;
-	ok = write(fd, text, size) == size;
-	close(fd);
-	return ok;
-}
-
-bool read_text(const char *path, char *text, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return false;
-	n = read(fd, text, size - 1);
-	close(fd);
-	if (n < 0)
-		return false;
-	text[n] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-	return true;
-}
-
 /* === Modules === */
 
 static char module_path[128], module_name[64];

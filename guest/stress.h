@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "compiler.h"
+#include "files.h"
 
 #define KB		1024UL
 #define MB		(1024 * KB)
@@ -66,9 +67,5 @@ bool may_change_machine(void);
 /* Only one worker at a time is between these; returns a handle, or -1. */
 int enter_alone(const char *path);
 void leave_alone(int handle);
-
-/* Texts of sysfs, without the newline. */
-bool write_text(const char *path, const char *text);
-bool read_text(const char *path, char *text, size_t size);
 
 #endif /* GUEST_STRESS_H */
