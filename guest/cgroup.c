@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "compiler.h"
+#include "files.h"
 
 #define ROOT		"/sys/fs/cgroup"
 #define GROUP		ROOT "/redoubt"
@@ -67,11 +68,8 @@ static noreturn void die(const char *what)
 
 static void put(const char *path, const char *value)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, value, strlen(value)) != (ssize_t)strlen(value))
+	if (!write_text(path, value))
 		die(path);
-	close(fd);
 }
 
 static void read_file(const char *path, char *text, size_t size)

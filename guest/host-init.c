@@ -8,7 +8,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 
 #include "args.h"
 #include "compiler.h"
+#include "files.h"
 #include "first.h"
 
 #define KERNEL		"/linux"
@@ -54,12 +54,8 @@ static void mount_one(const char *type, const char *where, const char *options)
 
 static void set_max_map_count(void)
 {
-	int fd = open(MAX_MAP_COUNT, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, MAPS, strlen(MAPS)) < 0)
+	if (!write_text(MAX_MAP_COUNT, MAPS))
 		printf("host-init: %s: %s\n", MAX_MAP_COUNT, strerror(errno));
-	if (fd >= 0)
-		close(fd);
 }
 
 /* UML has a terminal of its own: pass every byte as it is, both ways. */

@@ -24,6 +24,7 @@
 
 #include "args.h"
 #include "compiler.h"
+#include "files.h"
 #include "first.h"
 
 #define COMMAND_FILE	"/etc/redoubt/cmd"
@@ -91,22 +92,14 @@ static void mount_all(void)
 /* /dev/console cannot control a session; what is behind it can. */
 static int open_terminal(void)
 {
-	char path[64] = "/dev/", *name = path + strlen(path);
-	int fd = open(CONSOLES, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
+	char path[64] = "/dev/", *name = path + strlen(path), *last;
 
-	if (fd < 0)
-		return -1;
-	n = read(fd, name, path + sizeof(path) - name - 1);
-	close(fd);
-	if (n <= 0)
+	if (!read_text(CONSOLES, name, path + sizeof(path) - name) || !*name)
 		return -1;
 	/* Of several the last one is /dev/console. */
-	name[n] = '\0';
-	name[strcspn(name, "\n")] = '\0';
-	if (strrchr(name, ' '))
-		memmove(name, strrchr(name, ' ') + 1,
-			strlen(strrchr(name, ' ')));
+	last = strrchr(name, ' ');
+	if (last)
+		memmove(name, last + 1, strlen(last));
 	return open(path, O_RDWR);
 }
 

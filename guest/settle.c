@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "files.h"
+
 #define DROP_CACHES	"/proc/sys/vm/drop_caches"
 #define MEMINFO		"/proc/meminfo"
 #define PAGE_TABLES	"PageTables:"
@@ -31,13 +33,10 @@ static char before[8192], now[8192];
 /* @what: "3" for all caches, "4" not to have that logged any more. */
 static bool drop_caches(const char *what)
 {
-	int fd = open(DROP_CACHES, O_WRONLY | O_CLOEXEC);
-	bool ok = fd >= 0 && write(fd, what, 1) == 1;
+	bool ok = write_text(DROP_CACHES, what);
 
 	if (!ok)
 		perror("settle: " DROP_CACHES);
-	if (fd >= 0)
-		close(fd);
 	return ok;
 }
 

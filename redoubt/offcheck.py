@@ -24,11 +24,11 @@ differences let through are in the report.
 Left out, as no part of the kernel or as made from parts that are compared: host programs
 (`scripts/`, `tools/`), the linker's intermediate results (`.tmp_*`, `vmlinux.o`), the whole kernel
 packed into an object of x86's decompressor, and the header of bzImage, which has the size of that.
-The number and time of the build, in
-`init/version-timestamp.o` and x86's boot code, are masked: exactly the text of utsversion.h. Boot
-code of 32 bits has to be the same byte for byte but for what debuggers read. UML's
-`arch/um/kernel/config.o` is the text of .config (for --showconfig), in which our options, off as
-they are, have a line: it may differ if its generated source is the same without these lines.
+The number and time of the build, in `init/version-timestamp.o` and x86's boot code, are masked:
+exactly the text of utsversion.h. Boot code of 32 bits has to be the same byte for byte but for what
+debuggers read. UML's `arch/um/kernel/config.o` is the text of .config (for --showconfig), in which
+our options, off as they are, have a line: it may differ if its generated source is the same without
+these lines.
 """
 
 from __future__ import annotations
