@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An emulated machine that does not come up is started again, a few times and not for ever."""
+"""A machine that its emulator fails is started again, a few times and not for ever."""
 
 from __future__ import annotations
 
@@ -98,3 +98,59 @@ def test_what_has_begun_is_not_started_again(
     starts.noise = ()
     result = start(starts, X86_64, tmp_path, monkeypatch)
     assert (result.outcome, result.console) == ("died", ("Linux version 7.3.4",))
+
+
+# The kernel's words; the second byte of an instruction of two comes next.
+STALE = (
+    "Linux version 7.3.4",
+    "Oops: int3: 0000 [#1] SMP PTI",
+    "RIP: 0010:sched_clock_cpu+0x5/0x190",
+    "Code: 10 48 89 11 54 55 53 66 <90> e8 45 e2 f8 ff",
+    "Kernel panic - not syncing: Fatal exception in interrupt",
+)
+
+
+class Says:
+    """Stands for QEMU: one console after the other."""
+
+    def __init__(self, *consoles: tuple[str, ...]) -> None:
+        self.noise: tuple[str, ...] = ()
+        self.consoles = list(consoles)
+
+    def __call__(self, command: object, on_line: Callable[[str], None], **_: object) -> Ended:
+        for line in self.consoles.pop(0):
+            on_line(line)
+        return Ended(0, False)
+
+
+def test_it_is_started_again_after_a_stale_breakpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = ("Linux version 7.3.4", "@redoubt: exit=0")
+    says: Any = Says(STALE, good)
+    result = start(says, X86_64, tmp_path, monkeypatch)
+    assert (result.outcome, result.console, result.complaints) == ("finished", good, ())
+
+
+def test_no_stale_breakpoint_is_taken_back_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says: Any = Says(STALE, STALE, STALE)
+    result = start(says, X86_64, tmp_path, monkeypatch)
+    assert (result.outcome, result.console) == ("panic", STALE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("66 <90>", "cc <90>"),  # A breakpoint that is there is the kernel's own affair.
+        ("int3: 0000", "general protection fault: 0000"),
+    ],
+)
+def test_another_oops_stands(
+    old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = tuple(line.replace(old, new) for line in STALE)
+    says: Any = Says(console)
+    result = start(says, X86_64, tmp_path, monkeypatch)
+    assert (result.outcome, result.console) == ("panic", console)
