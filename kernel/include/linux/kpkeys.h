@@ -215,7 +215,18 @@ static __always_inline bool kpkeys_hardened_pgtables_enabled(void)
 KPKEYS_GUARD(kpkeys_hardened_pgtables, KPKEYS_LVL_PGTABLES,
 	     kpkeys_hardened_pgtables_enabled())
 
-extern bool kpkeys_batch_enabled;
+DECLARE_STATIC_KEY_FALSE(kpkeys_unbatched_key);
+
+/**
+ * kpkeys_batch_enabled() - Does a lazy MMU section raise the level?
+ *
+ * Context: any.
+ * Return: false if each write raises for itself (kpkeys.batch=off).
+ */
+static __always_inline bool kpkeys_batch_enabled(void)
+{
+	return !static_branch_unlikely(&kpkeys_unbatched_key);
+}
 
 /**
  * kpkeys_enter_lazy_mmu_mode() - One level switch for a run of writes.
@@ -227,7 +238,7 @@ extern bool kpkeys_batch_enabled;
  */
 static __always_inline void kpkeys_enter_lazy_mmu_mode(void)
 {
-	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled)
+	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled())
 		kpkeys_raise(KPKEYS_LVL_PGTABLES);
 }
 
@@ -243,7 +254,7 @@ static __always_inline void kpkeys_enter_lazy_mmu_mode(void)
  */
 static __always_inline void kpkeys_leave_lazy_mmu_mode(void)
 {
-	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled)
+	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled())
 		kpkeys_lower();
 }
 

@@ -22,6 +22,8 @@ DEFINE_STATIC_KEY_FALSE_RO(kpkeys_hardened_pgtables_key);
 /* Modules have the helpers that write page tables inlined. */
 EXPORT_SYMBOL(kpkeys_hardened_pgtables_key);
 
+DEFINE_STATIC_KEY_FALSE_RO(kpkeys_unbatched_key);
+
 KPKEYS_POOL(kpkeys_pgtables_pool, "pgtables", KPKEYS_PKEY_PGTABLES,
 	    KPKEYS_LVL_PGTABLES);
 
@@ -303,11 +305,11 @@ static int __init early_enable(char *arg)
 }
 early_param("kpkeys_hardened_pgtables", early_enable);
 
-bool kpkeys_batch_enabled __ro_after_init = true;
+static bool batch __initdata = true;
 
 static int __init early_batch(char *arg)
 {
-	if (kstrtobool(arg, &kpkeys_batch_enabled))
+	if (kstrtobool(arg, &batch))
 		pr_warn("kpkeys.batch=%s: expected on or off\n", arg);
 	return 0;
 }
@@ -364,6 +366,8 @@ void __init kpkeys_hardened_pgtables_init(void)
 		return;
 	}
 
+	if (!batch)
+		static_branch_enable(&kpkeys_unbatched_key);
 	static_branch_enable(&kpkeys_hardened_pgtables_key);
 
 	err = kpkeys_walk_tables(&tag, &init_mm);

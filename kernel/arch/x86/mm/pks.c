@@ -6,6 +6,7 @@
 #include <linux/export.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
+#include <linux/kprobes.h>
 #include <linux/kpkeys.h>
 #include <linux/memblock.h>
 #include <linux/mm.h>
@@ -16,6 +17,7 @@
 #include <asm/cpufeature.h>
 #include <asm/extable.h>
 #include <asm/pks.h>
+#include <asm/processor-flags.h>
 #include <asm/tlbflush.h>
 #include <asm/trapnr.h>
 #include <asm/trap_pf.h>
@@ -149,6 +151,45 @@ static int pkey_of(unsigned long address)
 }
 
 /**
+ * x86_pks_lazy_write() - Do a write of <asm/pgtable_lazy.h> that was refused.
+ * @regs: registers at the fault.
+ * @val: the register whose value was to be written, one of @regs.
+ * @op: the instruction, one of EX_PKS_*.
+ * @error_code: what the CPU says of the fault.
+ * @address: where the value was to be written to.
+ *
+ * Only if it was a page table, and refused because of the level.
+ *
+ * Context: the page fault handler, at the default level.
+ * Return: true if it is done.
+ */
+bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
+			unsigned long error_code, unsigned long address)
+{
+	unsigned long *ptr = (unsigned long *)address;
+
+	if (!(error_code & X86_PF_PK) || pkey_of(address) != X86_PKEY_PGTABLES)
+		return false;
+
+	guard(kpkeys_hardened_pgtables)();
+	switch (op) {
+	case EX_PKS_MOV:
+		WRITE_ONCE(*ptr, *val);
+		return true;
+	case EX_PKS_XCHG:
+		*val = xchg(ptr, *val);
+		return true;
+	case EX_PKS_CMPXCHG:
+		if (try_cmpxchg(ptr, &regs->ax, *val))
+			regs->flags |= X86_EFLAGS_ZF;
+		else
+			regs->flags &= ~X86_EFLAGS_ZF;
+		return true;
+	}
+	return false;
+}
+
+/**
  * x86_pks_fault() - Handle a fault if a protection key of the kernel caused it.
  * @regs: registers at the fault.
  * @error_code: what the CPU says of it.
@@ -163,13 +204,20 @@ bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 {
 	struct kpkeys_violation violation = {
 		.addr = address,
-		.ip = regs->ip,
 		.pkey_reg = x86_pks_interrupted(),
 	};
 
 	if (!(error_code & X86_PF_PK) || !arch_kpkeys_enabled())
 		return false;
 
+	/* If one is stepped over, this tells the instruction it stands for. */
+	if (kprobe_page_fault(regs, X86_TRAP_PF))
+		return true;
+	if (ex_get_fixup_type(regs->ip) == EX_TYPE_PKS &&
+	    fixup_exception(regs, X86_TRAP_PF, error_code, address))
+		return true;
+
+	violation.ip = regs->ip;
 	violation.pkey = pkey_of(address);
 	kpkeys_report_violation(&violation);
 

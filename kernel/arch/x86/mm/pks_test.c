@@ -18,10 +18,12 @@
 #include <linux/vmalloc.h>
 
 #include <asm/apic.h>
+#include <asm/extable_fixup_types.h>
 #include <asm/msr.h>
 #include <asm/nmi.h>
 #include <asm/pgalloc.h>
 #include <asm/pks.h>
+#include <asm/trap_pf.h>
 
 #define STORM_JIFFIES	(2 * HZ)
 #define TIMER_NS	(100 * NSEC_PER_USEC)
@@ -219,10 +221,65 @@ static void register_is_not_written_by_number(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rdmsrq_safe(READ_ONCE(any_msr), &(u64){ 0 }), 0);
 }
 
+/* Only a page table is written, and only if a key refused the write. */
+static void lazy_write_goes_to_tables_only(struct kunit *test)
+{
+	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
+	unsigned long *data = kunit_kzalloc(test, sizeof(*data), GFP_KERNEL);
+	unsigned long *table, val = 1;
+	struct pt_regs regs = { };
+
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	KUNIT_ASSERT_NOT_NULL(test, data);
+	table = ptdesc_address(pt);
+
+	KUNIT_EXPECT_FALSE(test, x86_pks_lazy_write(&regs, &val, EX_PKS_MOV, X86_PF_PK,
+						    (unsigned long)data));
+	KUNIT_EXPECT_EQ(test, *data, 0);
+	KUNIT_EXPECT_FALSE(test, x86_pks_lazy_write(&regs, &val, EX_PKS_MOV, X86_PF_WRITE,
+						    (unsigned long)table));
+	KUNIT_EXPECT_EQ(test, *table, 0);
+
+	KUNIT_EXPECT_EQ(test, kpkeys_hardened_pgtables_enabled(),
+			x86_pks_lazy_write(&regs, &val, EX_PKS_MOV, X86_PF_PK,
+					   (unsigned long)table));
+	KUNIT_EXPECT_EQ(test, *table, kpkeys_hardened_pgtables_enabled());
+	pagetable_free(pt);
+}
+
+/* The instruction that is done again may have lost a race meanwhile. */
+static void lazy_cmpxchg_tells_how_it_ended(struct kunit *test)
+{
+	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
+	struct pt_regs regs = { .ax = 7, .flags = X86_EFLAGS_ZF };
+	unsigned long table, val = 8;
+
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	table = (unsigned long)ptdesc_address(pt);
+	if (!kpkeys_hardened_pgtables_enabled()) {
+		pagetable_free(pt);
+		kunit_skip(test, "page tables are not hardened in this boot");
+	}
+
+	KUNIT_EXPECT_TRUE(test, x86_pks_lazy_write(&regs, &val, EX_PKS_CMPXCHG, X86_PF_PK,
+						   table));
+	KUNIT_EXPECT_FALSE(test, regs.flags & X86_EFLAGS_ZF);
+	KUNIT_EXPECT_EQ(test, regs.ax, 0);
+	KUNIT_EXPECT_EQ(test, *(unsigned long *)table, 0);
+
+	KUNIT_EXPECT_TRUE(test, x86_pks_lazy_write(&regs, &val, EX_PKS_CMPXCHG, X86_PF_PK,
+						   table));
+	KUNIT_EXPECT_TRUE(test, regs.flags & X86_EFLAGS_ZF);
+	KUNIT_EXPECT_EQ(test, *(unsigned long *)table, 8);
+	pagetable_free(pt);
+}
+
 static struct kunit_case pks_cases[] = {
 	KUNIT_CASE_SLOW(storm_of_interrupts_and_nmis),
 	KUNIT_CASE(debugging_counts_a_shadow_that_lies),
 	KUNIT_CASE(register_is_not_written_by_number),
+	KUNIT_CASE(lazy_write_goes_to_tables_only),
+	KUNIT_CASE(lazy_cmpxchg_tells_how_it_ended),
 	{}
 };
 

@@ -17,7 +17,7 @@
 
 static bool batched_boot(void)
 {
-	return protected_boot() && kpkeys_batch_enabled;
+	return protected_boot() && kpkeys_batch_enabled();
 }
 
 /* What a register must be in a lazy section of this boot. */
@@ -63,7 +63,7 @@ static void section_switches_once(struct kunit *test)
 
 	if (!protected_boot())
 		KUNIT_EXPECT_EQ(test, nr, 0);
-	else if (!kpkeys_batch_enabled)
+	else if (!kpkeys_batch_enabled())
 		KUNIT_EXPECT_EQ(test, nr, PTRS_PER_PTE);
 	else
 		KUNIT_EXPECT_EQ(test, nr, 1);
@@ -124,6 +124,55 @@ static void table_is_protected_after_a_section(struct kunit *test)
 	fill(ptdesc_address(pt));
 	lazy_mmu_mode_disable();
 	EXPECT_PROTECTED(test, ptdesc_address(pt));
+	pagetable_free(pt);
+}
+
+/* At any level: what is expected here allocates only where it is not met. */
+static void expect_lazy_writers_work(struct kunit *test, pte_t *table)
+{
+	pte_t pte;
+
+	lazy_set_ptes(&init_mm, 0, table, pfn_pte(1, PAGE_KERNEL), 2);
+	KUNIT_EXPECT_EQ(test, pte_pfn(ptep_get(table)), 1);
+	KUNIT_EXPECT_EQ(test, pte_pfn(ptep_get(table + 1)), 2);
+
+	lazy_wrprotect_ptes(&init_mm, 0, table, 1);
+	KUNIT_EXPECT_FALSE(test, pte_write(ptep_get(table)));
+	KUNIT_EXPECT_TRUE(test, pte_write(ptep_get(table + 1)));
+	lazy_wrprotect_ptes(&init_mm, 0, table, 2);
+	KUNIT_EXPECT_FALSE(test, pte_write(ptep_get(table + 1)));
+
+	pte = lazy_get_and_clear_full_ptes(&init_mm, 0, table, 2, 0);
+	KUNIT_EXPECT_EQ(test, pte_pfn(pte), 1);
+	KUNIT_EXPECT_FALSE(test, pte_write(pte));
+	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table)));
+	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table + 1)));
+
+	lazy_set_ptes(&init_mm, 0, table, pfn_pte(1, PAGE_KERNEL), 2);
+	lazy_clear_full_ptes(&init_mm, 0, table, 2, 1);
+	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table)));
+	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table + 1)));
+}
+
+/* They may count on a level that was there, and is not any more. */
+static void lazy_writers_at_any_level(struct kunit *test)
+{
+	unsigned long violations = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	struct ptdesc *pt = new_table(test);
+	pte_t *table = ptdesc_address(pt);
+
+	lazy_mmu_mode_enable();
+	expect_lazy_writers_work(test, table);
+	lazy_mmu_mode_enable();
+	lazy_mmu_mode_disable();
+	EXPECT_LEVEL_DEFAULT(test);
+	expect_lazy_writers_work(test, table);
+	EXPECT_LEVEL_DEFAULT(test);
+	lazy_mmu_mode_disable();
+	expect_lazy_writers_work(test, table);
+
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), violations);
+	EXPECT_PROTECTED(test, table);
 	pagetable_free(pt);
 }
 
@@ -313,6 +362,7 @@ static struct kunit_case batch_cases[] = {
 	KUNIT_CASE(sections_nest_and_pause),
 	KUNIT_CASE(forged_nesting_does_not_stay_raised),
 	KUNIT_CASE(table_is_protected_after_a_section),
+	KUNIT_CASE(lazy_writers_at_any_level),
 	KUNIT_CASE(interrupt_inside_section),
 	KUNIT_CASE(held_back_interrupt_inside_section),
 	KUNIT_CASE(writes_survive_interrupts),

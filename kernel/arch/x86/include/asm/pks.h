@@ -118,6 +118,8 @@ u32 x86_pks_interrupted(void);
 unsigned long x86_pks_shadow_lies(void);
 bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 		   unsigned long address);
+bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
+			unsigned long error_code, unsigned long address);
 
 #else
 
@@ -128,6 +130,13 @@ static inline u32 x86_pks_interrupted(void) { return 0; }
 
 static inline bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 				 unsigned long address)
+{
+	return false;
+}
+
+static inline bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val,
+				      int op, unsigned long error_code,
+				      unsigned long address)
 {
 	return false;
 }

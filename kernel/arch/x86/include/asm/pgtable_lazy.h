@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Writing page table entries in a lazy MMU section.
+ *
+ * The section has raised the level. To ask for each entry whether that is still
+ * so costs more than the write: write, and let the CPU find out. Where a nested
+ * section or a context switch has ended the level the write is refused, and is
+ * done again at the raised level.
+ *
+ * A refused write is an exception, which takes as long as hundreds of questions:
+ * none of these is for use outside of sections.
+ */
+#ifndef _ASM_X86_PGTABLE_LAZY_H
+#define _ASM_X86_PGTABLE_LAZY_H
+
+#if defined(CONFIG_KPKEYS_HARDENED_PGTABLES) && defined(CONFIG_SMP) && \
+	!defined(CONFIG_PARAVIRT_XXL)
+
+#include <linux/kpkeys.h>
+#include <linux/page_table_check.h>
+#include <asm/alternative.h>
+#include <asm/asm.h>
+
+/* x86_pks_lazy_write() does the instruction at 1 again, which is before 2. */
+#define _ASM_EXTABLE_PKS(op, reg)					\
+	_ASM_EXTABLE_TYPE_REG(1b, 2b, EX_TYPE_PKS | EX_DATA_IMM(op), reg)
+
+static __always_inline void lazy_set_pte(pte_t *ptep, pte_t pte)
+{
+	if (!kpkeys_batch_enabled()) {
+		set_pte(ptep, pte);
+		return;
+	}
+
+	asm volatile("1:\tmovq %[pte], %[ptr]\n"
+		     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, %[pte])
+		     : [ptr] "=m" (ptep->pte)
+		     : [pte] "r" (pte.pte));
+}
+
+static __always_inline pte_t lazy_pte_get_and_clear(pte_t *ptep)
+{
+	pteval_t val = 0;
+
+	if (!kpkeys_batch_enabled())
+		return native_ptep_get_and_clear(ptep);
+
+	asm volatile("1:\txchgq %[val], %[ptr]\n"
+		     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_XCHG, %[val])
+		     : [val] "+r" (val), [ptr] "+m" (ptep->pte)
+		     : : "memory");
+	return native_make_pte(val);
+}
+
+/* As ptep_set_wrprotect(), which tells why it must be done atomically. */
+static __always_inline void lazy_pte_wrprotect(struct mm_struct *mm,
+					       unsigned long addr, pte_t *ptep)
+{
+	pte_t old_pte, new_pte;
+	bool done;
+
+	if (!kpkeys_batch_enabled()) {
+		ptep_set_wrprotect(mm, addr, ptep);
+		return;
+	}
+
+	old_pte = READ_ONCE(*ptep);
+	do {
+		new_pte = pte_wrprotect(old_pte);
+		asm volatile("1:\t" LOCK_PREFIX "cmpxchgq %[new], %[ptr]\n"
+			     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_CMPXCHG, %[new])
+			     : "=@ccz" (done), [ptr] "+m" (ptep->pte),
+			       "+a" (old_pte.pte)
+			     : [new] "r" (new_pte.pte)
+			     : "memory");
+	} while (!done);
+}
+
+static __always_inline void lazy_set_ptes(struct mm_struct *mm,
+					  unsigned long addr, pte_t *ptep,
+					  pte_t pte, unsigned int nr)
+{
+	page_table_check_ptes_set(mm, addr, ptep, pte, nr);
+
+	for (;;) {
+		lazy_set_pte(ptep, pte);
+		if (--nr == 0)
+			break;
+		ptep++;
+		pte = pte_advance_pfn(pte, 1);
+	}
+}
+#define lazy_set_ptes lazy_set_ptes
+
+static __always_inline void lazy_wrprotect_ptes(struct mm_struct *mm,
+						unsigned long addr, pte_t *ptep,
+						unsigned int nr)
+{
+	for (;;) {
+		lazy_pte_wrprotect(mm, addr, ptep);
+		if (--nr == 0)
+			break;
+		ptep++;
+		addr += PAGE_SIZE;
+	}
+}
+
+/* As ptep_get_and_clear_full(). */
+static __always_inline pte_t lazy_pte_get_and_clear_full(struct mm_struct *mm,
+							 unsigned long addr,
+							 pte_t *ptep, int full)
+{
+	pte_t pte;
+
+	if (full) {
+		pte = *ptep;
+		lazy_set_pte(ptep, native_make_pte(0));
+	} else {
+		pte = lazy_pte_get_and_clear(ptep);
+	}
+	page_table_check_pte_clear(mm, addr, pte);
+	return pte;
+}
+
+static __always_inline pte_t
+lazy_get_and_clear_full_ptes(struct mm_struct *mm, unsigned long addr,
+			     pte_t *ptep, unsigned int nr, int full)
+{
+	pte_t pte = lazy_pte_get_and_clear_full(mm, addr, ptep, full);
+
+	while (--nr) {
+		pte_t more;
+
+		ptep++;
+		addr += PAGE_SIZE;
+		more = lazy_pte_get_and_clear_full(mm, addr, ptep, full);
+		if (pte_dirty(more))
+			pte = pte_mkdirty(pte);
+		if (pte_young(more))
+			pte = pte_mkyoung(pte);
+	}
+	return pte;
+}
+
+static __always_inline void lazy_clear_full_ptes(struct mm_struct *mm,
+						 unsigned long addr,
+						 pte_t *ptep, unsigned int nr,
+						 int full)
+{
+	for (;;) {
+		lazy_pte_get_and_clear_full(mm, addr, ptep, full);
+		if (--nr == 0)
+			break;
+		ptep++;
+		addr += PAGE_SIZE;
+	}
+}
+
+/* Without PARAVIRT_XXL these are nothing else. */
+#define lazy_modify_prot_start_ptes(vma, addr, ptep, nr)		\
+	lazy_get_and_clear_full_ptes((vma)->vm_mm, addr, ptep, nr, 0)
+
+#define lazy_modify_prot_commit_ptes(vma, addr, ptep, old_pte, pte, nr)	\
+	lazy_set_ptes((vma)->vm_mm, addr, ptep, pte, nr)
+
+#endif
+
+#endif /* _ASM_X86_PGTABLE_LAZY_H */
