@@ -23,9 +23,11 @@
 #include <asm/trap_pf.h>
 
 DEFINE_STATIC_KEY_FALSE_RO(x86_pks_key);
-DEFINE_PER_CPU_CACHE_HOT(u32, x86_pks_shadow);
+
+/* Not among the hot ones, which must fit into one cache line and fill it. */
+DEFINE_PER_CPU(u32, x86_pks_shadow);
 EXPORT_PER_CPU_SYMBOL(x86_pks_shadow);
-DEFINE_PER_CPU_CACHE_HOT(u32, x86_pks_at_entry);
+DEFINE_PER_CPU(u32, x86_pks_at_entry);
 DEFINE_PER_CPU(unsigned long, x86_pks_lies);
 
 /* === The register ======================================================= */

@@ -35,10 +35,10 @@ DECLARE_STATIC_KEY_FALSE(x86_pks_key);
  * it by an arbitrary write makes guards switch too often, or not at all so that
  * the write they guard faults.
  */
-DECLARE_PER_CPU_CACHE_HOT(u32, x86_pks_shadow);
+DECLARE_PER_CPU(u32, x86_pks_shadow);
 
 /* The register when this CPU last entered a handler from kernel mode. */
-DECLARE_PER_CPU_CACHE_HOT(u32, x86_pks_at_entry);
+DECLARE_PER_CPU(u32, x86_pks_at_entry);
 
 /* How often a handler found that the shadow word said raised, and lied. */
 DECLARE_PER_CPU(unsigned long, x86_pks_lies);
