@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 _FAILED = "EXPECTATION FAILED at "
+_VERSION = "KTAP version 1"
+# Where a suite begins that debugfs runs: indented as in a whole run, after the time.
+_RUN = re.compile(rf"^((?:\[[^]]*\] )?) {{4}}{_VERSION}$")
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,20 @@ def _failures(test: Any, path: str = "") -> list[str]:
     if test.subtests:
         return [found for sub in test.subtests for found in _failures(sub, name)]
     return [name] if test.counts.failed or test.counts.crashed else []
+
+
+def parse_runs(kernel: Path, console: Sequence[str]) -> list[Suite]:
+    """The suites in a console log that were run one by one through debugfs.
+
+    Each prints what it would print within a whole run. No such suite counts as a failure.
+    """
+    runs: list[list[str]] = []
+    for line in console:
+        if match := _RUN.match(line):
+            runs.append([match[1] + _VERSION, match[1] + "1..1"])
+        if runs:
+            runs[-1].append(line)
+    return [suite for run in runs or [[]] for suite in parse(kernel, run)]
 
 
 def parse(kernel: Path, console: Sequence[str]) -> list[Suite]:

@@ -61,7 +61,7 @@ def _unclean(result: Result, walks: int) -> list[str]:
 
 def _unrefused(kernel: Path, console: Sequence[str]) -> list[str]:
     """What the KUnit suites found, if they ran."""
-    suites = {suite.name: suite for suite in ktap.parse(kernel, console)}
+    suites = {suite.name: suite for suite in ktap.parse_runs(kernel, console)}
     problems = [f"{name} did not run" for name in _SUITES if name not in suites]
     for suite in suites.values():
         if suite.failed or not suite.passed:
@@ -130,8 +130,10 @@ def kexec(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
         name=f"kexec-{machine.build.target.name}",
         progress=progress,
     )
-    problems = [f"kernel: {splat}" for splat in result.splats]
     lines = result.console
+    end = next((i for i, line in enumerate(lines) if _NO_ROOT in line), len(lines))
+    # How it ends is as expected.
+    problems = [f"kernel: {splat}" for splat in result.splats if splat not in lines[end:]]
     if _KEXEC not in lines:
         problems.append("no other kernel was started")
     else:

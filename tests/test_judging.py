@@ -349,3 +349,54 @@ class TestKunit:
     def test_crashed(self) -> None:
         text = "\n".join(GOOD.splitlines()[:7]) + "\nKernel panic - not syncing: oops\n"
         assert sum(suite.failed for suite in kunit(text)) > 0
+
+
+# As two suites look that were run one by one, with what a kernel says before and between.
+RUNS = """[    2.851589] Restarting tasks: Done
+[    2.888323]     KTAP version 1
+[    2.888370]     # Subtest: kpkeys_levels
+[    2.888964]     1..2
+[    2.893797]     ok 1 one
+[    2.896471]     ok 2 two # SKIP not here
+[    2.986973] # kpkeys_levels: pass:1 fail:0 skip:1 total:2
+[    2.987231] ok 1 kpkeys_levels
+[    3.010575]     KTAP version 1
+[    3.010629]     # Subtest: kpkeys_pgtables
+[    3.010687]     1..1
+[    3.022033]         KTAP version 1
+[    3.022033]         # Subtest: writers_write
+[    3.026000]         1..1
+[    3.032026]         ok 1 set_pte
+[    3.069448]     ok 1 writers_write
+[    3.268444] ok 1 kpkeys_pgtables
+"""
+
+
+def kunit_runs(text: str) -> list[ktap.Suite]:
+    return ktap.parse_runs(REAL_BUILD / "src", text.splitlines())
+
+
+@pytest.mark.guest
+@needs_parser
+class TestKunitRuns:
+    def test_good(self) -> None:
+        assert kunit_runs(RUNS) == [
+            ktap.Suite("kpkeys_levels", 1, 0, 1), ktap.Suite("kpkeys_pgtables", 1, 0, 0),
+        ]  # fmt: skip
+
+    def test_failing(self) -> None:
+        text = RUNS.replace("ok 1 one", "not ok 1 one").replace(
+            "ok 1 kpkeys_l", "not ok 1 kpkeys_l"
+        )
+        first, second = kunit_runs(text)
+        assert (first.failed, first.failures) == (1, ("kpkeys_levels.one",))
+        assert second.failed == 0
+
+    @pytest.mark.parametrize("lines", [*range(2, 8), *range(9, 17)])
+    def test_truncated(self, lines: int) -> None:
+        text = "\n".join(RUNS.splitlines()[:lines])
+        assert sum(suite.failed for suite in kunit_runs(text)) > 0
+
+    def test_none(self) -> None:
+        (suite,) = kunit_runs("Linux version 7.3.4\n")
+        assert (suite.passed, suite.failed) == (0, 1)

@@ -42,6 +42,7 @@ def go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome
 
         monkeypatch.setattr(lifecycle, "boot", boot)
         monkeypatch.setattr(lifecycle.ktap, "parse", parse)
+        monkeypatch.setattr(lifecycle.ktap, "parse_runs", parse)
         built = Build(X86_64, tmp_path, tmp_path / "image", tmp_path / "vmlinux")
         return way(Machine(built, tmp_path, "emulated"), tmp_path, Silent())
 
@@ -101,3 +102,13 @@ def test_another_kernel_that_is_not_right(
 def test_a_kernel_that_complains(go: Callable[..., Outcome], way: Way, lines: list[str]) -> None:
     assert go(way, lines, splats=("WARNING: x",)).problems == ("kernel: WARNING: x",)
     assert go(way, lines, status=1).problems == ("ended with finished, status 1",)
+
+
+def test_only_the_end_of_another_kernel_may_be_a_panic(go: Callable[..., Outcome]) -> None:
+    end = "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block"
+    lines = [*STARTED, "BUG: x", end, "Call Trace:"]
+    outcome = go(
+        lifecycle.kexec, lines, "panic", end, status=None,
+        splats=("BUG: x", end, "Call Trace:"),
+    )  # fmt: skip
+    assert outcome.problems == ("kernel: BUG: x",)

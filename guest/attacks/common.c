@@ -142,6 +142,9 @@ void *map_pages(void *where, size_t length)
 	p = mmap(where, length, PROT_READ | PROT_WRITE, flags, -1, 0);
 	if (p == MAP_FAILED)
 		die_errno("mmap");
+	/* Page by page, in tables. A kernel without huge pages knows no other way. */
+	if (madvise(p, length, MADV_NOHUGEPAGE) && errno != EINVAL)
+		die_errno("madvise");
 	return p;
 }
 
