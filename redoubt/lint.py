@@ -63,6 +63,10 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"MACRO_ARG_REUSE"}),
         "the level is a constant, and has to stay one for the asm statement",
     ),
+    "arch/x86/include/asm/pgtable_lazy.h": (
+        frozenset({"SPACING"}),
+        "what names an operand of an asm statement is no remainder",
+    ),
     "arch/x86/include/asm/pks.h": (
         frozenset({"SINGLE_STATEMENT_DO_WHILE_MACRO"}),
         "as in arch/x86/um/shared/sysdep/pkey.h",

@@ -23,7 +23,7 @@
 
 /* x86_pks_lazy_write() does the instruction at 1 again, which is before 2. */
 #define _ASM_EXTABLE_PKS(op, reg)					\
-	_ASM_EXTABLE_TYPE_REG(1b, 2b, EX_TYPE_PKS | EX_DATA_IMM(op), reg)
+	_ASM_EXTABLE_TYPE_REG(1b, 2b, EX_TYPE_PKS | EX_DATA_IMM(op), %[reg])
 
 static __always_inline void lazy_set_pte(pte_t *ptep, pte_t pte)
 {
@@ -33,7 +33,7 @@ static __always_inline void lazy_set_pte(pte_t *ptep, pte_t pte)
 	}
 
 	asm volatile("1:\tmovq %[pte], %[ptr]\n"
-		     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, %[pte])
+		     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, pte)
 		     : [ptr] "=m" (ptep->pte)
 		     : [pte] "r" (pte.pte));
 }
@@ -46,7 +46,7 @@ static __always_inline pte_t lazy_pte_get_and_clear(pte_t *ptep)
 		return native_ptep_get_and_clear(ptep);
 
 	asm volatile("1:\txchgq %[val], %[ptr]\n"
-		     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_XCHG, %[val])
+		     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_XCHG, val)
 		     : [val] "+r" (val), [ptr] "+m" (ptep->pte)
 		     : : "memory");
 	return native_make_pte(val);
@@ -68,7 +68,7 @@ static __always_inline void lazy_pte_wrprotect(struct mm_struct *mm,
 	do {
 		new_pte = pte_wrprotect(old_pte);
 		asm volatile("1:\t" LOCK_PREFIX "cmpxchgq %[new], %[ptr]\n"
-			     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_CMPXCHG, %[new])
+			     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_CMPXCHG, new)
 			     : "=@ccz" (done), [ptr] "+m" (ptep->pte),
 			       "+a" (old_pte.pte)
 			     : [new] "r" (new_pte.pte)
@@ -90,7 +90,6 @@ static __always_inline void lazy_set_ptes(struct mm_struct *mm,
 		pte = pte_advance_pfn(pte, 1);
 	}
 }
-#define lazy_set_ptes lazy_set_ptes
 
 static __always_inline void lazy_wrprotect_ptes(struct mm_struct *mm,
 						unsigned long addr, pte_t *ptep,
@@ -156,12 +155,23 @@ static __always_inline void lazy_clear_full_ptes(struct mm_struct *mm,
 	}
 }
 
-/* Without PARAVIRT_XXL these are nothing else. */
-#define lazy_modify_prot_start_ptes(vma, addr, ptep, nr)		\
-	lazy_get_and_clear_full_ptes((vma)->vm_mm, addr, ptep, nr, 0)
+/* Without PARAVIRT_XXL, nothing is special about changing the protection. */
+static __always_inline pte_t
+lazy_modify_prot_start_ptes(struct vm_area_struct *vma, unsigned long addr,
+			    pte_t *ptep, unsigned int nr)
+{
+	return lazy_get_and_clear_full_ptes(vma->vm_mm, addr, ptep, nr, 0);
+}
 
-#define lazy_modify_prot_commit_ptes(vma, addr, ptep, old_pte, pte, nr)	\
-	lazy_set_ptes((vma)->vm_mm, addr, ptep, pte, nr)
+static __always_inline void
+lazy_modify_prot_commit_ptes(struct vm_area_struct *vma, unsigned long addr,
+			     pte_t *ptep, pte_t old_pte, pte_t pte,
+			     unsigned int nr)
+{
+	lazy_set_ptes(vma->vm_mm, addr, ptep, pte, nr);
+}
+
+#define lazy_set_ptes lazy_set_ptes
 
 #endif
 
