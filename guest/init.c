@@ -103,6 +103,31 @@ static int open_terminal(void)
 	return open(path, O_RDWR);
 }
 
+/*
+ * When the leader of a session ends its terminal is hung up, and what has not
+ * been sent yet is lost. So this is the leader, and waits for the command.
+ */
+static void lead_session(void)
+{
+	pid_t pid;
+	int status;
+
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		return;
+	if (pid < 0) {
+		fprintf(stderr, "init: fork: %s\n", strerror(errno));
+		_exit(EXIT_SETUP);
+	}
+	/* Keys are for the command. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGQUIT, SIG_IGN);
+	status = wait_for(pid);
+	tcdrain(STDOUT_FILENO);
+	_exit(status);
+}
+
 static noreturn void run_command(char **argv)
 {
 	int tty;
@@ -116,6 +141,8 @@ static noreturn void run_command(char **argv)
 	}
 	if (tty > STDERR_FILENO)
 		close(tty);
+
+	lead_session();
 
 	setenv("PATH", "/bin:/sbin:/usr/bin:/usr/sbin", 1);
 	setenv("HOME", "/", 1);

@@ -25,7 +25,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/klog.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -39,7 +38,6 @@
 /* How often to try what may not happen. */
 #define TRIES		10
 #define EXEC_CHILD	"--exec-child"
-#define SYSLOG_CONSOLE_LEVEL	8
 #define SCARCE		"--scarce"
 
 /* Exit statuses of children that were refused memory, or found it wrong. */
@@ -753,10 +751,5 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	/*
-	 * On a serial port a letter of ours can get lost to the kernel, which
-	 * tells of each CPU that comes and goes: warnings and worse from now on.
-	 */
-	klogctl(SYSLOG_CONSOLE_LEVEL, NULL, 5);
 	return run_workers(seconds, workers);
 }
