@@ -10,8 +10,10 @@ from conftest import REAL_BUILD
 
 from redoubt import attack, boot, check, host, ktap
 from redoubt.attack import BLOCKED, ERROR, SUCCEEDED, Attack, Outcome
+from redoubt.build import Build
 from redoubt.check import Walk
-from redoubt.targets import get_target, get_variant
+from redoubt.progress import Silent
+from redoubt.targets import X86_64, get_target, get_variant
 
 LOG = Path("log")
 
@@ -400,3 +402,37 @@ class TestKunitRuns:
     def test_none(self) -> None:
         (suite,) = kunit_runs("Linux version 7.3.4\n")
         assert (suite.passed, suite.failed) == (0, 1)
+
+
+LISTED = "own-pte in-scope own PTE maps a file"
+TOLD = "@attack: own-pte outcome=succeeded prize=secret attacker=exit 0 alive=yes"
+
+
+@pytest.mark.parametrize(
+    ("consoles", "status", "outcome", "boots"),
+    [
+        ([(LISTED, TOLD)], 0, SUCCEEDED, 1),
+        ([(LISTED, "@attack: own-R13: 80"), (LISTED, TOLD)], 0, SUCCEEDED, 2),
+        ([(LISTED, "@attack: own-R13: 80")] * 3, 0, ERROR, 3),
+        # The runner says that it failed: no other boot mends that.
+        ([(LISTED,)], 1, ERROR, 1),
+    ],
+)
+def test_an_illegible_console_is_asked_for_again(
+    consoles: list[tuple[str, ...]],
+    status: int,
+    outcome: str,
+    boots: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left = list(consoles)
+
+    def said(*args: object, **more: object) -> boot.Result:
+        return boot.Result("finished", status, left.pop(0), (), tmp_path / "log")
+
+    monkeypatch.setattr(attack, "boot", said)
+    built = Build(X86_64, tmp_path, tmp_path / "image", tmp_path / "vmlinux")
+    machine = boot.Machine(built, tmp_path, host.EMULATED)
+    _, (found,), _ = attack.run(machine, get_variant(X86_64, "off"), Silent())
+    assert (found.outcome, len(consoles) - len(left)) == (outcome, boots)
