@@ -134,13 +134,6 @@ static inline bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 	return false;
 }
 
-static inline bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val,
-				      int op, unsigned long error_code,
-				      unsigned long address)
-{
-	return false;
-}
-
 #endif /* CONFIG_X86_PKS */
 
 #endif /* _ASM_X86_PKS_H */
