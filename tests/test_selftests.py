@@ -58,9 +58,23 @@ def test_parts_of_one_name_are_told_apart() -> None:
     assert found["cow", "fork (2)"] == "not ok"
 
 
-def test_addresses_do_not_name_a_part() -> None:
-    found = outcomes(["./cow", "ok 1 map at 0x7f0000001000", "ok N cow"])
-    assert ("cow", "map at N") in found
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("map at 0x7f0000001000", "map at N"),
+        (
+            "transact_test Extra pages 223 (0.5%), extra thread faults 23.",
+            "transact_test Extra pages N (N), extra thread faults N.",
+        ),
+        (
+            "Success reaping a child with 2MB of memory allocations",
+            "Success reaping a child with NMB of memory allocations",
+        ),
+        ("12 pages of 2 MB", "12 pages of 2 MB"),
+    ],
+)
+def test_addresses_and_measured_numbers_do_not_name_a_part(said: str, name: str) -> None:
+    assert ("cow", name) in outcomes(["./cow", f"ok 1 {said}", "ok N cow"])
 
 
 @pytest.mark.parametrize("line", ["ok 1 fork # SKIP no swap", "ok 1 # SKIP fork"])
