@@ -181,7 +181,7 @@ def _start(machine: Machine, root: Path, run: Path, progress: Progress) -> list[
     if machine.build.target.emulator:
         cpio.write(cpio.tree(root), archive)
         return qemu.command(
-            machine.build.target.emulator, image, archive, kernel_args(machine, ""),
+            machine.build.target.emulator, image, archive, kernel_args(machine, ""), progress,
             cpus=machine.cpus, memory_mb=machine.memory_mb, cpu=machine.cpu,
             counting=machine.count_instructions, devices=machine.devices,
         )  # fmt: skip

@@ -12,6 +12,7 @@ import fnmatch
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from redoubt import paths
@@ -19,16 +20,24 @@ from redoubt.errors import NoSpaceError, RedoubtError
 from redoubt.process import output, run_logged
 from redoubt.progress import Progress
 
-SUITE = "trixie-backports"
+RELEASE = "trixie"
+SUITE = f"{RELEASE}-backports"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
-def _mirror() -> str:
+WITHOUT_KERNEL = "give a kernel tree: LINUX_SRC=/path/to/linux-7.3"
+
+
+def available() -> bool:
+    """Are the programs here that obtain and unpack packages?"""
+    return all(shutil.which(name) for name in ("apt-get", "apt-cache", "dpkg-deb"))
+
+
+def _mirror(without: str = WITHOUT_KERNEL) -> str:
     """The Debian mirror among the sources that the system's apt knows."""
-    if not shutil.which("apt-get"):
+    if not available():
         raise RedoubtError(
-            "this is no Debian system: there is no apt-get to obtain packages with",
-            "give a kernel tree: LINUX_SRC=/path/to/linux-7.3",
+            "this is no Debian system: there is no apt-get to obtain packages with", without
         )
     listing = output(
         # Without the option apt hides what it has no index of, which is all on a fresh system.
@@ -41,16 +50,27 @@ def _mirror() -> str:
             return uri
     raise RedoubtError(
         "apt has no Debian mirror in its sources (a URI that ends with /debian)",
-        "add one to /etc/apt/sources.list.d, or give a kernel tree: LINUX_SRC=/path/to/linux-7.3",
+        f"add one to /etc/apt/sources.list.d, or do without: {without}",
     )
 
 
 class Archive:
-    """The package index of SUITE, in private state under the user's cache."""
+    """The package index of some suites, in private state under the user's cache.
 
-    def __init__(self, progress: Progress) -> None:
+    `without` says how to do without it, for the case that it cannot be had.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        suites: Sequence[str] = (SUITE,),
+        without: str = WITHOUT_KERNEL,
+    ) -> None:
         self.progress = progress
-        self.state = paths.cache_dir() / "apt"
+        self.suites = suites
+        self.without = without
+        # Each has an index of its own.
+        self.state = paths.cache_dir() / ("apt" + "".join(f"-{one}" for one in suites[1:]))
         self.log = self.state / "log"
 
     def _options(self) -> list[str]:
@@ -84,10 +104,11 @@ class Archive:
             (self.state / directory).mkdir(parents=True, exist_ok=True)
         self._alone()
         (self.state / "status").touch()
+        mirror = _mirror(self.without)
         (self.state / "sources.list").write_text(
-            f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main\n"
+            "".join(f"deb [signed-by={KEYRING}] {mirror} {suite} main\n" for suite in self.suites)
         )
-        with self.progress.step(f"Reading the package index of {SUITE}"):
+        with self.progress.step(f"Reading the package index of {' and '.join(self.suites)}"):
             try:
                 run_logged(
                     ["apt-get", *self._options(), "update", "--error-on=any"],
@@ -99,8 +120,8 @@ class Archive:
             except RedoubtError as error:
                 raise RedoubtError(
                     error.message,
-                    "is the network there, and the mirror in /etc/apt right? Without: "
-                    "LINUX_SRC=/path/to/linux-7.3",
+                    "is the network there, and the mirror in /etc/apt right? "
+                    f"Or do without: {self.without}",
                 ) from error
 
     def _alone(self) -> None:
@@ -153,6 +174,23 @@ class Archive:
                 raise RedoubtError(f"apt-get did not download {package}", f"see {self.log}")
             file.rename(kept / name)
         return kept / name
+
+    def download_whole(self, package: str, into: Path) -> list[Path]:
+        """The package files of a package and all that it depends on, as if nothing were installed.
+
+        The newest suite counts. They are left in `into`. Raises RedoubtError if one cannot be had.
+        """
+        (into / "partial").mkdir(parents=True)
+        with self.progress.step(f"Downloading {package} and what it depends on"):
+            run_logged(
+                ["apt-get", *self._options(), "-o", f"Dir::Cache::archives={into}",
+                 "--download-only", "--no-install-recommends", "-y",
+                 "-t", self.suites[0], "install", package],
+                self.log,
+                what=f"downloading {package}",
+                on_line=self.progress.detail,
+            )  # fmt: skip
+        return sorted(into.glob("*.deb"))
 
 
 def _version_key(version: str) -> tuple[int, ...]:

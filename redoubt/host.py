@@ -160,6 +160,6 @@ def command(
     cpio.write(entries, archive)
     return qemu.command(
         MACHINE, kernel(progress), archive,
-        ("quiet", "loglevel=0", "panic=-1", "mitigations=off"),
+        ("quiet", "loglevel=0", "panic=-1", "mitigations=off"), progress,
         cpus=cpus, memory_mb=memory_mb, counting=counting,
     )  # fmt: skip

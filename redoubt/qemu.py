@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from redoubt import debian, paths, rootless
 from redoubt.errors import RedoubtError
+from redoubt.process import run_logged
+from redoubt.progress import Progress
 
 _VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)")
 _VERSION_SECONDS = 10
@@ -23,20 +26,29 @@ COUNTING = ("-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm", 
 class Emulator:
     """A kind of machine: the program that emulates it, and with which CPU.
 
-    `oldest` is the first version whose emulated CPU has what we need, with `package` to get it
-    from. `console` is what the kernel calls the serial port.
+    `oldest` is the first version whose emulated CPU has `feature`, with `package` to get it from:
+    by a person, or, with `rootless`, by us for us alone. `console` is what the kernel calls the
+    serial port.
     """
 
     program: str
     package: str
     oldest: tuple[int, int]
+    feature: str
     cpu: str
     console: str
     options: tuple[str, ...] = ()
+    rootless: bool = False
 
 
 # Protection keys for the kernel's own pages (PKS) came with 7.2; those for user pages are older.
-PC = Emulator("qemu-system-x86_64", "qemu-system-x86", (7, 2), "max", "ttyS0")
+PC = Emulator("qemu-system-x86_64", "qemu-system-x86", (7, 2), "protection keys", "max", "ttyS0")
+
+# Permission indirection (PIE) came with 10.2. Debian 12 and 13 have older ones.
+VIRT = Emulator(
+    "qemu-system-aarch64", "qemu-system-arm", (10, 2), "permission indirection", "max", "ttyAMA0",
+    ("-machine", "virt"), rootless=True,
+)  # fmt: skip
 
 
 def found(emulator: Emulator) -> bool:
@@ -65,7 +77,17 @@ def missing(emulator: Emulator) -> RedoubtError | None:
 
 
 def problem(emulator: Emulator) -> RedoubtError | None:
-    """What keeps the machine from being emulated here, with what mends it; None if nothing does."""
+    """What keeps the machine from being emulated here, with what mends it; None if nothing does.
+
+    What can be obtained without anybody's help is no problem, as long as nobody has tried.
+    """
+    if emulator.rootless and (rootless.there(emulator.package) or debian.available()):
+        return None
+    return _installed(emulator)
+
+
+def _installed(emulator: Emulator) -> RedoubtError | None:
+    """What is wrong with the program that the system has, if anything is."""
     if error := missing(emulator):
         return error
     have = version(emulator)
@@ -74,8 +96,8 @@ def problem(emulator: Emulator) -> RedoubtError | None:
     if have < emulator.oldest:
         old, new = (".".join(map(str, one)) for one in (have, emulator.oldest))
         return RedoubtError(
-            f"{emulator.program} is version {old}, which has no protection keys: {new} does",
-            f"{_mend(emulator)} (of Debian 12 or later)",
+            f"{emulator.program} is version {old}, which has no {emulator.feature}: {new} does",
+            f"{_mend(emulator)} (of a newer Debian than this)",
         )
     return None
 
@@ -84,11 +106,45 @@ def _mend(emulator: Emulator) -> str:
     return f"sudo apt-get install {emulator.package}"
 
 
+def obtain(emulator: Emulator, progress: Progress) -> list[str]:
+    """The words that start the program: the system's, or one downloaded once for us alone.
+
+    Raises RedoubtError if neither can be had.
+    """
+    if not emulator.rootless or not _installed(emulator):
+        return [emulator.program]
+    found = rootless.obtain(emulator.package, progress)
+    return [*found.command(emulator.program), "-L", str(found.root / "usr/share/qemu")]
+
+
+def device_tree(
+    emulator: Emulator,
+    file: Path,
+    progress: Progress,
+    *,
+    cpus: int,
+    memory_mb: int,
+    devices: Sequence[str] = (),
+) -> None:
+    """Write the device tree that a machine would get, see `command`.
+
+    Raises RedoubtError if the emulator cannot be had, or has none for it.
+    """
+    run_logged(
+        [*obtain(emulator, progress), *emulator.options, "-machine", f"dumpdtb={file}",
+         "-cpu", emulator.cpu, "-smp", str(cpus), "-m", f"{memory_mb}M",
+         "-nodefaults", "-display", "none", *devices],
+        paths.build_dir() / "log" / "device-tree.log",
+        what="writing the device tree",
+    )  # fmt: skip
+
+
 def command(
     emulator: Emulator,
     kernel: Path,
     archive: Path,
     args: Sequence[str],
+    progress: Progress,
     *,
     cpus: int,
     memory_mb: int,
@@ -100,10 +156,11 @@ def command(
 
     `args` are the kernel's arguments after its console; `cpu` is another model than the usual;
     with `counting` the clock shows 1 ns for each instruction; `devices` are options for more.
+    Raises RedoubtError if the emulator cannot be had.
     """
     return [
-        emulator.program, "-accel", "tcg", *emulator.options, "-cpu", cpu or emulator.cpu,
-        "-smp", str(cpus), "-m", f"{memory_mb}M",
+        *obtain(emulator, progress), "-accel", "tcg", *emulator.options,
+        "-cpu", cpu or emulator.cpu, "-smp", str(cpus), "-m", f"{memory_mb}M",
         "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
         "-kernel", str(kernel), "-initrd", str(archive),
         "-append", " ".join((f"console={emulator.console}", *args)),

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Programs of a newer Debian than this one, run from a directory of their own.
+
+A package is unpacked with all that it depends on, libc included, and its program started by the
+loader that came with it: no root, and nothing of the system is touched or needed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from redoubt import debian, paths
+from redoubt.errors import RedoubtError
+from redoubt.progress import Progress
+
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+_LOADER = "ld-linux-x86-64.so.2"
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """A package and its dependencies, unpacked in `root`."""
+
+    root: Path
+
+    def command(self, program: str) -> list[str]:
+        """The words that start a program of it.
+
+        Raises RedoubtError if it is not there.
+        """
+        libraries = self.root / _LIBRARIES
+        loader, file = libraries / _LOADER, self.root / "usr/bin" / program
+        for one in (loader, file):
+            if not one.exists():
+                raise RedoubtError(f"{one} is missing", f"rm -r {self.root}")
+        return [str(loader), "--library-path", str(libraries), str(file)]
+
+
+def _place(package: str) -> Path:
+    return paths.cache_dir() / "rootless" / package
+
+
+def there(package: str) -> Unpacked | None:
+    """What was obtained before, if it was."""
+    place = _place(package)
+    return Unpacked(place) if place.exists() else None
+
+
+def obtain(package: str, progress: Progress) -> Unpacked:
+    """Download and unpack a package with all that it depends on, once.
+
+    Raises RedoubtError if it cannot be had.
+    """
+    if found := there(package):
+        return found
+    archive = debian.Archive(
+        progress, (debian.SUITE, debian.RELEASE), f"install {package} of {debian.SUITE} or later"
+    )
+    archive.update()
+    place = _place(package)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".partial-") as name:
+        partial = Path(name)
+        files = archive.download_whole(package, partial / "packages")
+        root = partial / "root"
+        root.mkdir()
+        with progress.step(f"Unpacking {package} and what it depends on"):
+            for file in files:
+                progress.detail(file.name)
+                debian.extract(file, root, place.parent / "log")
+        root.rename(place)
+    return Unpacked(place)
