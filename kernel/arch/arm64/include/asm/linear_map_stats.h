@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef __ASM_LINEAR_MAP_STATS_H
+#define __ASM_LINEAR_MAP_STATS_H
+
+#include <linux/kconfig.h>
+#include <linux/types.h>
+
+/**
+ * struct linear_map_stats - what it takes to write to page tables
+ * @tables:		page tables allocated while the linear map is created
+ * @fixmap_set:		fixmap slots pointed at a page table
+ * @fixmap_cleared:	and cleared again, with a broadcast TLB invalidation
+ */
+struct linear_map_stats {
+	unsigned long tables;
+	unsigned long fixmap_set;
+	unsigned long fixmap_cleared;
+};
+
+extern struct linear_map_stats linear_map_stats;
+
+/**
+ * linear_map_count() - Count one more
+ * @counter: a member of linear_map_stats
+ *
+ * Context: Any. What is counted after boot may get lost between two CPUs.
+ */
+static inline void linear_map_count(unsigned long *counter)
+{
+	if (IS_ENABLED(CONFIG_ARM64_LINEAR_MAP_STATS))
+		(*counter)++;
+}
+
+#ifdef CONFIG_ARM64_LINEAR_MAP_STATS
+void linear_map_stats_start(void);
+void linear_map_stats_report(void);
+#else
+static inline void linear_map_stats_start(void) { }
+static inline void linear_map_stats_report(void) { }
+#endif
+
+#endif /* __ASM_LINEAR_MAP_STATS_H */
