@@ -8,14 +8,18 @@ CACHES := .mypy_cache .pytest_cache .ruff_cache redoubt.egg-info
 demo: setup				## attack the um kernel, unprotected and protected
 	@$(REDOUBT) attack um
 
-test: setup				## all tests of the tool and of both kernels
+test: setup				## all tests of the tool and of the protected kernels
 	@scripts/prerequisites x86_64
 	@$(REDOUBT) test um x86_64
 
-test-long: test-long-um test-long-x86_64	## the same and the slow ones; writes results/
+test-arm64: setup			## those of the arm64 kernel and its linear map
+	@scripts/prerequisites arm64
+	@$(REDOUBT) test arm64
+
+test-long: test-long-um test-long-x86_64 test-long-arm64	## the same and the slow ones; writes results/
 
 test-long-%: setup
-	@scripts/prerequisites $(if $(filter x86_64,$*),x86_64 selftests)
+	@scripts/prerequisites $(filter-out um,$*) $(if $(filter x86_64,$*),selftests)
 	@$(REDOUBT) test $* --long --json results/$@.json
 
 selftests: setup			## the kernel's own tests of mm, on pristine x86-64 and ours
@@ -32,6 +36,10 @@ bench-x86_64: setup			## the same on x86-64: instructions and events, as QEMU ru
 	@scripts/prerequisites x86_64
 	@$(REDOUBT) bench --target x86_64 --json results/bench-x86_64.json
 
+linear-map: setup			## what creating the linear map of arm64 takes; writes results/
+	@scripts/prerequisites arm64
+	@$(REDOUBT) linear-map --json results/linear-map-arm64.json
+
 report: setup				## one HTML page of all that is in results/
 	@$(REDOUBT) report
 
@@ -39,11 +47,11 @@ series: setup				## export the queue as mails for git am
 	@$(REDOUBT) series
 
 lint: setup				## ruff, mypy, checkpatch, W=1 and sparse
-	@scripts/prerequisites lint x86_64
+	@scripts/prerequisites lint x86_64 arm64
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
-	@$(REDOUBT) lint um x86_64
+	@$(REDOUBT) lint um x86_64 arm64
 
 setup: prerequisites .venv/ready	## install the tool into .venv
 
@@ -61,5 +69,5 @@ help:					## this list
 	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long selftests check bench bench-x86_64 report series lint setup \
+.PHONY: demo test test-arm64 test-long selftests check bench bench-x86_64 linear-map report series lint setup \
 	prerequisites clean help again

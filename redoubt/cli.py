@@ -53,6 +53,9 @@ from redoubt import (
     host as host_module,
 )
 from redoubt import (
+    linear_map as linear_map_module,
+)
+from redoubt import (
     lint as lint_module,
 )
 from redoubt import (
@@ -77,7 +80,7 @@ from redoubt import (
     tree as tree_module,
 )
 from redoubt.errors import Interrupted, RedoubtError
-from redoubt.targets import TARGETS, Target, Variant, get_target, get_variant
+from redoubt.targets import TARGETS, Target, Variant, get_keyed, get_target, get_variant
 
 app = typer.Typer(
     help="Fetch, build, boot, attack, check and measure a hardened Linux kernel.",
@@ -291,7 +294,7 @@ def attack(
 ) -> None:
     """Run the same exploits against the kernel without and with protection."""
     display = Display()
-    chosen = get_target(target)
+    chosen = get_keyed(target)
     off, on = get_variant(chosen, "off"), get_variant(chosen, "on")
     with _alone():
         made = kernels.workbench(chosen, on, _needs_enforcing(chosen, host), display)
@@ -362,7 +365,7 @@ def check(
 ) -> None:
     """Ask a running kernel whether every page table is protected, before and after stress."""
     display = Display()
-    chosen = get_target(target)
+    chosen = get_keyed(target)
     way = get_variant(chosen, variant)
     with _alone():
         made = kernels.workbench(chosen, way, _needs_enforcing(chosen, host), display)
@@ -414,7 +417,7 @@ def selftests(
 @app.command()
 def audit(target: TargetArg, json_file: JsonOpt = None) -> None:
     """List every instruction of the image that writes the pkey register, and judge it."""
-    chosen = get_target(target)
+    chosen = get_keyed(target)
     with _alone():
         built = kernels.prepare(chosen, get_variant(chosen, "on"), Display())
         report = audit_module.audit(built.vmlinux, paths.repo() / "configs" / chosen.audit)
@@ -541,7 +544,7 @@ def bench(
 ) -> None:
     """Measure what protection costs, and print it as tables; with --json also plots beside it."""
     display = Display()
-    chosen = get_target(target)
+    chosen = get_keyed(target)
     plan = bench_module.Plan(
         chosen,
         tuple(workloads.chosen(names or [], chosen.name)),
@@ -565,6 +568,22 @@ def bench(
 
 
 @app.command()
+def linear_map(json_file: JsonOpt = None) -> None:
+    """Count what creating the linear map of arm64 takes, on the pristine kernel and on ours."""
+    display = Display()
+    chosen = get_target("arm64")
+    origin = provenance.collect(sys.argv[1:])
+    with _alone():
+        pristine, ours = linear_map_module.machines(chosen, display)
+    rows = linear_map_module.measure(pristine, ours, display)
+    _write_json(
+        json_file, origin | {"target": chosen.name, "linear_map": [row.as_json() for row in rows]}
+    )
+    _print_lines(list(linear_map_module.render(rows)))
+    raise typer.Exit(0 if all(row.met for row in rows) else 1)
+
+
+@app.command()
 def report(
     output: Annotated[
         Path | None,
@@ -575,18 +594,18 @@ def report(
     ] = False,
 ) -> None:
     """Render one HTML page of all results in results/."""
-    benchmarks, tests = report_module.load(paths.results_dir())
+    results = report_module.load(paths.results_dir())
     if readme:
         file = paths.repo() / "README.md"
-        if not benchmarks:
+        if not results.benchmarks:
             raise RedoubtError("no benchmark in results/", "make bench")
-        block = report_module.readme_blocks(benchmarks)
+        block = report_module.readme_blocks(results)
         text = report_module.with_block(file.read_text(), block)
         _write_bytes(file, text.encode())
     else:
         file = output or paths.build_dir() / "report.html"
         file.parent.mkdir(parents=True, exist_ok=True)
-        _write_bytes(file, report_module.page(benchmarks, tests).encode())
+        _write_bytes(file, report_module.page(results).encode())
     out.print(str(file), markup=False)
 
 

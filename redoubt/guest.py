@@ -15,18 +15,20 @@ from redoubt.progress import Progress
 _DIRECTORIES = ("bin", "dev", "etc/redoubt", "lib/modules", "proc", "root", "run", "sys", "tmp")
 
 
-def programs(progress: Progress) -> Path:
+def programs(progress: Progress, cross_compile: str = "") -> Path:
     """Build the guest programs; quick when they are.
 
-    Raises RedoubtError if they do not compile.
+    `cross_compile` is the prefix of the compiler for another machine. Raises RedoubtError if they
+    do not compile.
     """
-    directory = paths.build_dir() / "guest"
+    directory = paths.build_dir() / f"guest-{cross_compile}".rstrip("-")
     with progress.step("Building the guest programs"):
         run_logged(
-            ["make", "-C", paths.repo() / "guest", f"O={directory}"],
+            ["make", "-C", paths.repo() / "guest", f"O={directory}",
+             f"CROSS_COMPILE={cross_compile}"],
             paths.build_dir() / "log" / "guest.log",
             what="building the guest programs",
-        )
+        )  # fmt: skip
     return directory
 
 
@@ -58,7 +60,8 @@ def root_directory(
     for file in built.iterdir():
         if file.is_file() and file.name != "init":
             shutil.copy2(file, where / "bin" / file.name)
-    shutil.copytree(built / "attacks", where / "bin" / "attacks")
+    if (built / "attacks").exists():
+        shutil.copytree(built / "attacks", where / "bin" / "attacks")
     shutil.copy2(built / "init", where / "init")
     for module in modules:
         shutil.copy2(module, where / "lib/modules" / module.name)

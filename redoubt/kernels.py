@@ -48,8 +48,24 @@ def pristine_bench_tree(progress: Progress) -> Path:
     )
 
 
+def observed_tree(target: Target, progress: Progress) -> Path:
+    """The pristine tree, with nothing but the observers of the target if it has any, up to date.
+
+    Raises RedoubtError as `our_tree` does.
+    """
+    pristine = source.obtain(progress).path
+    if not target.observers:
+        return pristine
+    return tree.materialise(
+        pristine,
+        paths.build_dir() / f"tree-{target.name}",
+        part=series.part(paths.repo(), list(target.observers)),
+        progress=progress,
+    )
+
+
 def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: str = "") -> Build:
-    """Build what a variant boots: our tree, or the pristine one with the base configuration.
+    """Build what a variant boots: our tree, or the pristine one without our options.
 
     `flavour` is one of the target's, which adds its options to either. Raises RedoubtError if the
     target has no such flavour, or anything on the way fails.
@@ -60,9 +76,12 @@ def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: st
             "flavours: " + ", ".join(target.flavours),
         )
     extra = target.flavours[flavour] if flavour else ()
-    kind = ("pristine" if variant.pristine else "redoubt") + (f"-{flavour}" if flavour else "")
-    ours = () if variant.pristine else target.ours
-    linux = source.obtain(progress).path if variant.pristine else our_tree(progress)
+    kind = "redoubt"
+    if variant.pristine:
+        kind = "observed" if target.observers else "pristine"
+    kind += f"-{flavour}" if flavour else ""
+    ours = target.observers + (() if variant.pristine else target.ours)
+    linux = observed_tree(target, progress) if variant.pristine else our_tree(progress)
     if flavour == distro.FLAVOUR:
         return build.compile_kernel(
             target, linux, kind, (*ours, *extra), progress,
@@ -137,7 +156,7 @@ class Workbench:
         """The machine that runs our KUnit suites while it boots."""
         args = (
             *self.args, *variant.boot_args, "kunit.enable=1", "kunit.autorun=1",
-            "kunit.filter_glob=kpkeys*", *extra,
+            f"kunit.filter_glob={self.build.target.kunit}", *extra,
         )  # fmt: skip
         return Machine(self.build, self.programs, self.host, args, cpus, self.memory_mb)
 
@@ -160,7 +179,8 @@ def workbench(
     built = prepare(target, variant, progress, flavour=flavour)
     memory_mb = DISTRO_MEMORY_MB if flavour == distro.FLAVOUR else MEMORY_MB
     args = target.flavour_args.get(flavour, ())
-    return Workbench(built, guest.programs(progress), chosen_host, memory_mb, args)
+    programs = guest.programs(progress, target.cross_compile)
+    return Workbench(built, programs, chosen_host, memory_mb, args)
 
 
 def bench_workbench(
@@ -177,4 +197,4 @@ def bench_workbench(
     Raises RedoubtError as `prepare_bench` does.
     """
     built = prepare_bench(target, variant, progress, events=events, mock=mock)
-    return Workbench(built, guest.programs(progress), chosen_host)
+    return Workbench(built, guest.programs(progress, target.cross_compile), chosen_host)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from redoubt import figures, plots, provenance, tables
+from redoubt import figures, linear_map, plots, provenance, tables
 from redoubt.errors import RedoubtError
 from redoubt.figures import Report
 from redoubt.tables import Table
@@ -39,27 +39,46 @@ class Tests:
     entries: list[dict[str, Any]]
 
 
-def load(directory: Path) -> tuple[list[tuple[str, Report]], list[Tests]]:
-    """The results of a directory: benchmarks by the names of their files, and tests.
+@dataclass(frozen=True)
+class LinearMap:
+    """The result of `redoubt linear-map --json`, with its provenance."""
 
-    Raises RedoubtError if there is none, or a file is neither.
+    file: str
+    provenance: dict[str, Any]
+    rows: list[linear_map.Row]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What results/ has: benchmarks by the names of their files, and the others."""
+
+    benchmarks: list[tuple[str, Report]] = field(default_factory=list)
+    linear_maps: list[LinearMap] = field(default_factory=list)
+    tests: list[Tests] = field(default_factory=list)
+
+
+def load(directory: Path) -> Results:
+    """The results of a directory.
+
+    Raises RedoubtError if there is none, or a file is none.
     """
-    benchmarks: list[tuple[str, Report]] = []
-    tests: list[Tests] = []
+    found = Results()
     for file in sorted(directory.glob("*.json")):
         try:
             value = json.loads(file.read_text())
         except (OSError, ValueError) as error:
             raise RedoubtError(f"cannot read {file}: {error}") from error
         if isinstance(value, dict) and "results" in value:
-            benchmarks.append((file.name, _benchmark(file, value)))
+            found.benchmarks.append((file.name, _benchmark(file, value)))
+        elif isinstance(value, dict) and "linear_map" in value:
+            found.linear_maps.append(_linear_map(file, value))
         elif isinstance(value, list) and all(_is_entry(one) for one in value):
-            tests.append(Tests(file.name, provenance.last_commit(file), value))
+            found.tests.append(Tests(file.name, provenance.last_commit(file), value))
         else:
             raise RedoubtError(f"{file}: neither the result of a benchmark nor of a test run")
-    if not benchmarks and not tests:
+    if found == Results():
         raise RedoubtError(f"no results in {directory}", "make bench, or make test-long")
-    return benchmarks, tests
+    return found
 
 
 def _benchmark(file: Path, value: dict[str, Any]) -> Report:
@@ -69,6 +88,14 @@ def _benchmark(file: Path, value: dict[str, Any]) -> Report:
         raise RedoubtError(f"{file}: {error.message}") from error
 
 
+def _linear_map(file: Path, value: dict[str, Any]) -> LinearMap:
+    try:
+        rows = [linear_map.row_from_json(row) for row in value["linear_map"]]
+    except (KeyError, TypeError) as error:
+        raise RedoubtError(f"{file} is damaged: {error!r}") from error
+    return LinearMap(file.name, value, rows)
+
+
 def _is_entry(value: Any) -> bool:
     return isinstance(value, dict) and {"target", "variant", "suites"} <= value.keys()
 
@@ -76,15 +103,14 @@ def _is_entry(value: Any) -> bool:
 # === README ======================================================================================
 
 
-def origin(report: Report) -> str:
-    """One sentence on where a report comes from."""
-    machine = report.provenance["machine"]
-    commit = (report.provenance["commit"] or "unknown")[:12]
-    changed = " with changes" if report.provenance["dirty"] else ""
+def origin(collected: dict[str, Any]) -> str:
+    """One sentence on where a result comes from, of provenance.collect()."""
+    machine = collected["machine"]
+    commit = (collected["commit"] or "unknown")[:12]
+    changed = " with changes" if collected["dirty"] else ""
     return (
         f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}; commit "
-        f"{commit}{changed}; {report.provenance['date'][:10]}; {report.rounds} rounds, "
-        f"seed {report.seed}"
+        f"{commit}{changed}; {collected['date'][:10]}"
     )
 
 
@@ -92,7 +118,7 @@ def readme_block(name: str, report: Report) -> str:
     """The benchmark's part of README, from the result file `name` in results/."""
     lines = [
         f"From [results/{name}](results/{name}): `{report.provenance['command']}` on "
-        f"{origin(report)}.",
+        f"{origin(report.provenance)}; {report.rounds} rounds, seed {report.seed}.",
         "",
         tables.legend(report),
         "",
@@ -107,9 +133,30 @@ def readme_block(name: str, report: Report) -> str:
     return "\n".join(lines)
 
 
-def readme_blocks(benchmarks: Sequence[tuple[str, Report]]) -> str:
+LINEAR_MAP = (
+    "What creating the linear map of arm64 takes, on the pristine kernel and on ours: exact "
+    "counts, of instructions as well (QEMU -icount: this is not time, and predicts none)."
+)
+
+
+def linear_map_block(found: LinearMap) -> str:
+    """The part of README about the linear map."""
+    lines = [
+        f"From [results/{found.file}](results/{found.file}): `{found.provenance['command']}` on "
+        f"{origin(found.provenance)}.",
+        "",
+        LINEAR_MAP,
+        "",
+        *linear_map.render(found.rows),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def readme_blocks(results: Results) -> str:
     """The blocks of all results; what follows a table needs an empty line before it."""
-    return "\n".join(readme_block(name, report) for name, report in benchmarks)
+    blocks = [readme_block(name, report) for name, report in results.benchmarks]
+    return "\n".join(blocks + [linear_map_block(one) for one in results.linear_maps])
 
 
 def with_block(readme: str, block: str) -> str:
@@ -254,11 +301,24 @@ def _tests_html(tests: Tests) -> str:
     )
 
 
-def page(benchmarks: Sequence[tuple[str, Report]], tests: Sequence[Tests]) -> str:
+def _linear_map_html(found: LinearMap) -> str:
+    head, _, *rows = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in linear_map.render(found.rows)
+    )
+    return (
+        f"<h2>The linear map of arm64 <small class='soft'>{escape(found.file)}</small></h2>\n"
+        f"<p>{escape(LINEAR_MAP)} {escape(origin(found.provenance))}.</p>\n"
+        + _html_table(head, rows)
+    )
+
+
+def page(results: Results) -> str:
     """One HTML page that needs no other file."""
     kinds = "".join(f"<p>{_chip(kind)} {escape(text)}</p>" for kind, text in KINDS.items())
-    parts = [_benchmark_html(name, report) for name, report in benchmarks]
-    parts += [_tests_html(one) for one in tests]
+    parts = [_benchmark_html(name, report) for name, report in results.benchmarks]
+    parts += [_linear_map_html(one) for one in results.linear_maps]
+    parts += [_tests_html(one) for one in results.tests]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -18,7 +18,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -45,6 +45,17 @@ class Topic:
     local: bool
     files: tuple[str, ...]
     patches: tuple[Path, ...]
+
+    def concerns(self, architectures: Sequence[str]) -> bool:
+        """Does it change anything but files of other architectures, by their names in arch/?
+
+        Raises RedoubtError as `touched` does.
+        """
+        names = {*self.files, *(name for patch in self.patches for name in touched(patch))}
+        places = [PurePosixPath(name).parts for name in names]
+        return any(
+            place[0] != "arch" or len(place) < 3 or place[1] in architectures for place in places
+        )
 
 
 def topics(repo: Path) -> list[Topic]:

@@ -22,6 +22,7 @@ from redoubt import (
     kernels,
     ktap,
     lifecycle,
+    linear_map,
     offcheck,
     paths,
     selftests,
@@ -281,6 +282,32 @@ def _booted(run: Run) -> Iterator[Item]:
         yield from _protection(run, made)
 
 
+# === The linear map ==============================================================================
+
+
+def _linear_map(run: Run, flavour: str = "") -> Iterator[Item]:
+    """The linear map of our kernel is that of the pristine one, and took no fixmap slot."""
+    on, label = run.variant("on"), f", {flavour} flavour" if flavour else ""
+    if problem := host.lacking(run.target, run.host_choice):
+        yield Item(f"linear map{label}", "on", 0, 0, 1, problem.message)
+        return
+    pristine, ours = linear_map.machines(run.target, run.progress, flavour)
+    for setting in linear_map.SETTINGS:
+        found = linear_map.compare(pristine, ours, setting, run.progress)
+        detail = "\n".join((*found.problems, found.ours.boot.describe()))
+        name = f"linear map as on pristine, {setting.name}{label}"
+        yield _verdict(name, on.name, not found.problems, detail)
+    made = kernels.workbench(run.target, on, ours.host, run.progress, flavour=flavour)
+    for cpus in (1, 4):
+        yield from _kunit(run, made, on, cpus=cpus, label=label)
+
+
+def _linear_map_flavours(run: Run) -> Iterator[Item]:
+    """The same with other sizes of pages and addresses, and under the kernel's own checks."""
+    for flavour in run.target.flavours:
+        yield from _linear_map(run, flavour)
+
+
 # === What needs no boot ==========================================================================
 
 
@@ -294,7 +321,7 @@ def _audit(run: Run) -> Iterator[Item]:
 def series_check(targets: Sequence[Target], progress: Progress, *, sampled: bool) -> series.Report:
     """Export the series, take it back with git am, and build prefixes.
 
-    All for all targets, or the first for the first one.
+    All for all targets that their last topic concerns, or one such for the first target.
 
     Raises RedoubtError if a mail does not apply or a prefix does not build.
     """
@@ -302,18 +329,25 @@ def series_check(targets: Sequence[Target], progress: Progress, *, sampled: bool
     out = paths.build_dir() / "series"
     # A fresh machine has no git identity, and nobody gets these mails.
     series.export(pristine, out, author=("Redoubt", "redoubt@localhost"))
+    topics = {topic.name: topic for topic in series.topics(paths.repo())}
     built: list[str] = []
 
     def compile_prefix(prefix: Path, topic: str) -> bool:
         if sampled and built:
             return False
-        for target in targets[:1] if sampled else targets:
+        concerned = [
+            target
+            for target in (targets[:1] if sampled else targets)
+            if topics[topic].concerns(target.architectures)
+        ]
+        for target in concerned:
             build.compile_kernel(
                 target, prefix, f"series-{topic}", target.fragments, progress,
                 directory=paths.build_dir() / target.name / "series",
             )  # fmt: skip
-        built.append(topic)
-        return True
+        if concerned:
+            built.append(topic)
+        return bool(concerned)
 
     with progress.step("Checking the series"):
         return series.check(
@@ -434,20 +468,27 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
     """Everything, what is about no target once."""
     one = runs[0]
 
-    def each(name: str, step: Callable[[Run], Iterator[Item]]) -> Iterator[_Step]:
-        for run in runs:
+    keyed = [run for run in runs if run.target.audit]
+    others = [run for run in runs if not run.target.audit]
+
+    def each(
+        name: str, step: Callable[[Run], Iterator[Item]], among: Sequence[Run] = keyed
+    ) -> Iterator[_Step]:
+        for run in among:
             yield _Step(name, run.target.name, partial(step, run))
 
     yield _Step("tool", "-", partial(_unit, one))
     yield from each("boots", _booted)
+    yield from each("linear map", _linear_map, others)
     yield _Step("tool, with guests", "-", partial(_guests, one))
     yield from each("audit", _audit)
     yield _Step("series", "-", partial(_series, runs))
     if one.long:
-        yield from each("offcheck", _offcheck)
+        yield from each("offcheck", _offcheck, runs)
         yield from each("debug flavour", _debug)
         yield from each("distro flavour", _distro)
         yield from each("selftests", _selftests)
+        yield from each("linear map, flavours", _linear_map_flavours, others)
 
 
 def run_all(runs: Sequence[Run], show: Callable[[Item], None]) -> list[Item]:

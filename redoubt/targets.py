@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from redoubt.errors import RedoubtError
-from redoubt.qemu import PC, Emulator
+from redoubt.qemu import PC, VIRT, Emulator
 
 
 @dataclass(frozen=True)
@@ -49,21 +49,29 @@ class Target:
 
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
     a process. Every boot gets `boot_args`, measured ones also `bench_args`. `no_keys` are the ways
-    to take the protection keys away.
+    to take the protection keys away. A target without `audit`, the policy for writers of the pkey
+    register, has none: what our work on it is about is the linear map. `kunit` is the pattern of
+    our suites, `architectures` what of arch/ is built for it.
+
+    `observers` are topics that do nothing but look; its pristine kernels have them, too, with the
+    fragments of these names.
     """
 
     name: str
     arch: str
     fragments: tuple[str, ...]
     ours: tuple[str, ...]
-    bench: tuple[str, ...]
-    bench_keys: tuple[str, ...]
-    bench_mock: tuple[str, ...]
     image: str
     vmlinux: str
-    audit: str
     variants: tuple[Variant, ...]
-    no_keys: tuple[NoKeys, ...]
+    bench: tuple[str, ...] = ()
+    bench_keys: tuple[str, ...] = ()
+    bench_mock: tuple[str, ...] = ()
+    audit: str = ""
+    no_keys: tuple[NoKeys, ...] = ()
+    architectures: tuple[str, ...] = ()
+    kunit: str = "kpkeys*"
+    observers: tuple[str, ...] = ()
     flavours: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     flavour_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     distro_config: str = ""
@@ -94,6 +102,7 @@ UM = Target(
     bench_mock=("bench-um-mock",),
     image="linux",
     vmlinux="linux",
+    architectures=("um", "x86"),
     audit="audit-um.toml",
     variants=_VARIANTS,
     no_keys=(NoKeys(args=("nopku",)),),
@@ -110,6 +119,7 @@ X86_64 = Target(
     bench_mock=(),
     image="arch/x86/boot/bzImage",
     vmlinux="vmlinux",
+    architectures=("x86",),
     audit="audit-x86_64.toml",
     variants=_VARIANTS,
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
@@ -129,7 +139,30 @@ X86_64 = Target(
     bench_args=("transparent_hugepage=never", "thp_anon=64K:madvise"),
 )
 
-TARGETS = {target.name: target for target in (UM, X86_64)}
+ARM64 = Target(
+    name="arm64",
+    arch="arm64",
+    fragments=("base", "arm64"),
+    ours=("arm64-linear-map", "arm64-kunit"),
+    image="arch/arm64/boot/Image",
+    vmlinux="vmlinux",
+    variants=(Variant("pristine", (), pristine=True), Variant("on", ())),
+    architectures=("arm64",),
+    kunit="linear_map*",
+    observers=("linear-map-stats",),
+    flavours={
+        "16k": ("arm64-16k",),
+        "64k": ("arm64-64k",),
+        "52-bit": ("arm64-52-bit",),
+        "debug": ("debug", "debug-arm64"),
+    },
+    emulator=VIRT,
+    cross_compile="aarch64-linux-gnu-",
+)
+
+TARGETS = {target.name: target for target in (UM, X86_64, ARM64)}
+# Those on which page tables are protected.
+KEYED = {name: target for name, target in TARGETS.items() if target.audit}
 
 
 def get_target(name: str) -> Target:
@@ -140,6 +173,20 @@ def get_target(name: str) -> Target:
     if name not in TARGETS:
         raise RedoubtError(f"unknown target '{name}'", "targets: " + ", ".join(TARGETS))
     return TARGETS[name]
+
+
+def get_keyed(name: str) -> Target:
+    """The target of that name, on which page tables are protected.
+
+    Raises RedoubtError naming these targets if they are not, or there is no such target.
+    """
+    target = get_target(name)
+    if name not in KEYED:
+        raise RedoubtError(
+            f"page tables are not protected on {name}: there is nothing of this to see",
+            "targets: " + ", ".join(KEYED),
+        )
+    return target
 
 
 def get_variant(target: Target, name: str) -> Variant:

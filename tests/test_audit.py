@@ -13,7 +13,7 @@ import pytest
 
 from redoubt import audit
 from redoubt.errors import RedoubtError
-from redoubt.targets import TARGETS, Target
+from redoubt.targets import KEYED, Target
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or not shutil.which("gcc") or not shutil.which("objdump"),
@@ -452,7 +452,7 @@ def test_an_image_that_cannot_be_audited_is_refused(tmp_path: Path) -> None:
         audit.audit(good, allow(tmp_path))
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", KEYED.values(), ids=lambda target: target.name)
 def test_the_allow_list_of_a_target_is_well_formed(target: Target) -> None:
     path = Path(__file__).resolve().parents[1] / "configs" / target.audit
     policy = audit.load_policy(path)

@@ -136,7 +136,7 @@ def test_its_guests_can_do_all_that_stress_has(tmp_path: Path) -> None:
 def test_its_machines_are_larger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     built = Build(X86_64, tmp_path, tmp_path, tmp_path)
     monkeypatch.setattr(kernels, "prepare", lambda *_, **__: built)
-    monkeypatch.setattr(kernels.guest, "programs", lambda _: tmp_path)
+    monkeypatch.setattr(kernels.guest, "programs", lambda *_: tmp_path)
     for flavour, size in (("", boot.MEMORY_MB), (distro.FLAVOUR, kernels.DISTRO_MEMORY_MB)):
         made = kernels.workbench(X86_64, ON, host.EMULATED, Silent(), flavour=flavour)
         assert made.machine(ON).memory_mb == made.kunit_machine(ON).memory_mb == size

@@ -318,7 +318,7 @@ def test_the_tables_of_a_pc() -> None:
     assert "predict no silicon" in block
     assert tables.LEGEND not in block
     assert "DirectMap" not in block and "Pages of the direct map" in block
-    assert "Pages of the direct map" in report.page([("x", made)], [])
+    assert "Pages of the direct map" in report.page(report.Results([("x", made)]))
     assert list(plots.plots(made)) == [f"overhead-{INSTRUCTIONS}"]
     # Against the pristine kernel: no point beside those against off.
     without = dataclasses.replace(
@@ -509,7 +509,7 @@ def test_the_block_of_readme(made: Report) -> None:
 
 
 def test_the_blocks_of_two_results_do_not_run_together(made: Report) -> None:
-    both = report.readme_blocks([("bench-a.json", made), ("bench-b.json", made)])
+    both = report.readme_blocks(report.Results([("bench-a.json", made), ("bench-b.json", made)]))
     lines = both.splitlines()
     starts = [number for number, line in enumerate(lines) if line.startswith("From [results/")]
     assert len(starts) == 2
@@ -540,14 +540,14 @@ def test_markers_that_are_not_a_pair(text: str) -> None:
 
 def test_readme_is_in_step_with_the_results() -> None:
     readme = (paths.repo() / "README.md").read_text()
-    benchmarks, _ = report.load(paths.results_dir())
-    if not benchmarks:
+    found = report.load(paths.results_dir())
+    if not found.benchmarks:
         assert "(results/bench-" not in readme
         return
-    block = report.readme_blocks(benchmarks)
+    block = report.readme_blocks(found)
     assert report.with_block(readme, block) == readme, "run redoubt report --readme"
     # And what is committed follows from the samples beside it.
-    for _, one in benchmarks:
+    for _, one in found.benchmarks:
         assert figures.analyse(one.target, one.boots, one.seed) == one.figures
 
 
@@ -562,7 +562,7 @@ def page_text(tmp_path_factory: pytest.TempPathFactory, made: Report) -> str:
     where = tmp_path_factory.mktemp("results")
     (where / "bench-um.json").write_text(figures.dumps(made.as_json()))
     (where / "test-long-um.json").write_text(json.dumps(TESTS))
-    return report.page(*report.load(where))
+    return report.page(report.load(where))
 
 
 class Page(HTMLParser):
@@ -615,7 +615,7 @@ def test_the_page_says_where_everything_comes_from(page_text: str) -> None:
 def test_a_quick_run_is_marked_on_the_page(made: Report) -> None:
     only = tuple(one for one in made.figures if one.kind == EVENTS)
     quick = dataclasses.replace(made, quick=True, figures=only)
-    assert tables.NOT_PUBLISHABLE in Page(report.page([("x", quick)], [])).text
+    assert tables.NOT_PUBLISHABLE in Page(report.page(report.Results([("x", quick)]))).text
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"results": []}', '[{"target": "um"}]'])

@@ -121,7 +121,11 @@ def test_a_flavour_that_a_target_has_not_is_named(compiled: Compiled) -> None:
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
 def test_a_target_has_no_option_of_another(target: Target) -> None:
     names = options_of((*target.fragments, *target.ours, *flavoured(target), *target.bench))
-    other = {"um": ("CONFIG_X86_", "CONFIG_ACPI", "CONFIG_PCI"), "x86_64": ("CONFIG_UML_",)}
+    other = {
+        "um": ("CONFIG_X86_", "CONFIG_ACPI", "CONFIG_PCI", "CONFIG_ARM64_"),
+        "x86_64": ("CONFIG_UML_", "CONFIG_ARM64_"),
+        "arm64": ("CONFIG_UML_", "CONFIG_X86_", "CONFIG_KPKEYS_"),
+    }
     assert not [name for name in names if name.startswith(other[target.name])]
 
 
