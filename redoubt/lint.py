@@ -46,6 +46,10 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         "KPKEYS_POOL() declares several things whose names begin with its argument; numbers of"
         " pages are no bits",
     ),
+    "mm/kpkeys/pgtables.c": (
+        frozenset({"MACRO_ARG_REUSE"}),
+        "entries of all levels have types of their own, and it is given a pointer",
+    ),
     "mm/kpkeys/pool.c": (frozenset({"CAMELCASE"}), "page flags are named so"),
     "mm/kpkeys/tests/batch_test.c": (
         frozenset({"USLEEP_RANGE"}),
@@ -62,6 +66,10 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
     "arch/x86/include/asm/kpkeys.h": (
         frozenset({"MACRO_ARG_REUSE"}),
         "the level is a constant, and has to stay one for the asm statement",
+    ),
+    "arch/x86/include/asm/msr.h": (
+        frozenset({"MACRO_ARG_UNUSED"}),
+        "without protection keys there is nowhere to jump to, and nothing to report",
     ),
     "arch/x86/include/asm/pgtable_lazy.h": (
         frozenset({"SPACING"}),
