@@ -88,8 +88,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 TargetArg = Annotated[str, typer.Argument(help=f"One of: {', '.join(TARGETS)}.")]
 VariantOpt = Annotated[
