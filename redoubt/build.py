@@ -169,8 +169,14 @@ def compile_kernel(
     """Configure and build `source` for a target under <build>/<target>/<kind>.
 
     The fragments are merged into the configuration `base`, or into the smallest one. Raises
-    RedoubtError if an option does not take effect or the build fails.
+    RedoubtError if there is no compiler for the target, an option does not take effect or the build
+    fails.
     """
+    if target.cross_compile and not shutil.which(f"{target.cross_compile}gcc"):
+        raise RedoubtError(
+            f"{target.cross_compile}gcc not found, which builds {target.name}",
+            f"scripts/prerequisites {target.name}",
+        )
     directory = directory or paths.build_dir() / target.name / kind
     directory.mkdir(parents=True, exist_ok=True)
     log = paths.build_dir() / "log" / f"build-{target.name}-{kind}.log"

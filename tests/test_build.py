@@ -13,6 +13,7 @@ from conftest import REAL_BUILD, Done, Sandbox
 
 from redoubt import build, paths
 from redoubt.errors import RedoubtError
+from redoubt.progress import Silent
 from redoubt.targets import TARGETS, get_target, get_variant
 
 
@@ -89,6 +90,13 @@ def test_kconfig_itself_drops_an_option(tmp_path: Path) -> None:
     # Nothing is there that the next run could take for a configuration.
     assert not (tmp_path / ".redoubt-config").exists()
     assert not (tmp_path / ".config").exists()
+
+
+def test_a_target_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RedoubtError, match="aarch64-linux-gnu-gcc not found") as caught:
+        build.compile_kernel(get_target("arm64"), tmp_path, "x", (), Silent(), directory=tmp_path)
+    assert caught.value.hint == "scripts/prerequisites arm64"
 
 
 # === The verb ====================================================================================
