@@ -87,9 +87,7 @@ def verify(config: Path, fragments: Sequence[Path]) -> None:
 
 def make_args(target: Target, source: Path, directory: Path) -> list[str]:
     """The make command for a target, up to the goals."""
-    compiler = f"{target.cross_compile}gcc"
-    if shutil.which("ccache"):
-        compiler = f"ccache {compiler}"
+    compiler = ("ccache " if shutil.which("ccache") else "") + target.compiler
     args = ["make", "-C", str(source), f"O={directory}", f"ARCH={target.arch}", f"CC={compiler}"]
     if target.cross_compile:
         args.append(f"CROSS_COMPILE={target.cross_compile}")
@@ -172,9 +170,9 @@ def compile_kernel(
     RedoubtError if there is no compiler for the target, an option does not take effect or the build
     fails.
     """
-    if target.cross_compile and not shutil.which(f"{target.cross_compile}gcc"):
+    if target.cross_compile and not shutil.which(target.compiler):
         raise RedoubtError(
-            f"{target.cross_compile}gcc not found, which builds {target.name}",
+            f"{target.compiler} not found, which builds {target.name}",
             f"scripts/prerequisites {target.name}",
         )
     directory = directory or paths.build_dir() / target.name / kind

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from redoubt import host, paths, qemu
+from redoubt import debian, host, paths, qemu
 from redoubt.errors import RedoubtError
 from redoubt.process import run_lines
 from redoubt.targets import TARGETS, Target
@@ -222,15 +222,14 @@ def _package_source() -> Finding:
         ok = Path(given, "Makefile").is_file()
         detail = f"LINUX_SRC={given}" + ("" if ok else " is not a kernel tree")
         return Finding("kernel source", ok, True, detail, None if ok else "unset LINUX_SRC")
-    ok = all(shutil.which(name) for name in ("apt-get", "apt-cache", "dpkg-deb"))
-    if ok:
+    if debian.available():
         return Finding("kernel source", True, True, "Debian's package, through apt")
     return Finding(
         "kernel source",
         False,
         True,
         "no apt here to fetch Debian's package with",
-        "export LINUX_SRC=/path/to/linux-7.3",
+        debian.WITHOUT_KERNEL,
     )
 
 

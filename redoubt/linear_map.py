@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from redoubt import elf, guest, host, kernels, paths, qemu
+from redoubt import elf, guest, host, paths, qemu
 from redoubt.boot import Machine, Result, boot
 from redoubt.errors import RedoubtError
+from redoubt.kernels import Workbench, workbench
 from redoubt.process import run_logged
 from redoubt.progress import Progress
 from redoubt.targets import Target, get_variant
@@ -284,17 +285,34 @@ def look(machine: Machine, label: str, progress: Progress, *, audited: bool = Tr
     return Seen(took, listed, tuple(problems), result)
 
 
-def machines(target: Target, progress: Progress, flavour: str = "") -> tuple[Machine, Machine]:
-    """Build the pristine kernel and ours; the machines that boot them.
+@dataclass(frozen=True)
+class Kernels:
+    """The pristine kernel and ours, built."""
+
+    pristine: Workbench
+    ours: Workbench
+
+    def machines(self) -> tuple[Machine, Machine]:
+        """What boots them, in this order."""
+        target = self.ours.build.target
+        return (
+            self.pristine.machine(get_variant(target, "pristine")),
+            self.ours.machine(get_variant(target, "on")),
+        )
+
+
+def build(target: Target, progress: Progress, flavour: str = "") -> Kernels:
+    """Build both kernels.
 
     Raises RedoubtError if one cannot be built.
     """
     where = host.pick(target, "auto")
-    pristine, ours = (
-        kernels.workbench(target, way, where, progress, flavour=flavour).machine(way)
-        for way in (get_variant(target, "pristine"), get_variant(target, "on"))
+    return Kernels(
+        *(
+            workbench(target, get_variant(target, name), where, progress, flavour=flavour)
+            for name in ("pristine", "on")
+        )
     )
-    return pristine, ours
 
 
 @dataclass(frozen=True)

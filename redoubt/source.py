@@ -18,7 +18,6 @@ SERIES = "7.3"
 PACKAGE = f"linux-source-{SERIES}"
 # Directories of this name in the build directory were left by a run that was killed.
 UNFINISHED = ".src-*"
-_GIVE_TREE = f"give a tree: LINUX_SRC=/path/to/linux-{SERIES}"
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,13 @@ def version_of(tree: Path) -> str:
         head = (tree / "Makefile").read_text(errors="replace")[:2000]
     except OSError as error:
         raise RedoubtError(
-            f"{tree} is not a kernel tree: {error.strerror or error}", _GIVE_TREE
+            f"{tree} is not a kernel tree: {error.strerror or error}", debian.WITHOUT_KERNEL
         ) from error
     fields = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL)\s*=\s*(\d+)\s*$", head, re.MULTILINE))
     if len(fields) != 3 or not (tree / "Kbuild").exists():
-        raise RedoubtError(f"{tree} is not a kernel tree: its Makefile is not Linux's", _GIVE_TREE)
+        raise RedoubtError(
+            f"{tree} is not a kernel tree: its Makefile is not Linux's", debian.WITHOUT_KERNEL
+        )
     extra = re.search(r"^EXTRAVERSION\s*=\s*(-rc\d+)", head, re.MULTILINE)
     return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}".format(**fields) + (extra[1] if extra else "")
 
@@ -50,7 +51,9 @@ def version_of(tree: Path) -> str:
 def _checked(tree: Path) -> Source:
     version = version_of(tree)
     if not version.startswith(SERIES + ".") or "-rc" in version:
-        raise RedoubtError(f"{tree} is Linux {version}; the patches are for {SERIES}.y", _GIVE_TREE)
+        raise RedoubtError(
+            f"{tree} is Linux {version}; the patches are for {SERIES}.y", debian.WITHOUT_KERNEL
+        )
     return Source(tree, version)
 
 
@@ -72,7 +75,7 @@ def obtain(progress: Progress) -> Source:
     archive.update()
     found = archive.newest(PACKAGE)
     if not found:
-        raise RedoubtError(f"the archive no longer carries {PACKAGE}", _GIVE_TREE)
+        raise RedoubtError(f"the archive no longer carries {PACKAGE}", debian.WITHOUT_KERNEL)
     package = archive.download(*found)
     _unpack(package, destination, progress)
     return _checked(destination)
@@ -92,7 +95,9 @@ def _unpack(package: Path, destination: Path, progress: Progress) -> None:
                 raise
             tarball = next(partial.glob("usr/src/linux-source-*.tar.*"), None)
             if not tarball:
-                raise RedoubtError(f"{package.name} has no kernel source in it", _GIVE_TREE)
+                raise RedoubtError(
+                    f"{package.name} has no kernel source in it", debian.WITHOUT_KERNEL
+                )
             (partial / "tree").mkdir()
             run_logged(
                 ["tar", "-xf", tarball, "-C", partial / "tree", "--strip-components=1"],

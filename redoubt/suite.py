@@ -291,15 +291,15 @@ def _linear_map(run: Run, flavour: str = "") -> Iterator[Item]:
     if problem := host.lacking(run.target, run.host_choice):
         yield Item(f"linear map{label}", "on", 0, 0, 1, problem.message)
         return
-    pristine, ours = linear_map.machines(run.target, run.progress, flavour)
+    made = linear_map.build(run.target, run.progress, flavour)
+    pristine, ours = made.machines()
     for setting in linear_map.SETTINGS:
         found = linear_map.compare(pristine, ours, setting, run.progress)
         detail = "\n".join((*found.problems, found.ours.boot.describe()))
         name = f"linear map as on pristine, {setting.name}{label}"
         yield _verdict(name, on.name, not found.problems, detail)
-    made = kernels.workbench(run.target, on, ours.host, run.progress, flavour=flavour)
     for cpus in (1, 4):
-        yield from _kunit(run, made, on, cpus=cpus, label=label)
+        yield from _kunit(run, made.ours, on, cpus=cpus, label=label)
 
 
 def _linear_map_flavours(run: Run) -> Iterator[Item]:

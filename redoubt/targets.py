@@ -80,6 +80,11 @@ class Target:
     bench_args: tuple[str, ...] = ()
     cross_compile: str = ""
 
+    @property
+    def compiler(self) -> str:
+        """The C compiler that builds the kernel."""
+        return f"{self.cross_compile}gcc"
+
 
 _VARIANTS = (
     Variant("pristine", (), pristine=True),
