@@ -574,7 +574,7 @@ def linear_map(json_file: JsonOpt = None) -> None:
     chosen = get_target("arm64")
     origin = provenance.collect(sys.argv[1:])
     with _alone():
-        pristine, ours = linear_map_module.build(chosen, display).machines()
+        pristine, ours = linear_map_module.build_both(chosen, display).machines()
     rows = linear_map_module.measure(pristine, ours, display)
     _write_json(
         json_file, origin | {"target": chosen.name, "linear_map": [row.as_json() for row in rows]}

@@ -291,9 +291,9 @@ def _linear_map(run: Run, flavour: str = "") -> Iterator[Item]:
     if problem := host.lacking(run.target, run.host_choice):
         yield Item(f"linear map{label}", "on", 0, 0, 1, problem.message)
         return
-    made = linear_map.build(run.target, run.progress, flavour)
+    made = linear_map.build_both(run.target, run.progress, flavour)
     pristine, ours = made.machines()
-    for setting in linear_map.SETTINGS:
+    for setting in linear_map.settings(ours.build):
         found = linear_map.compare(pristine, ours, setting, run.progress)
         detail = "\n".join((*found.problems, found.ours.boot.describe()))
         name = f"linear map as on pristine, {setting.name}{label}"

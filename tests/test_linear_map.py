@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,11 +36,12 @@ LISTED = """\
 0xffff000100000000-0xffff008000000000         508G PUD
 ---[ Linear Mapping end ]---
 """
+PAGE = 4096
 BOOT = Result("finished", 0, (), (), Path("log"))
 
 
 def listed(text: str = LISTED, **more: int) -> Listing:
-    found = linear_map.listing(text.splitlines(), SYMBOLS | more)
+    found = linear_map.listing(text.splitlines(), SYMBOLS | more, PAGE)
     assert found
     return found
 
@@ -117,8 +119,8 @@ def test_permissions_and_places_make_one(old: str, new: str) -> None:
 
 
 def test_a_map_that_is_not_listed_is_none() -> None:
-    assert linear_map.listing(["---[ Linear Mapping start ]---"], SYMBOLS) is None
-    assert linear_map.listing([], SYMBOLS) is None
+    assert linear_map.listing(["---[ Linear Mapping start ]---"], SYMBOLS, PAGE) is None
+    assert linear_map.listing([], SYMBOLS, PAGE) is None
 
 
 def test_a_good_comparison_has_no_problem() -> None:
@@ -163,27 +165,67 @@ def test_what_is_demanded(mapped_in: str, ours: Created, met: bool) -> None:
     assert linear_map.row_from_json(row.as_json()) == row
 
 
+def kernel(directory: Path, page_shift: int = 12, more: str = "") -> Build:
+    """A kernel that was built with such pages."""
+    (directory / ".config").write_text(f"CONFIG_PAGE_SHIFT={page_shift}\n{more}")
+    return Build(ARM64, directory, directory, directory)
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    made = kernels.Workbench(Build(ARM64, tmp_path, tmp_path, tmp_path), tmp_path, host.EMULATED)
+    made = kernels.Workbench(kernel(tmp_path), tmp_path, host.EMULATED)
     return made.machine(get_variant(ARM64, "on"))
 
 
-@pytest.mark.parametrize("setting", linear_map.SETTINGS, ids=lambda one: one.name)
-def test_a_setting_boots_both_kernels_alike(machine: Machine, setting: Setting) -> None:
-    one, other = (setting.boots(machine) for _ in range(2))
-    assert one == other
-    assert (one.cpus, one.memory_mb) == (setting.cpus, setting.memory_mb)
-    # Where the kernel goes is not left to chance.
-    assert one.devices[:2] == ("-seed", "1")
-    assert {*machine.args, *setting.args} == {*one.args}
+def test_a_setting_boots_both_kernels_alike(machine: Machine) -> None:
+    for setting in linear_map.settings(machine.build):
+        one, other = (setting.boots(machine) for _ in range(2))
+        assert one == other
+        assert (one.cpus, one.memory_mb) == (setting.cpus, setting.memory_mb)
+        # Where the kernel goes is not left to chance.
+        assert one.devices[:2] == ("-seed", "1")
+        assert {*machine.args, *setting.args} == {*one.args}
 
 
-def test_what_the_settings_are_about() -> None:
-    el2 = {one.cpus for one in linear_map.SETTINGS if "virtualization=on" in one.devices}
-    el1 = {one.cpus for one in linear_map.SETTINGS if "virtualization=on" not in one.devices}
+def test_what_the_settings_are_about(machine: Machine) -> None:
+    settings = linear_map.settings(machine.build)
+    el2 = {one.cpus for one in settings if "virtualization=on" in one.devices}
+    el1 = {one.cpus for one in settings if "virtualization=on" not in one.devices}
     assert el1 == {1, 2, 4} and {1, 4} <= el2
-    assert len({one.name for one in linear_map.SETTINGS}) == len(linear_map.SETTINGS)
+    assert len({one.name for one in settings}) == len(settings)
+    assert [one.name for one in settings if one.fixmap] == ["no room"]
+    assert all(one.compared and not one.moved for one in settings)
+
+
+def test_settings_that_a_kernel_for_debugging_has(tmp_path: Path) -> None:
+    usual = linear_map.settings(kernel(tmp_path))
+    more = linear_map.settings(kernel(tmp_path, more="CONFIG_KFENCE=y\n"))[len(usual) :]
+    assert any(one.moved for one in more) and not all(one.compared for one in more)
+
+
+@pytest.mark.parametrize("page_shift", [12, 14, 16])
+def test_where_there_is_no_room(tmp_path: Path, page_shift: int) -> None:
+    page = 1 << page_shift
+    (setting,) = [one for one in linear_map.settings(kernel(tmp_path, page_shift)) if one.fixmap]
+    starts = [address for address, _ in setting.holes]
+    assert {size for _, size in setting.holes} == {page}
+    every = min(later - earlier for earlier, later in itertools.pairwise(starts))
+    assert len(starts) < 128, "more than the kernel remembers without EFI"
+    # A table of each level below the root for each piece, as arena_size() has it.
+    tables = (len(starts) + 1) * (2 if page_shift == 16 else 3) * page
+    # They begin at a multiple of the next power of two, and there is a hole.
+    assert tables > every // 2
+    # Of entries of 8 bytes; there are 16 or 4 tables in the image.
+    in_image = 16 if page_shift == 12 else 4
+    assert -(-(setting.memory_mb << 20) // (page * page // 8)) + 1 > in_image
+
+
+def test_entries_that_are_somewhere_else() -> None:
+    moved = LISTED.replace("0000005b0000", "0000005a0000").replace("00000067c000", "00000066c000")
+    settings = (Setting("x"), Setting("x", moved=True), Setting("x", compared=False))
+    for text, problems in ((moved, [2, 0, 0]), (LISTED.replace("PTE F", "PTE  "), [2, 2, 0])):
+        found = [Comparison(one, seen(PRISTINE), seen(OURS, text)).problems for one in settings]
+        assert [min(2, len(one)) for one in found] == problems
 
 
 def boots(monkeypatch: pytest.MonkeyPatch, console: str, **more: object) -> list[Machine]:

@@ -12,37 +12,32 @@
 #include <asm/linear_map_stats.h>
 #include <asm/memory.h>
 
-/* What a walk finds at an address: an entry of any level, valid or not. */
-struct found {
-	pteval_t leaf;
-};
-
-static int find_pud(pud_t *pudp, unsigned long addr, unsigned long next,
+static int find_pud(pud_t *entry, unsigned long addr, unsigned long next,
 		    struct mm_walk *walk)
 {
-	struct found *found = walk->private;
+	pteval_t *leaf = walk->private;
 
-	if (pud_leaf(pudp_get(pudp)))
-		found->leaf = pud_val(pudp_get(pudp));
+	if (pud_leaf(pudp_get(entry)))
+		*leaf = pud_val(pudp_get(entry));
 	return 0;
 }
 
-static int find_pmd(pmd_t *pmdp, unsigned long addr, unsigned long next,
+static int find_pmd(pmd_t *entry, unsigned long addr, unsigned long next,
 		    struct mm_walk *walk)
 {
-	struct found *found = walk->private;
+	pteval_t *leaf = walk->private;
 
-	if (pmd_leaf(pmdp_get(pmdp)))
-		found->leaf = pmd_val(pmdp_get(pmdp));
+	if (pmd_leaf(pmdp_get(entry)))
+		*leaf = pmd_val(pmdp_get(entry));
 	return 0;
 }
 
-static int find_pte(pte_t *ptep, unsigned long addr, unsigned long next,
+static int find_pte(pte_t *entry, unsigned long addr, unsigned long next,
 		    struct mm_walk *walk)
 {
-	struct found *found = walk->private;
+	pteval_t *leaf = walk->private;
 
-	found->leaf = pte_val(__ptep_get(ptep));
+	*leaf = pte_val(__ptep_get(entry));
 	return 0;
 }
 
@@ -52,14 +47,15 @@ static const struct mm_walk_ops find_ops = {
 	.pte_entry = find_pte,
 };
 
+/* The entry of any level, valid or not, that an address has. */
 static pteval_t leaf_of(const void *page)
 {
 	unsigned long addr = (unsigned long)page;
-	struct found found = { };
+	pteval_t leaf = 0;
 
 	walk_kernel_page_table_range_lockless(addr, addr + PAGE_SIZE, &find_ops,
-					      NULL, &found);
-	return found.leaf;
+					      NULL, &leaf);
+	return leaf;
 }
 
 /* The tables of the linear map, each once a level. */
@@ -93,31 +89,31 @@ static void see_table(struct tables *tables, int level, const void *entry)
 			      "table at %pa of level %d is free memory", &phys, level);
 }
 
-static int see_p4d(p4d_t *p4dp, unsigned long addr, unsigned long next,
+static int see_p4d(p4d_t *entry, unsigned long addr, unsigned long next,
 		   struct mm_walk *walk)
 {
-	see_table(walk->private, 0, p4dp);
+	see_table(walk->private, 0, entry);
 	return 0;
 }
 
-static int see_pud(pud_t *pudp, unsigned long addr, unsigned long next,
+static int see_pud(pud_t *entry, unsigned long addr, unsigned long next,
 		   struct mm_walk *walk)
 {
-	see_table(walk->private, 1, pudp);
+	see_table(walk->private, 1, entry);
 	return 0;
 }
 
-static int see_pmd(pmd_t *pmdp, unsigned long addr, unsigned long next,
+static int see_pmd(pmd_t *entry, unsigned long addr, unsigned long next,
 		   struct mm_walk *walk)
 {
-	see_table(walk->private, 2, pmdp);
+	see_table(walk->private, 2, entry);
 	return 0;
 }
 
-static int see_pte(pte_t *ptep, unsigned long addr, unsigned long next,
+static int see_pte(pte_t *entry, unsigned long addr, unsigned long next,
 		   struct mm_walk *walk)
 {
-	see_table(walk->private, 3, ptep);
+	see_table(walk->private, 3, entry);
 	return 0;
 }
 
