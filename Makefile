@@ -9,12 +9,8 @@ demo: setup				## attack the um kernel, unprotected and protected
 	@$(REDOUBT) attack um
 
 test: setup				## all tests of the tool and of the protected kernels
-	@scripts/prerequisites x86_64
-	@$(REDOUBT) test um x86_64
-
-test-arm64: setup			## those of the arm64 kernel and its linear map
-	@scripts/prerequisites arm64
-	@$(REDOUBT) test arm64
+	@scripts/prerequisites x86_64 arm64
+	@$(REDOUBT) test um x86_64 arm64
 
 test-long: test-long-um test-long-x86_64 test-long-arm64	## the same and the slow ones; writes results/
 
@@ -69,5 +65,5 @@ help:					## this list
 	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-arm64 test-long selftests check bench bench-x86_64 linear-map report series lint setup \
-	prerequisites clean help again
+.PHONY: demo test test-long selftests check bench bench-x86_64 linear-map report series lint \
+	setup prerequisites clean help again
