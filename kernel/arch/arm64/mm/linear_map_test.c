@@ -69,7 +69,7 @@ static void see_table(struct tables *tables, int level, const void *entry)
 {
 	const void *table = PTR_ALIGN_DOWN(entry, PAGE_SIZE);
 	struct kunit *test = tables->test;
-	phys_addr_t phys = __pa(table);
+	phys_addr_t phys;
 	pteval_t leaf;
 
 	if (table == tables->last[level])
@@ -77,10 +77,11 @@ static void see_table(struct tables *tables, int level, const void *entry)
 	tables->last[level] = table;
 
 	/* Where a level is folded, its entries are those of the root. */
-	if (phys == __pa_symbol(swapper_pg_dir))
+	if (table == swapper_pg_dir)
 		return;
 
 	tables->seen++;
+	phys = __pa(table);
 	leaf = leaf_of(table);
 	KUNIT_EXPECT_TRUE_MSG(test, pte_valid(__pte(leaf)) && !(leaf & PTE_RDONLY),
 			      "table at %pa of level %d cannot be written", &phys, level);
