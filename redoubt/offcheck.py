@@ -43,7 +43,16 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from redoubt.elf import SHT_NOBITS, STB_LOCAL, STT_FILE, STT_SECTION, Elf, Section, Symbol
+from redoubt.elf import (
+    EM_AARCH64,
+    SHT_NOBITS,
+    STB_LOCAL,
+    STT_FILE,
+    STT_SECTION,
+    Elf,
+    Section,
+    Symbol,
+)
 from redoubt.errors import RedoubtError
 
 # Objects only one of the builds may have, with the reason. With the options off there is none.
@@ -64,8 +73,11 @@ CONFIG_OBJECT = "arch/um/kernel/config.o"
 DETAIL_LINES = 6
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_INSN = re.compile(r"^\s*([0-9a-f]+):\t((?:[0-9a-f]{2} )+)\s*(?:\t(.*))?$")
-_IMMEDIATE = re.compile(r"\$0x([0-9a-f]+)")
+# Bytes, or on arm64 the word that they are.
+_INSN = re.compile(r"^\s*([0-9a-f]+):\t((?:(?:[0-9a-f]{2}){1,4} )+)\s*(?:\t(.*))?$")
+_IMMEDIATE = re.compile(r"[$#]0x([0-9a-f]+)")
+# What objdump says of an immediate behind the instruction.
+_REMARK = re.compile(r"\s*//.*$")
 _CONFIG_LINE = re.compile(r'^"(?:(CONFIG_\w+)=.*|# (CONFIG_\w+) is not set)\\n",$')
 _EMPTY_LINE = '"\\n",'
 # The beginning of an object for 32 bits, or 16.
@@ -509,7 +521,7 @@ class _Pair:
         """Compare sections of code, instruction by instruction."""
         if key[1] or (key[0], 1) in self.old.keys.values():
             raise _Differs(f"several sections {key[0]} have different code")
-        old, new = (self._instructions(side.path, key[0]) for side in (self.old, self.new))
+        old, new = (self._instructions(side, key[0]) for side in (self.old, self.new))
         for (at, raw, text), (new_at, new_raw, new_text) in zip(old, new, strict=False):
             if raw == new_raw and at == new_at:
                 continue
@@ -522,24 +534,30 @@ class _Pair:
             raise _Differs(*self._code_detail(key))
 
     @staticmethod
-    def _instructions(path: Path, section: str) -> list[tuple[int, str, str]]:
+    def _instructions(side: _Object, section: str) -> list[tuple[int, str, str]]:
         """Offset, bytes and text of each instruction of a section."""
-        output = _run(["objdump", "-d", "-w", "-z", "-j", section, str(path)])
+        output = _run([_objdump(side), "-d", "-w", "-z", "-j", section, str(side.path)])
         found: list[tuple[int, str, str]] = []
         for line in output.splitlines():
             if match := _INSN.match(line):
-                found.append((int(match[1], 16), match[2].strip(), (match[3] or "").strip()))
+                text = _REMARK.sub("", match[3] or "").strip()
+                found.append((int(match[1], 16), match[2].strip(), text))
         return found
 
     def _code_detail(self, key: _Key) -> list[str]:
         """The first differing lines of the disassembly, relocations included."""
         texts: list[list[str]] = []
         for side in (self.old, self.new):
-            command = ["objdump", "-dr", "-w", "-z", "--no-show-raw-insn", "-j", key[0]]
+            command = [_objdump(side), "-dr", "-w", "-z", "--no-show-raw-insn", "-j", key[0]]
             lines = _run([*command, str(side.path)]).splitlines()
             texts.append([" ".join(line.split()) for line in lines if ":\t" in line or "<" in line])
         title = f"section {_title(key)}:"
         return [title, *(_first_pair(*texts) or ["the relocations differ"])]
+
+
+def _objdump(side: _Object) -> str:
+    """The disassembler for an object."""
+    return "aarch64-linux-gnu-objdump" if side.elf.machine == EM_AARCH64 else "objdump"
 
 
 def _one_immediate(old: str, new: str) -> tuple[int, int] | None:
