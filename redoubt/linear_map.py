@@ -147,7 +147,8 @@ _DEBUG_SETTINGS = (
 # each multiple of what the tables take, there is no room for them; there must be more tables than
 # those in the image, and no more than 63 holes, as without EFI the kernel has 128 ranges of memory.
 # That does not go together with pages of 64 KiB; and with addresses of 52 bits and so little memory
-# the pristine kernel takes minutes to boot.
+# the pristine kernel takes minutes to boot. The image of a kernel for debugging is not where the holes
+# are left out.
 _SHATTERED = {4: (64, 1), 16: (240, 4)}
 
 
@@ -171,9 +172,9 @@ def settings(kernel: Build) -> tuple[Setting, ...]:
         "holes, blocks", ("nokaslr", _BLOCKS), holes=_HOLES, fixmap=None if page_kib > 4 else False
     )
     have = kernel.configuration()
-    shatters = page_kib in _SHATTERED and have.get("CONFIG_ARM64_VA_BITS_52") != "y"
-    no_room = [_no_room(page_kib)] if shatters else []
     debug = _DEBUG_SETTINGS if have.get("CONFIG_KFENCE") == "y" else ()
+    wide = have.get("CONFIG_ARM64_VA_BITS_52") == "y"
+    no_room = [_no_room(page_kib)] if page_kib in _SHATTERED and not wide and not debug else []
     return (*_SETTINGS, blocks, *no_room, *debug)
 
 
