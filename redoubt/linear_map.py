@@ -147,8 +147,8 @@ _DEBUG_SETTINGS = (
 # each multiple of what the tables take, there is no room for them; there must be more tables than
 # those in the image, and no more than 63 holes, as without EFI the kernel has 128 ranges of memory.
 # That does not go together with pages of 64 KiB; and with addresses of 52 bits and so little memory
-# the pristine kernel takes minutes to boot. The image of a kernel for debugging is not where the holes
-# are left out.
+# the pristine kernel takes minutes to boot. A kernel for debugging is larger than the place that is
+# left for it between the holes.
 _SHATTERED = {4: (64, 1), 16: (240, 4)}
 
 
