@@ -263,6 +263,16 @@ static __always_inline void kpkeys_leave_lazy_mmu_mode(void)
 #define arch_kpkeys_pgd_order()		0
 #endif
 
+/* Does an entry give what it maps the key of page tables? Of no use if unsure. */
+#ifndef arch_kpkeys_pte_tagged
+#define arch_kpkeys_pte_tagged(pte)	((void)(pte), false)
+#endif
+
+/* Is this one of the tables that the architecture itself makes read-only? */
+#ifndef arch_kpkeys_read_only
+#define arch_kpkeys_read_only(table)	((void)(table), false)
+#endif
+
 /* What an index into each table leads to, counted from zero, as an address. */
 #ifndef arch_kpkeys_walk_addr
 #define arch_kpkeys_walk_addr(addr)	(addr)

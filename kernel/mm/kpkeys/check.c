@@ -98,7 +98,7 @@ static int check_table(struct kpkeys_walk *walk, const struct kpkeys_table *tbl)
 	int err;
 
 	check->res->tables++;
-	if (is_tagged(&check->snap, addr))
+	if (is_tagged(&check->snap, addr) || arch_kpkeys_read_only(tbl->addr))
 		return 0;
 
 	/* The table may be younger than the snapshot, but it cannot go away. */
@@ -125,7 +125,8 @@ static int check_writable(struct kpkeys_walk *walk, unsigned long addr,
 
 	/* The linear map itself, where the key of the entry protects. */
 	page = pfn_to_page(pfn);
-	if ((unsigned long)page_address(page) == addr || !PageTable(page))
+	if ((unsigned long)page_address(page) == addr || !PageTable(page) ||
+	    arch_kpkeys_pte_tagged(ptep_get(ptep)))
 		return 0;
 
 	/* A page that is still mapped has not become a table by being freed. */

@@ -142,9 +142,13 @@ bool kpkeys_page_is_ours(struct page *page)
 
 /* === Walking ============================================================ */
 
-/* What x86 calls it. */
+/* What x86 calls it; others have the kernel's entries elsewhere. */
 #ifndef USER_PTRS_PER_PGD
+#ifdef KERNEL_PGD_BOUNDARY
 #define USER_PTRS_PER_PGD	KERNEL_PGD_BOUNDARY
+#else
+#define USER_PTRS_PER_PGD	PTRS_PER_PGD
+#endif
 #endif
 
 /*
@@ -274,10 +278,11 @@ int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 	int nr = mm == &init_mm ? PTRS_PER_PGD : USER_PTRS_PER_PGD;
 	unsigned long addr = 0;
 	pgd_t *pgd = mm->pgd;
+	void *table = mm == &init_mm ? lm_alias(pgd) : pgd;
 	int i, err;
 
 	for (i = 0; i < 1 << arch_kpkeys_pgd_order(); i++) {
-		err = visit(walk, mm, "pgd", (void *)pgd + i * PAGE_SIZE);
+		err = visit(walk, mm, "pgd", table + i * PAGE_SIZE);
 		if (err)
 			return err;
 	}
@@ -321,7 +326,9 @@ static int __init tag_existing(struct kpkeys_walk *walk,
 	struct page *page = virt_to_page(tbl->addr);
 
 	/* Some are reached on several ways. */
-	return is_marked(page) ? 0 : tag_page(page, 0);
+	if (is_marked(page) || arch_kpkeys_read_only(tbl->addr))
+		return 0;
+	return tag_page(page, 0);
 }
 
 static int __init untag_existing(struct kpkeys_walk *walk,
