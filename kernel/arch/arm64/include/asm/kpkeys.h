@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * kpkeys on permission overlays (POE), and on two things that stand in for them
+ * where there are none, for tests: permission indirection (PIE), which protects
+ * but is slow, and a register that nothing looks at, which protects nothing.
+ */
+#ifndef __ASM_KPKEYS_H
+#define __ASM_KPKEYS_H
+
+#ifdef CONFIG_ARM64_KPKEYS
+
+#include <linux/jump_label.h>
+#include <linux/types.h>
+
+#include <asm/barrier.h>
+#include <asm/kpkeys_regs.h>
+#include <asm/percpu.h>
+#include <asm/pgtable-prot.h>
+
+struct kpkeys_range;
+struct pt_regs;
+
+#define KPKEYS_PKEY_DEFAULT	0
+#define KPKEYS_PKEY_PGTABLES	ARM64_PKEY_PGTABLES
+
+extern const char *arm64_kpkeys_name;
+#define KPKEYS_ARCH_NAME	arm64_kpkeys_name
+
+/* Are there keys, and do we use them? And if it is not POE, then what is it? */
+DECLARE_STATIC_KEY_FALSE(arm64_kpkeys_key);
+DECLARE_STATIC_KEY_FALSE(arm64_kpkeys_pie_key);
+DECLARE_STATIC_KEY_FALSE(arm64_kpkeys_mock_key);
+
+/* The register when this CPU last entered a handler from kernel mode. */
+DECLARE_PER_CPU(u64, arm64_kpkeys_at_entry);
+
+static __always_inline bool arch_kpkeys_enabled(void)
+{
+	return static_branch_unlikely(&arm64_kpkeys_key);
+}
+
+static __always_inline bool arm64_kpkeys_pie(void)
+{
+	return IS_ENABLED(CONFIG_ARM64_KPKEYS_PIE_TEST) &&
+	       static_branch_unlikely(&arm64_kpkeys_pie_key);
+}
+
+static __always_inline bool arm64_kpkeys_mock(void)
+{
+	return IS_ENABLED(CONFIG_ARM64_KPKEYS_MOCK) &&
+	       static_branch_unlikely(&arm64_kpkeys_mock_key);
+}
+
+static inline int arch_max_pkey(void)
+{
+	return arch_kpkeys_enabled() ? ARM64_PKEY_MAX : KPKEYS_PKEY_DEFAULT;
+}
+
+static __always_inline u64 arch_kpkeys_read_reg(void)
+{
+	if (arm64_kpkeys_pie())
+		return read_sysreg_s(SYS_PIR_EL1);
+	if (arm64_kpkeys_mock())
+		return read_sysreg_s(SYS_TPIDR2_EL0);
+	return read_sysreg_s(SYS_POR_EL1);
+}
+
+/*
+ * DEFAULT or PGTABLES, as the register says it. The value is put together in the
+ * asm: as an input the compiler may keep it in a register across calls, so that
+ * it ends up on the stack, where an arbitrary write can change it.
+ */
+#define arm64_pkey_reg(which)						\
+	(arm64_kpkeys_pie() ? PIR_EL1_##which : POR_EL1_##which)
+
+#define __arm64_write_por(sysreg, value) do {				\
+	u64 __scratch;							\
+									\
+	asm volatile("mov	%0, %1\n"				\
+		     __msr_s(sysreg, "%x0")				\
+		     "isb\n"						\
+		     : "=&r" (__scratch)				\
+		     : "i" (value)					\
+		     : "memory");					\
+} while (0)
+
+/*
+ * Unlike an overlay, what PIR_EL1 allows may be cached in TLBs. They are those
+ * of this CPU, but page tables are everywhere.
+ */
+#define __arm64_write_pir(value) do {					\
+	u64 __scratch;							\
+									\
+	asm volatile("movz	%0, (%1) & 0xffff\n"			\
+		     "movk	%0, ((%1) >> 16) & 0xffff, lsl #16\n"	\
+		     "movk	%0, ((%1) >> 32) & 0xffff, lsl #32\n"	\
+		     "movk	%0, ((%1) >> 48) & 0xffff, lsl #48\n"	\
+		     __msr_s(SYS_PIR_EL1, "%x0")			\
+		     "isb\n"						\
+		     "tlbi	vmalle1\n"				\
+		     "dsb	nsh\n"					\
+		     "isb\n"						\
+		     : "=&r" (__scratch)				\
+		     : "i" (value)					\
+		     : "memory");					\
+} while (0)
+
+#define arm64_write_pkey_reg(which) do {				\
+	if (arm64_kpkeys_pie())						\
+		__arm64_write_pir(PIR_EL1_##which);			\
+	else if (arm64_kpkeys_mock())					\
+		__arm64_write_por(SYS_TPIDR2_EL0, POR_EL1_##which);	\
+	else								\
+		__arm64_write_por(SYS_POR_EL1, POR_EL1_##which);	\
+} while (0)
+
+#define arch_kpkeys_level_reg(level)					\
+	((level) == KPKEYS_LVL_PGTABLES ? arm64_pkey_reg(PGTABLES) :	\
+					  arm64_pkey_reg(DEFAULT))
+
+#define arch_kpkeys_write_level(level) do {				\
+	if ((level) == KPKEYS_LVL_PGTABLES)				\
+		arm64_write_pkey_reg(PGTABLES);				\
+	else								\
+		arm64_write_pkey_reg(DEFAULT);				\
+} while (0)
+
+#define arch_kpkeys_level_in_force(level)				\
+	(arch_kpkeys_read_reg() == arch_kpkeys_level_reg(level))
+
+/* === Entries ============================================================ */
+
+/* What makes an entry of the linear map one of a page table, and what does not. */
+static __always_inline pteval_t arm64_kpkeys_tag_set(void)
+{
+	return arm64_kpkeys_pie() ? 0 : PTE_PO_IDX_0;
+}
+
+static __always_inline pteval_t arm64_kpkeys_tag_clear(void)
+{
+	return arm64_kpkeys_pie() ? PTE_UXN : 0;
+}
+
+/* What maps a page table where it is not in the linear map. */
+static inline pgprot_t arm64_kpkeys_prot(void)
+{
+	pteval_t val = _PAGE_KERNEL;
+
+	if (arch_kpkeys_enabled())
+		val = (val & ~arm64_kpkeys_tag_clear()) | arm64_kpkeys_tag_set();
+	return __pgprot(val);
+}
+
+/* An entry for a copy of the linear map that is used at the default level. */
+static inline pteval_t arm64_kpkeys_untag(pteval_t val)
+{
+	if (!arch_kpkeys_enabled())
+		return val;
+	return (val & ~arm64_kpkeys_tag_set()) | arm64_kpkeys_tag_clear();
+}
+
+/* Does an entry of the kernel make what it maps a page table? */
+static __always_inline bool arm64_kpkeys_tagged(pteval_t val)
+{
+	if (!arch_kpkeys_enabled())
+		return false;
+	if (arm64_kpkeys_pie())
+		return pte_pi_index(val) == PI_IDX_PGTABLES;
+	return val & PTE_PO_IDX_0;
+}
+
+/* Tables of the kernel have addresses from here on. */
+#define arch_kpkeys_walk_addr(addr)	((addr) | _PAGE_OFFSET(vabits_actual))
+
+#define arch_kpkeys_pte_tagged(pte)	arm64_kpkeys_tagged(pte_val(pte))
+
+/* In the part of the image that becomes read-only, at either address. */
+bool arm64_kpkeys_read_only(const void *table);
+#define arch_kpkeys_read_only(table)	arm64_kpkeys_read_only(table)
+
+/* === Exceptions ========================================================= */
+
+#define ARCH_IRQENTRY_KPKEYS
+
+/**
+ * struct arch_irqentry_kpkeys - what a handler interrupted.
+ * @raised: the register was raised.
+ */
+struct arch_irqentry_kpkeys {
+	bool raised;
+};
+
+static __always_inline void
+arch_irqentry_enter_kpkeys(struct arch_irqentry_kpkeys *saved)
+{
+	u64 reg;
+
+	if (!arch_kpkeys_enabled())
+		return;
+
+	reg = arch_kpkeys_read_reg();
+	raw_cpu_write(arm64_kpkeys_at_entry, reg);
+	saved->raised = reg == arm64_pkey_reg(PGTABLES);
+	if (reg != arm64_pkey_reg(DEFAULT))
+		arm64_write_pkey_reg(DEFAULT);
+}
+
+static __always_inline void
+arch_irqentry_exit_kpkeys(const struct arch_irqentry_kpkeys *saved)
+{
+	if (!arch_kpkeys_enabled())
+		return;
+
+	if (saved->raised)
+		arm64_write_pkey_reg(PGTABLES);
+}
+
+const char *arch_kpkeys_init(void);
+int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);
+int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max);
+
+void arm64_kpkeys_start_cpu(void);
+void arm64_kpkeys_switch(void);
+bool arm64_kpkeys_fault(unsigned long addr, unsigned long esr,
+			struct pt_regs *regs);
+#else
+static inline void arm64_kpkeys_start_cpu(void) { }
+static inline void arm64_kpkeys_switch(void) { }
+
+static inline bool arm64_kpkeys_fault(unsigned long addr, unsigned long esr,
+				      struct pt_regs *regs)
+{
+	return false;
+}
+
+static inline bool arm64_kpkeys_tagged(u64 val)
+{
+	return false;
+}
+
+static inline u64 arm64_kpkeys_untag(u64 val)
+{
+	return val;
+}
+
+#define arm64_kpkeys_prot()	PAGE_KERNEL
+#endif /* CONFIG_ARM64_KPKEYS */
+
+#endif /* __ASM_KPKEYS_H */

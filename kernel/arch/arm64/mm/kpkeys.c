@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * kpkeys on permission overlays (POE), or on what stands in for them.
+ */
+#include <linux/cache.h>
+#include <linux/export.h>
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/kpkeys.h>
+#include <linux/mm.h>
+#include <linux/pagewalk.h>
+#include <linux/percpu.h>
+#include <linux/pgtable.h>
+#include <linux/sched/debug.h>
+#include <linux/set_memory.h>
+
+#include <asm/cpufeature.h>
+#include <asm/esr.h>
+#include <asm/extable.h>
+#include <asm/memory.h>
+#include <asm/pgalloc.h>
+#include <asm/sections.h>
+
+DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_key);
+/* Modules have the helpers that write page tables inlined. */
+EXPORT_SYMBOL(arm64_kpkeys_key);
+DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_pie_key);
+EXPORT_SYMBOL(arm64_kpkeys_pie_key);
+DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_mock_key);
+EXPORT_SYMBOL(arm64_kpkeys_mock_key);
+
+DEFINE_PER_CPU(u64, arm64_kpkeys_at_entry);
+
+const char *arm64_kpkeys_name __ro_after_init = "arm64/poe";
+
+/* === The register ======================================================= */
+
+static bool mock __initdata;
+
+static int __init early_mock(char *arg)
+{
+	mock = IS_ENABLED(CONFIG_ARM64_KPKEYS_MOCK);
+	if (!mock)
+		pr_warn("kpkeys_mock: not built in (CONFIG_ARM64_KPKEYS_MOCK)\n");
+	return 0;
+}
+early_param("kpkeys_mock", early_mock);
+
+static bool __init has_sme(void)
+{
+	u64 pfr1 = read_sanitised_ftr_reg(SYS_ID_AA64PFR1_EL1);
+
+	return cpuid_feature_extract_unsigned_field(pfr1,
+						    ID_AA64PFR1_EL1_SME_SHIFT);
+}
+
+/* What to use, or why there is nothing. */
+static const char * __init choose(void)
+{
+	if (mock) {
+		if (!has_sme())
+			return "the CPU has no register to pretend with (SME)";
+		pr_warn("kpkeys: kpkeys_mock protects nothing\n");
+		arm64_kpkeys_name = "a mock: nothing is protected";
+		static_branch_enable(&arm64_kpkeys_mock_key);
+		return NULL;
+	}
+	if (system_supports_poe())
+		return NULL;
+	if (IS_ENABLED(CONFIG_ARM64_KPKEYS_PIE_TEST) &&
+	    cpus_have_cap(ARM64_HAS_S1PIE)) {
+		pr_warn("kpkeys: permission indirection instead of overlays is for tests only\n");
+		arm64_kpkeys_name = "arm64/pie";
+		static_branch_enable(&arm64_kpkeys_pie_key);
+		return NULL;
+	}
+	return "the CPU has no permission overlays (POE)";
+}
+
+/**
+ * arch_kpkeys_init() - Choose a register and put the boot CPU at the default level.
+ *
+ * Context: boot, one CPU, whose features are known.
+ * Return: NULL, or why there are no protection keys.
+ */
+const char * __init arch_kpkeys_init(void)
+{
+	const char *reason;
+
+	if (!can_set_direct_map())
+		return "the linear map is made of blocks, rodata=full makes it of pages";
+	if (PGD_SIZE != PAGE_SIZE)
+		return "a process' first page table is smaller than a page";
+
+	reason = choose();
+	if (reason)
+		return reason;
+
+	arm64_write_pkey_reg(DEFAULT);
+	static_branch_enable(&arm64_kpkeys_key);
+	return NULL;
+}
+
+/**
+ * arm64_kpkeys_start_cpu() - Put a CPU that comes up at the default level.
+ *
+ * Context: that CPU, interrupts off, after a reset or a suspend.
+ */
+void noinstr arm64_kpkeys_start_cpu(void)
+{
+	if (arch_kpkeys_enabled())
+		arm64_write_pkey_reg(DEFAULT);
+}
+
+/**
+ * arm64_kpkeys_switch() - No level is held across a context switch.
+ *
+ * A lazy MMU section that is preempted goes on at the default level, where each
+ * write raises for itself.
+ *
+ * Context: the context switch, before the current task changes.
+ */
+void arm64_kpkeys_switch(void)
+{
+	if (!arch_kpkeys_enabled())
+		return;
+
+	kpkeys_assert_switch();
+	if (arch_kpkeys_read_reg() != arm64_pkey_reg(DEFAULT))
+		arm64_write_pkey_reg(DEFAULT);
+}
+
+/* === What is tagged, as the CPU sees it ================================= */
+
+struct scan {
+	struct kpkeys_range *ranges;
+	int nr, max;
+	unsigned long last_end;
+	pteval_t last;
+};
+
+static int add_entry(struct mm_walk *walk, pteval_t val, unsigned long addr,
+		     unsigned long end)
+{
+	struct scan *scan = walk->private;
+
+	scan->last = val;
+	if (!pte_valid(__pte(val)) || !arm64_kpkeys_tagged(val))
+		return 0;
+
+	if (scan->nr && scan->last_end == addr) {
+		if (scan->nr <= scan->max)
+			scan->ranges[scan->nr - 1].end = end;
+	} else {
+		if (scan->nr < scan->max)
+			scan->ranges[scan->nr] = (struct kpkeys_range) {
+				.start = addr, .end = end,
+			};
+		scan->nr++;
+	}
+	scan->last_end = end;
+	return 0;
+}
+
+static int scan_pud(pud_t *entry, unsigned long addr, unsigned long next,
+		    struct mm_walk *walk)
+{
+	pud_t pud = pudp_get(entry);
+
+	return pud_leaf(pud) ? add_entry(walk, pud_val(pud), addr, next) : 0;
+}
+
+static int scan_pmd(pmd_t *entry, unsigned long addr, unsigned long next,
+		    struct mm_walk *walk)
+{
+	pmd_t pmd = pmdp_get(entry);
+
+	return pmd_leaf(pmd) ? add_entry(walk, pmd_val(pmd), addr, next) : 0;
+}
+
+static int scan_pte(pte_t *entry, unsigned long addr, unsigned long next,
+		    struct mm_walk *walk)
+{
+	return add_entry(walk, pte_val(__ptep_get(entry)), addr, next);
+}
+
+static const struct mm_walk_ops scan_ops = {
+	.pud_entry = scan_pud,
+	.pmd_entry = scan_pmd,
+	.pte_entry = scan_pte,
+};
+
+/**
+ * arch_kpkeys_tagged_ranges() - List what carries a key other than the default.
+ * @ranges: receives the ranges, in ascending order.
+ * @max: how many fit.
+ *
+ * Reads the linear map instead of remembering what was tagged, so that the
+ * checker sees the truth.
+ *
+ * Context: may sleep.
+ * Return: number of ranges, more than @max if they did not fit.
+ */
+int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
+{
+	struct scan scan = { .ranges = ranges, .max = max };
+
+	walk_kernel_page_table_range_lockless(_PAGE_OFFSET(vabits_actual),
+					      PAGE_END, &scan_ops, NULL, &scan);
+	return scan.nr;
+}
+
+/* The entry of any level that an address of the kernel has, or 0. */
+static pteval_t leaf_of(unsigned long addr)
+{
+	struct scan scan = { };
+
+	addr = PAGE_ALIGN_DOWN(addr);
+	walk_kernel_page_table_range_lockless(addr, addr + PAGE_SIZE, &scan_ops,
+					      NULL, &scan);
+	return scan.last;
+}
+
+static bool is_writable(unsigned long addr)
+{
+	pteval_t leaf = leaf_of(addr);
+
+	return pte_valid(__pte(leaf)) && !(leaf & PTE_RDONLY);
+}
+
+/**
+ * arm64_kpkeys_read_only() - Is this page table a constant of the kernel?
+ * @table: a page table, by either of its addresses.
+ *
+ * The first page tables of the kernel, of its trampoline and of its identity
+ * mapping are among the constants, which become read-only at the end of boot.
+ * They are changed through the fixmap.
+ *
+ * Context: any.
+ * Return: true if it is one, and neither mapping can be written to, unless the
+ * kernel is still booting.
+ */
+bool arm64_kpkeys_read_only(const void *table)
+{
+	phys_addr_t phys = __virt_to_phys_nodebug((unsigned long)table);
+
+	if (!rodata_enabled || phys < __pa_symbol(_text) ||
+	    phys >= __pa_symbol(__init_begin))
+		return false;
+	return system_state < SYSTEM_RUNNING ||
+	       (!is_writable((unsigned long)__va(phys)) &&
+		!is_writable(__phys_to_kimg(phys)));
+}
+
+/* === Violations ========================================================= */
+
+/**
+ * arm64_kpkeys_fault() - Handle a fault if a protection key of the kernel caused it.
+ * @addr: the address that was to be accessed.
+ * @esr: what the CPU says of it.
+ * @regs: registers at the fault.
+ *
+ * Context: the handler of a fault in the kernel.
+ * Return: true if it was, and there is a fixup; does not return if there is none;
+ * false if something else caused the fault.
+ */
+bool arm64_kpkeys_fault(unsigned long addr, unsigned long esr,
+			struct pt_regs *regs)
+{
+	struct kpkeys_violation violation = {
+		.addr = addr,
+		.ip = regs->pc,
+		.pkey = KPKEYS_PKEY_PGTABLES,
+		.pkey_reg = raw_cpu_read(arm64_kpkeys_at_entry),
+	};
+
+	if (!arch_kpkeys_enabled() || !is_ttbr1_addr(addr) ||
+	    ESR_ELx_EC(esr) != ESR_ELx_EC_DABT_CUR ||
+	    !esr_fsc_is_permission_fault(esr) || !(esr & ESR_ELx_WNR) ||
+	    !arm64_kpkeys_tagged(leaf_of(addr)))
+		return false;
+
+	kpkeys_report_violation(&violation);
+	if (fixup_exception(regs, esr))
+		return true;
+
+	show_regs(regs);
+	kpkeys_violation_die();
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit: what kpkeys makes of registers and entries. Most of it needs no CPU
+ * that has them.
+ */
+#include <kunit/test.h>
+#include <linux/kpkeys.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+
+#include <asm/por.h>
+
+static void overlays_of_levels(struct kunit *test)
+{
+	int pkey;
+
+	for (pkey = 0; pkey < 8; pkey++) {
+		bool used = pkey <= ARM64_PKEY_MAX, own = !pkey;
+		u64 low = POR_EL1_DEFAULT, high = POR_EL1_PGTABLES;
+
+		/* Only the key of page tables is another one at the other level. */
+		KUNIT_EXPECT_EQ(test, por_elx_allows_read(low, pkey), used);
+		KUNIT_EXPECT_EQ(test, por_elx_allows_read(high, pkey), used);
+		KUNIT_EXPECT_EQ(test, por_elx_allows_write(low, pkey), own);
+		KUNIT_EXPECT_EQ(test, por_elx_allows_write(high, pkey), used);
+		KUNIT_EXPECT_EQ(test, por_elx_allows_exec(low, pkey), own);
+		KUNIT_EXPECT_EQ(test, por_elx_allows_exec(high, pkey), own);
+	}
+}
+
+static u64 permission(u64 pir, int index)
+{
+	return (pir >> PIRx_ELx_PERM_SHIFT(index)) & PIE_MASK;
+}
+
+static void permissions_of_entries(struct kunit *test)
+{
+	/* By the overlay of its key. */
+	KUNIT_EXPECT_EQ(test, permission(PIE_E1, pte_pi_index(_PAGE_KERNEL)),
+			PIE_RW_O);
+	/* For user mode there is nothing at the index of page tables. */
+	KUNIT_EXPECT_EQ(test, permission(PIE_E0, PI_IDX_PGTABLES), PIE_NONE_O);
+}
+
+static void levels_differ_in_one_index(struct kunit *test)
+{
+	int index;
+
+	if (!IS_ENABLED(CONFIG_ARM64_KPKEYS_PIE_TEST))
+		kunit_skip(test, "permission indirection is not used");
+
+	for (index = 0; index < 16; index++) {
+		u64 low = permission(PIR_EL1_DEFAULT, index);
+		u64 high = permission(PIR_EL1_PGTABLES, index);
+
+		if (index == PI_IDX_PGTABLES) {
+			KUNIT_EXPECT_EQ(test, low, PIE_R);
+			KUNIT_EXPECT_EQ(test, high, PIE_RW);
+		} else {
+			KUNIT_EXPECT_EQ(test, low, high);
+		}
+	}
+}
+
+static void nothing_else_has_the_index(struct kunit *test)
+{
+	const pgprot_t prots[] = {
+		PAGE_KERNEL, PAGE_KERNEL_RO, PAGE_KERNEL_ROX, PAGE_KERNEL_EXEC,
+		PAGE_NONE, PAGE_SHARED, PAGE_SHARED_EXEC, PAGE_READONLY,
+		PAGE_READONLY_EXEC, PAGE_EXECONLY,
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(prots); i++)
+		KUNIT_EXPECT_NE(test, pte_pi_index(pgprot_val(prots[i])),
+				PI_IDX_PGTABLES);
+}
+
+static void an_entry_is_tagged_and_untagged(struct kunit *test)
+{
+	pteval_t plain = pgprot_val(PAGE_KERNEL);
+	pteval_t tagged = pgprot_val(arm64_kpkeys_prot());
+
+	if (!arch_kpkeys_enabled()) {
+		KUNIT_EXPECT_EQ(test, tagged, plain);
+		KUNIT_EXPECT_FALSE(test, arm64_kpkeys_tagged(tagged));
+		return;
+	}
+
+	KUNIT_EXPECT_TRUE(test, arm64_kpkeys_tagged(tagged));
+	KUNIT_EXPECT_FALSE(test, arm64_kpkeys_tagged(plain));
+	KUNIT_EXPECT_EQ(test, arm64_kpkeys_untag(tagged), plain);
+	KUNIT_EXPECT_EQ(test, arm64_kpkeys_untag(plain), plain);
+	/* It is an entry of the kernel: writing one has to be made visible. */
+	KUNIT_EXPECT_TRUE(test, pte_valid_not_user(__pte(tagged)));
+	KUNIT_EXPECT_TRUE(test, pte_write(__pte(tagged)));
+	if (arm64_kpkeys_pie())
+		KUNIT_EXPECT_EQ(test, pte_pi_index(tagged), PI_IDX_PGTABLES);
+}
+
+static void user_entries_are_none_of_the_kernel(struct kunit *test)
+{
+	const pgprot_t prots[] = { PAGE_SHARED, PAGE_SHARED_EXEC, PAGE_READONLY };
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(prots); i++) {
+		pte_t pte = __pte(pgprot_val(prots[i]) | PTE_VALID);
+
+		KUNIT_EXPECT_FALSE(test, pte_valid_not_user(pte));
+	}
+}
+
+static void a_level_is_what_the_register_says(struct kunit *test)
+{
+	if (!arch_kpkeys_enabled())
+		kunit_skip(test, "there are no keys in this boot");
+
+	KUNIT_EXPECT_EQ(test, arch_kpkeys_read_reg(), arm64_pkey_reg(DEFAULT));
+	KUNIT_EXPECT_NE(test, arm64_pkey_reg(PGTABLES), arm64_pkey_reg(DEFAULT));
+}
+
+static struct kunit_case arm64_cases[] = {
+	KUNIT_CASE(overlays_of_levels),
+	KUNIT_CASE(permissions_of_entries),
+	KUNIT_CASE(levels_differ_in_one_index),
+	KUNIT_CASE(nothing_else_has_the_index),
+	KUNIT_CASE(an_entry_is_tagged_and_untagged),
+	KUNIT_CASE(user_entries_are_none_of_the_kernel),
+	KUNIT_CASE(a_level_is_what_the_register_says),
+	{}
+};
+
+static struct kunit_suite arm64_suite = {
+	.name = "kpkeys_arm64",
+	.test_cases = arm64_cases,
+};
+
+kunit_test_suite(arm64_suite);
