@@ -83,6 +83,25 @@ static noreturn void serve_by_register(int request, int reply,
 	if (ret != 1)
 		_exit(0);
 	answer(request, reply, token, reader_uid == ATTACKER_UID);
+#elif defined(__aarch64__)
+	register unsigned long reader_uid asm("x19") = DAEMON_DENIED;
+	register long nr asm("x8"), ret asm("x0"), size asm("x2");
+	register char *where asm("x1");
+	char c;
+
+	if (!ready(reply))
+		_exit(EXIT_BROKEN);
+	nr = SYS_read;
+	ret = request;
+	where = &c;
+	size = 1;
+	asm volatile("svc #0"
+		     : "+r"(ret), "+r"(reader_uid)
+		     : "r"(nr), "r"(where), "r"(size)
+		     : "memory");
+	if (ret != 1)
+		_exit(0);
+	answer(request, reply, token, reader_uid == ATTACKER_UID);
 #else
 #error "saved-reg: say where the daemon keeps its decision"
 #endif

@@ -25,7 +25,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #include "bench-user.h"
 
@@ -237,7 +236,7 @@ static void add_layout(char *line, size_t room, size_t used,
 /* The first thing that a program does: what comes later is not the boot's. */
 void user_start(void)
 {
-	first_tsc = __rdtsc();
+	first_tsc = cpu_counter();
 	first_ns = now(CLOCK_BOOTTIME);
 	read_layout(&first_layout);
 }

@@ -10,4 +10,17 @@
 
 typedef __u64 u64;
 
+/* What the counter of the CPU that goes at a constant rate shows. */
+static inline u64 cpu_counter(void)
+{
+#ifdef __aarch64__
+	u64 value;
+
+	asm volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(value) : : "memory");
+	return value;
+#else
+	return __builtin_ia32_rdtsc();
+#endif
+}
+
 #endif /* GUEST_COMPILER_H */

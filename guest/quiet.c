@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #include "quiet.h"
 
@@ -27,7 +26,7 @@ static unsigned int pauses;
 static u64 work_once(void)
 {
 	static volatile u64 words[WORDS];
-	u64 begin = __rdtsc(), a = 0, b = 0;
+	u64 begin = cpu_counter(), a = 0, b = 0;
 	size_t pass, i;
 
 	for (pass = 0; pass < PASSES; pass++) {
@@ -37,7 +36,7 @@ static u64 work_once(void)
 		}
 	}
 	words[0] = a & b;
-	return __rdtsc() - begin;
+	return cpu_counter() - begin;
 }
 
 /* The least of a few: a tick in between is nobody else. */

@@ -26,8 +26,12 @@ struct daemon_policy {
 	u64 reader_uid;
 };
 
-/* The register in which the root daemon keeps its decision: r12, denied. */
+/* The register in which the root daemon keeps its decision: r12 or x19, denied. */
+#ifdef __aarch64__
+#define DAEMON_REG	19
+#else
 #define DAEMON_REG	3
+#endif
 #define DAEMON_DENIED	0xd0000000
 
 /* How an attack ends that never gets the memory it needs to write to. */

@@ -29,8 +29,13 @@ static unsigned long *saved_regs(struct task_struct *task)
 	return task->thread.regs.regs.gp;
 }
 #else
-#define ENTRY_SYNC	0
+#ifdef CONFIG_ARM64
+#define _PAGE_TABLE	(PMD_TYPE_TABLE | PMD_TABLE_AF)
+#define ENTRY_ADDR	PTE_ADDR_LOW
+#else
 #define ENTRY_ADDR	PTE_PFN_MASK
+#endif
+#define ENTRY_SYNC	0
 #define MAX_REG_NR	(sizeof(struct pt_regs) / sizeof(long))
 
 static unsigned long *saved_regs(struct task_struct *task)
