@@ -36,6 +36,9 @@ before a call is not good enough either, nor is it before a warning: the callee 
 on its stack, and what it restores from there is whatever someone who can write memory left there.
 (An interrupt saves registers as well, and may come anywhere. That is not counted here.)
 
+On arm64 all of this is done by simpler means, see audit_arm64. A level has a value for each of the
+registers there: ``default-indirect`` is the default level as well.
+
 Not findings, by the threat model: bytes that spell such an instruction inside another one, or in a
 place execution never begins at. To use them an attacker must already have diverted control flow,
 which the threat model excludes (and other defences look after). Their number is reported for
@@ -58,7 +61,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from redoubt.elf import EM_X86_64, SHT_NOBITS, STT_FILE, STT_SECTION, Elf, Section
+from redoubt import audit_arm64
+from redoubt.elf import EM_AARCH64, EM_X86_64, SHT_NOBITS, STT_FILE, STT_SECTION, Elf, Section
 from redoubt.errors import RedoubtError
 
 NON_CONSTANT = "non-constant"
@@ -118,7 +122,7 @@ class Isa:
     machine: int
     objdump: str
     writers: tuple[Writer, ...]
-    encoding: bytes
+    encoding: bytes = b""
 
 
 _XRSTOR = Writer(
@@ -146,6 +150,8 @@ ISAS: dict[str, Isa] = {
         ),
         encoding=b"\x0f\x30",
     ),
+    # See audit_arm64. Instructions are not found inside others there.
+    "arm64": Isa(machine=EM_AARCH64, objdump=audit_arm64.OBJDUMP, writers=()),
 }
 
 
@@ -1194,7 +1200,12 @@ def audit(vmlinux: Path, allow: Path) -> Report:
         raise RedoubtError(
             f"{vmlinux} has no symbols, so nothing in it has a name", "audit the unstripped image"
         )
-    sites, cleared, raised = _sites(elf, vmlinux, policy)
+    cleared: list[Site] = []
+    raised: dict[int, int] = {}
+    if policy.isa.machine == EM_AARCH64:
+        sites, raised = _sites_arm64(elf, vmlinux, policy)
+    else:
+        sites, cleared, raised = _sites(elf, vmlinux, policy)
     findings, used, excused = _judge(policy, sites, raised, names)
     stale = [
         Finding(
@@ -1205,15 +1216,17 @@ def audit(vmlinux: Path, allow: Path) -> Report:
         for excuse in policy.excuses
         if excuse not in used and not excuse.optional
     ]
-    occurrences = sum(
-        section.data.count(policy.isa.encoding)
-        for section in elf.sections
-        if section.alloc and section.executable
-    )
-    spelled = sum(
-        site.instruction.split()[-1] in policy.isa.writers[0].mnemonics
-        for site in (*sites, *cleared)
-    )
+    occurrences = spelled = 0
+    if policy.isa.encoding:
+        occurrences = sum(
+            section.data.count(policy.isa.encoding)
+            for section in elf.sections
+            if section.alloc and section.executable
+        )
+        spelled = sum(
+            site.instruction.split()[-1] in policy.isa.writers[0].mnemonics
+            for site in (*sites, *cleared)
+        )
     return Report(
         image=vmlinux,
         sites=tuple(excused),
@@ -1303,6 +1316,44 @@ def _sites(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], list[Site
             if way_out is not None:
                 raised[site.address] = way_out
     return sites, cleared, raised
+
+
+def _sites_arm64(elf: Elf, image: Path, policy: Policy) -> tuple[list[Site], dict[int, int]]:
+    """Writers of an arm64 image, and by address those that leave their level raised: where."""
+    functions = list(_functions(_disassemble(policy.isa.objdump, image)))
+    labels = _labels(elf)
+    entered = set(labels.values())
+    for function in functions:
+        entered.update(audit_arm64.branch_targets(function.lines))
+    by_value = {value: name for name, value in policy.levels.items()}
+    sites: list[Site] = []
+    raised: dict[int, int] = {}
+    for function in functions:
+        written = [
+            Site(
+                address=write.address,
+                function=function.name,
+                section=function.section,
+                instruction=write.instruction,
+                value=write.value,
+                level=None if write.value is None else by_value.get(write.value),
+            )
+            for write in audit_arm64.writes(function.lines, entered)
+        ]
+        defaults = {site.address for site in written if _is_default(site.level)}
+        for site in written:
+            if site.level is None or _is_default(site.level):
+                continue
+            out = audit_arm64.way_out(function.lines, site.address + 4, defaults, labels)
+            if out is not None:
+                raised[site.address] = out
+        sites += written
+    return sites, raised
+
+
+def _is_default(level: str | None) -> bool:
+    """Is it the default level, of whichever register?"""
+    return level is not None and level.split("-")[0] == DEFAULT_LEVEL
 
 
 def _judge(

@@ -80,7 +80,7 @@ from redoubt import (
     tree as tree_module,
 )
 from redoubt.errors import Interrupted, RedoubtError
-from redoubt.targets import TARGETS, Target, Variant, get_keyed, get_target, get_variant
+from redoubt.targets import TARGETS, Target, Variant, get_target, get_variant
 
 app = typer.Typer(
     help="Fetch, build, boot, attack, check and measure a hardened Linux kernel.",
@@ -294,7 +294,7 @@ def attack(
 ) -> None:
     """Run the same exploits against the kernel without and with protection."""
     display = Display()
-    chosen = get_keyed(target)
+    chosen = get_target(target)
     off, on = get_variant(chosen, "off"), get_variant(chosen, "on")
     with _alone():
         made = kernels.workbench(chosen, on, _needs_enforcing(chosen, host), display)
@@ -365,7 +365,7 @@ def check(
 ) -> None:
     """Ask a running kernel whether every page table is protected, before and after stress."""
     display = Display()
-    chosen = get_keyed(target)
+    chosen = get_target(target)
     way = get_variant(chosen, variant)
     with _alone():
         made = kernels.workbench(chosen, way, _needs_enforcing(chosen, host), display)
@@ -417,7 +417,7 @@ def selftests(
 @app.command()
 def audit(target: TargetArg, json_file: JsonOpt = None) -> None:
     """List every instruction of the image that writes the pkey register, and judge it."""
-    chosen = get_keyed(target)
+    chosen = get_target(target)
     with _alone():
         built = kernels.prepare(chosen, get_variant(chosen, "on"), Display())
         report = audit_module.audit(built.vmlinux, paths.repo() / "configs" / chosen.audit)
@@ -544,7 +544,12 @@ def bench(
 ) -> None:
     """Measure what protection costs, and print it as tables; with --json also plots beside it."""
     display = Display()
-    chosen = get_keyed(target)
+    chosen = get_target(target)
+    if not chosen.bench:
+        raise RedoubtError(
+            f"there is nothing to measure on {chosen.name} yet but its linear map",
+            "redoubt linear-map",
+        )
     plan = bench_module.Plan(
         chosen,
         tuple(workloads.chosen(names or [], chosen.name)),

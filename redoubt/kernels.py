@@ -11,7 +11,7 @@ from redoubt.boot import MEMORY_MB, Machine
 from redoubt.build import Build
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress
-from redoubt.targets import NoKeys, Target, Variant
+from redoubt.targets import NoKeys, Target, Variant, Way
 
 # Boots that are no KUnit runs leave KUnit alone.
 _NO_KUNIT = ("kunit.enable=0",)
@@ -130,7 +130,7 @@ def prepare_bench(
 class Workbench:
     """A built kernel with guest programs and the host to boot on: makes machines.
 
-    `args` are kernel arguments of all of them.
+    `args` are kernel arguments of all of them, `devices` options of the emulator.
     """
 
     build: Build
@@ -138,6 +138,11 @@ class Workbench:
     host: str
     memory_mb: int = MEMORY_MB
     args: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+    def by(self, way: Way) -> Workbench:
+        """What makes machines that boot in another way."""
+        return replace(self, args=(*self.args, *way.args), devices=(*self.devices, *way.devices))
 
     def machine(
         self, variant: Variant, *extra: str, cpus: int = 1, attacks: bool = False
@@ -145,7 +150,12 @@ class Workbench:
         """The machine that boots a variant with further kernel arguments."""
         vuln = _VULN if attacks else ()
         args = (*self.args, *variant.boot_args, *_NO_KUNIT, *vuln, *extra)
-        return Machine(self.build, self.programs, self.host, args, cpus, self.memory_mb)
+        return self._machine(args, cpus)
+
+    def _machine(self, args: tuple[str, ...], cpus: int) -> Machine:
+        return Machine(
+            self.build, self.programs, self.host, args, cpus, self.memory_mb, devices=self.devices
+        )
 
     def keyless_machine(self, variant: Variant, way: NoKeys) -> Machine:
         """The machine that boots a variant without protection keys."""
@@ -158,7 +168,7 @@ class Workbench:
             *self.args, *variant.boot_args, "kunit.enable=1", "kunit.autorun=1",
             f"kunit.filter_glob={self.build.target.kunit}", *extra,
         )  # fmt: skip
-        return Machine(self.build, self.programs, self.host, args, cpus, self.memory_mb)
+        return self._machine(args, cpus)
 
     def bench_machine(self, variant: Variant, *extra: str, cpus: int = 1) -> Machine:
         """The machine that boots a variant to be measured, with room for the workloads.

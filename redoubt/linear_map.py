@@ -338,7 +338,7 @@ class Kernels:
         target = self.ours.build.target
         return (
             self.pristine.machine(get_variant(target, "pristine")),
-            self.ours.machine(get_variant(target, "on")),
+            self.ours.machine(get_variant(target, "off")),
         )
 
 

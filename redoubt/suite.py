@@ -34,7 +34,7 @@ from redoubt.boot import boot
 from redoubt.errors import RedoubtError
 from redoubt.process import run_lines
 from redoubt.progress import Progress
-from redoubt.targets import Target, Variant, get_variant
+from redoubt.targets import Target, Variant, Way, get_variant
 
 # Seconds of guest time. The emulated host does in them what silicon does in one or two.
 STRESS_S = 60
@@ -256,6 +256,18 @@ def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     yield from _attacks(run, made)
     yield from _panic_policy(run, made)
     yield from _checks(run, made)
+    for way in run.target.ways:
+        yield from _other_way(run, made.by(way), way)
+
+
+def _other_way(run: Run, made: kernels.Workbench, way: Way) -> Iterator[Item]:
+    """What must hold however the kernel is booted."""
+    label = f", {way.name}"
+    if way.enforces:
+        yield from _kunit(run, made, run.variant("on"), cpus=4, label=label)
+        yield from _attacks(run, made, label)
+    # With the kernel asserting that each level that was raised is lowered.
+    yield _checked(run, made, 10, cpus=2, label=label)
 
 
 def _skipped(why: str) -> Iterator[Item]:
@@ -286,10 +298,13 @@ def _booted(run: Run) -> Iterator[Item]:
 
 
 def _linear_map(run: Run, flavour: str = "") -> Iterator[Item]:
-    """The linear map of our kernel is that of the pristine one, and took no fixmap slot."""
-    on, label = run.variant("on"), f", {flavour} flavour" if flavour else ""
+    """The linear map of our kernel is that of the pristine one, and took no fixmap slot.
+
+    Without keys, which would make page tables differ from the rest.
+    """
+    off, label = run.variant("off"), f", {flavour} flavour" if flavour else ""
     if problem := host.lacking(run.target, run.host_choice):
-        yield Item(f"linear map{label}", "on", 0, 0, 1, problem.message)
+        yield Item(f"linear map{label}", off.name, 0, 0, 1, problem.message)
         return
     made = linear_map.build_both(run.target, run.progress, flavour)
     pristine, ours = made.machines()
@@ -297,9 +312,10 @@ def _linear_map(run: Run, flavour: str = "") -> Iterator[Item]:
         found = linear_map.compare(pristine, ours, setting, run.progress)
         detail = "\n".join((*found.problems, found.ours.boot.describe()))
         name = f"linear map as on pristine, {setting.name}{label}"
-        yield _verdict(name, on.name, not found.problems, detail)
-    for cpus in (1, 4):
-        yield from _kunit(run, made.ours, on, cpus=cpus, label=label)
+        yield _verdict(name, off.name, not found.problems, detail)
+    if flavour:
+        for cpus in (1, 4):
+            yield from _kunit(run, made.ours, run.variant("on"), cpus=cpus, label=label)
 
 
 def _linear_map_flavours(run: Run) -> Iterator[Item]:
@@ -468,27 +484,26 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
     """Everything, what is about no target once."""
     one = runs[0]
 
-    keyed = [run for run in runs if run.target.audit]
-    others = [run for run in runs if not run.target.audit]
+    mapped = [run for run in runs if run.target.observers]
 
     def each(
-        name: str, step: Callable[[Run], Iterator[Item]], among: Sequence[Run] = keyed
+        name: str, step: Callable[[Run], Iterator[Item]], among: Sequence[Run] = runs
     ) -> Iterator[_Step]:
         for run in among:
             yield _Step(name, run.target.name, partial(step, run))
 
     yield _Step("tool", "-", partial(_unit, one))
     yield from each("boots", _booted)
-    yield from each("linear map", _linear_map, others)
+    yield from each("linear map", _linear_map, mapped)
     yield _Step("tool, with guests", "-", partial(_guests, one))
     yield from each("audit", _audit)
     yield _Step("series", "-", partial(_series, runs))
     if one.long:
-        yield from each("offcheck", _offcheck, runs)
+        yield from each("offcheck", _offcheck)
         yield from each("debug flavour", _debug)
         yield from each("distro flavour", _distro)
         yield from each("selftests", _selftests)
-        yield from each("linear map, flavours", _linear_map_flavours, others)
+        yield from each("linear map, flavours", _linear_map_flavours, mapped)
 
 
 def run_all(runs: Sequence[Run], show: Callable[[Item], None]) -> list[Item]:

@@ -36,6 +36,19 @@ class NoKeys:
 
 
 @dataclass(frozen=True)
+class Way:
+    """Another way to boot a protected kernel: kernel arguments, and options of the emulator.
+
+    What does not enforce goes through all that protection needs, and protects nothing.
+    """
+
+    name: str
+    args: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    enforces: bool = True
+
+
+@dataclass(frozen=True)
 class Target:
     """A kernel that can be built and booted.
 
@@ -49,12 +62,12 @@ class Target:
 
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
     a process. Every boot gets `boot_args`, measured ones also `bench_args`. `no_keys` are the ways
-    to take the protection keys away. A target without `audit`, the policy for writers of the pkey
-    register, has none: what our work on it is about is the linear map. `kunit` is the pattern of
-    our suites, `architectures` what of arch/ is built for it.
+    to take the protection keys away, `ways` others to boot with them. `audit` is the policy for
+    writers of the pkey register. `kunit` is the pattern of our suites,
+    `architectures` what of arch/ is built for it.
 
     `observers` are topics that do nothing but look; its pristine kernels have them, too, with the
-    fragments of these names.
+    fragments of these names. What they look at is the linear map, if there are any.
     """
 
     name: str
@@ -64,11 +77,12 @@ class Target:
     image: str
     vmlinux: str
     variants: tuple[Variant, ...]
+    audit: str
     bench: tuple[str, ...] = ()
     bench_keys: tuple[str, ...] = ()
     bench_mock: tuple[str, ...] = ()
-    audit: str = ""
     no_keys: tuple[NoKeys, ...] = ()
+    ways: tuple[Way, ...] = ()
     architectures: tuple[str, ...] = ()
     kunit: str = "kpkeys*"
     observers: tuple[str, ...] = ()
@@ -148,12 +162,20 @@ ARM64 = Target(
     name="arm64",
     arch="arm64",
     fragments=("base", "arm64"),
-    ours=("arm64-linear-map", "arm64-kunit"),
+    ours=("kpkeys", "arm64-kpkeys", "arm64-linear-map", "kunit", "arm64-kunit", "vuln"),
     image="arch/arm64/boot/Image",
     vmlinux="vmlinux",
-    variants=(Variant("pristine", (), pristine=True), Variant("on", ())),
+    variants=_VARIANTS,
     architectures=("arm64",),
-    kunit="linear_map*",
+    audit="audit-arm64.toml",
+    # Those of the linear map as well.
+    kunit="*",
+    # It has neither permission overlays nor indirection.
+    no_keys=(NoKeys(cpu="cortex-a76"),),
+    ways=(
+        Way("EL2", devices=("-machine", "virtualization=on")),
+        Way("mock", args=("kpkeys_mock",), enforces=False),
+    ),
     observers=("linear-map-stats",),
     flavours={
         "16k": ("arm64-16k",),
@@ -166,8 +188,6 @@ ARM64 = Target(
 )
 
 TARGETS = {target.name: target for target in (UM, X86_64, ARM64)}
-# Those on which page tables are protected.
-KEYED = {name: target for name, target in TARGETS.items() if target.audit}
 
 
 def get_target(name: str) -> Target:
@@ -178,20 +198,6 @@ def get_target(name: str) -> Target:
     if name not in TARGETS:
         raise RedoubtError(f"unknown target '{name}'", "targets: " + ", ".join(TARGETS))
     return TARGETS[name]
-
-
-def get_keyed(name: str) -> Target:
-    """The target of that name, on which page tables are protected.
-
-    Raises RedoubtError naming these targets if they are not, or there is no such target.
-    """
-    target = get_target(name)
-    if name not in KEYED:
-        raise RedoubtError(
-            f"page tables are not protected on {name}: there is nothing of this to see",
-            "targets: " + ", ".join(KEYED),
-        )
-    return target
 
 
 def get_variant(target: Target, name: str) -> Variant:

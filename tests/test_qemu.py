@@ -12,7 +12,7 @@ from redoubt import boot, cpio, host, kernels, qemu
 from redoubt.boot import Machine
 from redoubt.build import Build
 from redoubt.progress import Silent
-from redoubt.targets import KEYED, UM, X86_64, get_variant
+from redoubt.targets import TARGETS, UM, X86_64, get_variant
 
 
 def value(words: list[str], option: str) -> str:
@@ -87,9 +87,9 @@ def test_uml_on_an_emulated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert cmdline[-1] == "last"
 
 
-@pytest.mark.parametrize("name", KEYED)
+@pytest.mark.parametrize("name", TARGETS)
 def test_each_target_can_lose_its_keys(name: str) -> None:
-    target = KEYED[name]
+    target = TARGETS[name]
     assert target.no_keys
     for way in target.no_keys:
         assert way.args or way.cpu
