@@ -155,7 +155,7 @@ _SHATTERED = {4: (64, 1), 16: (240, 4)}
 def _no_room(page_kib: int) -> Setting:
     memory_mb, every = _SHATTERED[page_kib]
     # Where QEMU puts the kernel, and behind it the initramfs and the device tree.
-    kernel, initramfs = range(2, 7), range(at := min(memory_mb // 2, 128), at + 9)
+    kernel, initramfs = range(2, 8), range(at := min(memory_mb // 2, 128), at + 9)
     holes = tuple(
         (0x40000000 + (mib << 20), page_kib << 10)
         for mib in range(0, memory_mb, every)
