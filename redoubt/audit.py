@@ -62,7 +62,16 @@ from pathlib import Path
 from typing import Any
 
 from redoubt import audit_arm64
-from redoubt.elf import EM_AARCH64, EM_X86_64, SHT_NOBITS, STT_FILE, STT_SECTION, Elf, Section
+from redoubt.elf import (
+    EM_AARCH64,
+    EM_X86_64,
+    OBJDUMP,
+    SHT_NOBITS,
+    STT_FILE,
+    STT_SECTION,
+    Elf,
+    Section,
+)
 from redoubt.errors import RedoubtError
 
 NON_CONSTANT = "non-constant"
@@ -135,13 +144,13 @@ _XRSTOR = Writer(
 ISAS: dict[str, Isa] = {
     "x86-pku": Isa(
         machine=EM_X86_64,
-        objdump="objdump",
+        objdump=OBJDUMP[EM_X86_64],
         writers=(Writer(frozenset({"wrpkru"}), value="eax"), _XRSTOR),
         encoding=b"\x0f\x01\xef",
     ),
     "x86-pks": Isa(
         machine=EM_X86_64,
-        objdump="objdump",
+        objdump=OBJDUMP[EM_X86_64],
         writers=(
             # IA32_PKRS; an MSR number that is not a constant may be it.
             Writer(frozenset({"wrmsr", "wrmsrns"}), value="eax", selector="ecx", equals=0x6E1),
@@ -151,7 +160,7 @@ ISAS: dict[str, Isa] = {
         encoding=b"\x0f\x30",
     ),
     # See audit_arm64. Instructions are not found inside others there.
-    "arm64": Isa(machine=EM_AARCH64, objdump=audit_arm64.OBJDUMP, writers=()),
+    "arm64": Isa(machine=EM_AARCH64, objdump=OBJDUMP[EM_AARCH64], writers=()),
 }
 
 
@@ -496,7 +505,9 @@ def _disassemble(objdump: str, image: Path, *options: str) -> Iterator[str]:
             )
         except FileNotFoundError as missing:
             raise RedoubtError(
-                f"{objdump} is missing, the audit disassembles with it", "apt-get install binutils"
+                f"{objdump} is missing, the audit disassembles with it",
+                # Debian names the package after what stands in front of the program's name.
+                "apt-get install " + "-".join(["binutils", *objdump.split("-")[:-1]]),
             ) from missing
         with process:
             yield from process.stdout or ()

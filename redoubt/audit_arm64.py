@@ -12,16 +12,13 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-OBJDUMP = "aarch64-linux-gnu-objdump"
-
 # What is written, as an old disassembler calls it and a new one: POR_EL1, PIR_EL1 in its place, and
 # for the mock TPIDR2_EL0.
 _REGISTERS = frozenset(
     {"s3_0_c10_c2_4", "por_el1", "s3_0_c10_c2_3", "pir_el1", "s3_3_c13_c0_5", "tpidr2_el0"}
 )
 _LINE = re.compile(r"^\s*([0-9a-f]+):\t(\S+)(?:\s+([^/]*?))?\s*(?://.*)?$")
-_BRANCH = re.compile(r"\t(?:bl?|b\.\w+|cbn?z|tbn?z)\s+(?:\S+,\s+)*([0-9a-f]+) <")
-_JUMP = re.compile(r"\t(b|b\.\w+|cbn?z|tbn?z)\s+(?:\S+,\s+)*([0-9a-f]+) <")
+_BRANCH = re.compile(r"\t(bl?|b\.\w+|cbn?z|tbn?z)\s+(?:\S+,\s+)*([0-9a-f]+) <")
 # Behind these the function is over, or the kernel.
 _LEAVING = frozenset({"ret", "retaa", "retab", "br", "eret"})
 _DYING = frozenset({"brk", "udf"})
@@ -54,7 +51,7 @@ def branch_targets(lines: Sequence[str]) -> Iterator[int]:
     """Where direct branches and calls of these lines of disassembly go."""
     for line in lines:
         if match := _BRANCH.search(line):
-            yield int(match[1], 16)
+            yield int(match[2], 16)
 
 
 def _parsed(lines: Sequence[str]) -> Iterator[_Insn]:
@@ -113,10 +110,11 @@ def way_out(
             continue
         if address in labels:
             todo.append(labels[address])
-        jump = _JUMP.search(match[0])
-        if jump:
-            todo.append(int(jump[2], 16))
-        if not jump or jump[1] != "b" or address in labels:
+        branch = _BRANCH.search(match[0])
+        # A call comes back.
+        if branch and branch[1] != "bl":
+            todo.append(int(branch[2], 16))
+        if not branch or branch[1] != "b" or address in labels:
             todo.append(address + 4)
     return None
 

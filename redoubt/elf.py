@@ -16,6 +16,8 @@ from redoubt.errors import RedoubtError
 
 EM_X86_64 = 62
 EM_AARCH64 = 183
+# What disassembles for a machine.
+OBJDUMP = {EM_X86_64: "objdump", EM_AARCH64: "aarch64-linux-gnu-objdump"}
 
 SHT_SYMTAB = 2
 SHT_RELA = 4

@@ -44,7 +44,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from redoubt.elf import (
-    EM_AARCH64,
+    OBJDUMP,
     SHT_NOBITS,
     STB_LOCAL,
     STT_FILE,
@@ -557,7 +557,7 @@ class _Pair:
 
 def _objdump(side: _Object) -> str:
     """The disassembler for an object."""
-    return "aarch64-linux-gnu-objdump" if side.elf.machine == EM_AARCH64 else "objdump"
+    return OBJDUMP.get(side.elf.machine, "objdump")
 
 
 def _one_immediate(old: str, new: str) -> tuple[int, int] | None:
