@@ -280,6 +280,8 @@ static __always_inline void kpkeys_leave_lazy_mmu_mode(void)
 
 void kpkeys_hardened_pgtables_init(void);
 void kpkeys_hardened_pgtables_add(void *table);
+void kpkeys_hardened_pgtables_suspend(void);
+void kpkeys_hardened_pgtables_resume(void);
 struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order);
 void kpkeys_pgtable_free(struct page *page);
 bool kpkeys_pgtable_is_early(struct page *page);
@@ -290,11 +292,14 @@ bool kpkeys_pgtable_is_early(struct page *page);
 #else /* !CONFIG_KPKEYS_HARDENED_PGTABLES */
 
 static inline bool kpkeys_hardened_pgtables_enabled(void) { return false; }
+static inline bool kpkeys_batch_enabled(void) { return false; }
 
 KPKEYS_GUARD_NOOP(kpkeys_hardened_pgtables)
 
 static inline void kpkeys_hardened_pgtables_init(void) { }
 static inline void kpkeys_hardened_pgtables_add(void *table) { }
+static inline void kpkeys_hardened_pgtables_suspend(void) { }
+static inline void kpkeys_hardened_pgtables_resume(void) { }
 static inline void kpkeys_enter_lazy_mmu_mode(void) { }
 static inline void kpkeys_leave_lazy_mmu_mode(void) { }
 

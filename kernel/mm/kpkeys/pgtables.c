@@ -80,6 +80,9 @@ static int __init untag_page(struct page *page, unsigned int order)
 
 /* === Allocation and freeing ============================================= */
 
+/* Are page tables that the pool does not have unprotected, for now? */
+static bool suspended __ro_after_init;
+
 /**
  * kpkeys_pgtable_alloc() - Allocate a protected page table.
  * @gfp: how.
@@ -90,7 +93,12 @@ static int __init untag_page(struct page *page, unsigned int order)
  */
 struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order)
 {
-	return kpkeys_pool_alloc(&kpkeys_pgtables_pool, gfp, order);
+	struct page *page;
+
+	page = kpkeys_pool_alloc(&kpkeys_pgtables_pool, gfp, order);
+	if (unlikely(!page) && suspended)
+		page = alloc_pages(gfp | __GFP_COMP, order);
+	return page;
 }
 
 /**
@@ -326,7 +334,7 @@ static int __init tag_existing(struct kpkeys_walk *walk,
 	struct page *page = virt_to_page(tbl->addr);
 
 	/* Some are reached on several ways. */
-	if (is_marked(page) || arch_kpkeys_read_only(tbl->addr))
+	if (kpkeys_page_is_ours(page) || arch_kpkeys_read_only(tbl->addr))
 		return 0;
 	return tag_page(page, 0);
 }
@@ -406,6 +414,35 @@ void __init kpkeys_hardened_pgtables_add(void *table)
 		return;
 	if (tag_page(page, 0))
 		pr_err("a page table is not protected\n");
+}
+
+/**
+ * kpkeys_hardened_pgtables_suspend() - Do without the pool where it has nothing.
+ *
+ * For an architecture that has to split all of the linear map, and cannot before
+ * that is done.
+ *
+ * Context: boot.
+ */
+void __init kpkeys_hardened_pgtables_suspend(void)
+{
+	suspended = true;
+}
+
+/**
+ * kpkeys_hardened_pgtables_resume() - Protect what was allocated since.
+ *
+ * Context: boot, before user processes. The linear map can be split, or need
+ * not.
+ */
+void __init kpkeys_hardened_pgtables_resume(void)
+{
+	struct kpkeys_walk tag = { .table = tag_existing };
+
+	suspended = false;
+	if (kpkeys_hardened_pgtables_enabled() &&
+	    kpkeys_walk_tables(&tag, &init_mm))
+		pr_err("page tables that were allocated at boot are not protected\n");
 }
 
 /* === Later, with slab and hotplug ======================================= */

@@ -2,8 +2,10 @@
 /*
  * kpkeys on permission overlays (POE), or on what stands in for them.
  */
+#include <linux/bitfield.h>
 #include <linux/cache.h>
 #include <linux/export.h>
+#include <linux/extable.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/kpkeys.h>
@@ -14,9 +16,11 @@
 #include <linux/sched/debug.h>
 #include <linux/set_memory.h>
 
+#include <asm/asm-extable.h>
 #include <asm/cpufeature.h>
 #include <asm/esr.h>
 #include <asm/extable.h>
+#include <asm/insn-def.h>
 #include <asm/memory.h>
 #include <asm/pgalloc.h>
 #include <asm/sections.h>
@@ -45,6 +49,35 @@ static int __init early_mock(char *arg)
 	return 0;
 }
 early_param("kpkeys_mock", early_mock);
+
+/* Pretend that blocks can be split while they are in use: on which CPUs? */
+static enum { BBML3_AS_IS, BBML3_BOOT_CPU, BBML3_ALL_CPUS } bbml3 __ro_after_init;
+
+static int __init early_bbml3(char *arg)
+{
+	if (!IS_ENABLED(CONFIG_ARM64_KPKEYS_PIE_TEST))
+		pr_warn("kpkeys_bbml3: not built in (CONFIG_ARM64_KPKEYS_PIE_TEST)\n");
+	else if (arg && !strcmp(arg, "on"))
+		bbml3 = BBML3_ALL_CPUS;
+	else if (arg && !strcmp(arg, "boot"))
+		bbml3 = BBML3_BOOT_CPU;
+	else
+		pr_warn("kpkeys_bbml3=%s: expected on or boot\n", arg);
+	return 0;
+}
+early_param("kpkeys_bbml3", early_bbml3);
+
+/**
+ * arm64_kpkeys_bbml3() - Is this CPU to be taken for one that has BBML3?
+ *
+ * Context: the CPU in question, before it is used.
+ * Return: true if a test wants it.
+ */
+bool arm64_kpkeys_bbml3(void)
+{
+	return bbml3 == BBML3_ALL_CPUS ||
+	       (bbml3 == BBML3_BOOT_CPU && !smp_processor_id());
+}
 
 static bool __init has_sme(void)
 {
@@ -252,20 +285,77 @@ bool arm64_kpkeys_read_only(const void *table)
 		!is_writable(__phys_to_kimg(phys)));
 }
 
+/* === Lazy sections ====================================================== */
+
+DEFINE_STATIC_KEY_FALSE_RO(arm64_lazy_ptes_key);
+
+static int __init lazy_ptes_init(void)
+{
+	if (cpus_have_final_cap(ARM64_HAS_LSE_ATOMICS) &&
+	    kpkeys_batch_enabled())
+		static_branch_enable(&arm64_lazy_ptes_key);
+	return 0;
+}
+arch_initcall(lazy_ptes_init);
+
+/**
+ * arm64_kpkeys_lazy_write() - Do a write of <asm/pgtable_lazy.h> that was refused.
+ * @regs: registers at the fault.
+ * @data: which instruction it was, and its operands, as in the exception table.
+ * @entry: the entry that was to be written.
+ *
+ * Context: the handler of the fault, at the default level.
+ */
+void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry)
+{
+	int reg_old = FIELD_GET(EX_DATA_REG_OLD, data);
+	u64 new = pt_regs_read_reg(regs, FIELD_GET(EX_DATA_REG_NEW, data));
+	u64 old = pt_regs_read_reg(regs, reg_old);
+
+	scoped_guard(kpkeys_hardened_pgtables) {
+		switch (FIELD_GET(EX_DATA_KPKEYS, data)) {
+		case EX_DATA_KPKEYS_STR:
+			WRITE_ONCE(*entry, new);
+			break;
+		case EX_DATA_KPKEYS_SWP:
+			old = xchg_relaxed(entry, new);
+			break;
+		case EX_DATA_KPKEYS_CAS:
+			old = cmpxchg_relaxed(entry, old, new);
+			break;
+		}
+	}
+	pt_regs_write_reg(regs, reg_old, old);
+}
+
+static bool was_lazy_write(struct pt_regs *regs, unsigned long addr)
+{
+	const struct exception_table_entry *ex;
+
+	ex = search_exception_tables(regs->pc);
+	if (!ex || ex->type != EX_TYPE_KPKEYS)
+		return false;
+
+	arm64_kpkeys_lazy_write(regs, ex->data, (u64 *)addr);
+	regs->pc += AARCH64_INSN_SIZE;
+	return true;
+}
+
 /* === Violations ========================================================= */
 
 /**
- * arm64_kpkeys_fault() - Handle a fault if a protection key of the kernel caused it.
+ * arm64_kpkeys_data_abort() - Handle one if a key of the kernel is the cause.
  * @addr: the address that was to be accessed.
  * @esr: what the CPU says of it.
  * @regs: registers at the fault.
  *
- * Context: the handler of a fault in the kernel.
- * Return: true if it was, and there is a fixup; does not return if there is none;
- * false if something else caused the fault.
+ * Context: the handler of a fault in the kernel, at the default level.
+ * Return: true if it was, and there is a fixup or it was a write of a lazy
+ * section; does not return if there is none; false if something else caused the
+ * fault.
  */
-bool arm64_kpkeys_fault(unsigned long addr, unsigned long esr,
-			struct pt_regs *regs)
+bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
+			     struct pt_regs *regs)
 {
 	struct kpkeys_violation violation = {
 		.addr = addr,
@@ -274,11 +364,13 @@ bool arm64_kpkeys_fault(unsigned long addr, unsigned long esr,
 		.pkey_reg = raw_cpu_read(arm64_kpkeys_at_entry),
 	};
 
-	if (!arch_kpkeys_enabled() || !is_ttbr1_addr(addr) ||
-	    ESR_ELx_EC(esr) != ESR_ELx_EC_DABT_CUR ||
+	if (!is_ttbr1_addr(addr) ||
 	    !esr_fsc_is_permission_fault(esr) || !(esr & ESR_ELx_WNR) ||
 	    !arm64_kpkeys_tagged(leaf_of(addr)))
 		return false;
+
+	if (was_lazy_write(regs, addr))
+		return true;
 
 	kpkeys_report_violation(&violation);
 	if (fixup_exception(regs, esr))

@@ -4,11 +4,16 @@
  * that has them.
  */
 #include <kunit/test.h>
+#include <linux/bitfield.h>
 #include <linux/kpkeys.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
 
+#include <asm/asm-extable.h>
+#include <asm/cpufeature.h>
+#include <asm/pgalloc.h>
 #include <asm/por.h>
+#include <asm/ptrace.h>
 
 static void overlays_of_levels(struct kunit *test)
 {
@@ -119,6 +124,74 @@ static void a_level_is_what_the_register_says(struct kunit *test)
 	KUNIT_EXPECT_NE(test, arm64_pkey_reg(PGTABLES), arm64_pkey_reg(DEFAULT));
 }
 
+/* The instruction that is done again may have lost a race meanwhile. */
+static void lazy_cas_tells_how_it_ended(struct kunit *test)
+{
+	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
+	int data = FIELD_PREP(EX_DATA_KPKEYS, EX_DATA_KPKEYS_CAS) |
+		   FIELD_PREP(EX_DATA_REG_NEW, 4) |
+		   FIELD_PREP(EX_DATA_REG_OLD, 9);
+	struct pt_regs regs = { .regs[4] = 8, .regs[9] = 7 };
+	u64 *table;
+
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	table = ptdesc_address(pt);
+
+	arm64_kpkeys_lazy_write(&regs, data, table);
+	KUNIT_EXPECT_EQ(test, regs.regs[9], 0);
+	KUNIT_EXPECT_EQ(test, *table, 0);
+
+	arm64_kpkeys_lazy_write(&regs, data, table);
+	KUNIT_EXPECT_EQ(test, regs.regs[9], 0);
+	KUNIT_EXPECT_EQ(test, *table, 8);
+	KUNIT_EXPECT_EQ(test, regs.regs[4], 8);
+	pagetable_free(pt);
+}
+
+/* Into the register of zero nothing is read, and from it there is nothing. */
+static void lazy_writes_take_any_register(struct kunit *test)
+{
+	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
+	int str = FIELD_PREP(EX_DATA_KPKEYS, EX_DATA_KPKEYS_STR) |
+		  FIELD_PREP(EX_DATA_REG_NEW, 30) |
+		  FIELD_PREP(EX_DATA_REG_OLD, 31);
+	int swp = FIELD_PREP(EX_DATA_KPKEYS, EX_DATA_KPKEYS_SWP) |
+		  FIELD_PREP(EX_DATA_REG_NEW, 31) |
+		  FIELD_PREP(EX_DATA_REG_OLD, 0);
+	struct pt_regs regs = { .regs[30] = 5, .sp = 6 };
+	u64 *table;
+
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	table = ptdesc_address(pt);
+
+	arm64_kpkeys_lazy_write(&regs, str, table);
+	KUNIT_EXPECT_EQ(test, *table, 5);
+	KUNIT_EXPECT_EQ(test, regs.sp, 6);
+	arm64_kpkeys_lazy_write(&regs, swp, table);
+	KUNIT_EXPECT_EQ(test, *table, 0);
+	KUNIT_EXPECT_EQ(test, regs.regs[0], 5);
+	pagetable_free(pt);
+}
+
+/* Whole blocks are tagged: a page table splits none. */
+static void the_pool_leaves_blocks_whole(struct kunit *test)
+{
+	struct ptdesc *pt;
+	pmd_t pmd;
+
+	if (!system_supports_bbml3())
+		kunit_skip(test, "the linear map is made of pages");
+	if (!kpkeys_hardened_pgtables_enabled())
+		kunit_skip(test, "page tables are not hardened in this boot");
+
+	pt = pagetable_alloc(GFP_PGTABLE_KERNEL, 0);
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	pmd = pmdp_get(pmd_off_k((unsigned long)ptdesc_address(pt)));
+	KUNIT_EXPECT_TRUE(test, pmd_leaf(pmd));
+	KUNIT_EXPECT_TRUE(test, arm64_kpkeys_tagged(pmd_val(pmd)));
+	pagetable_free(pt);
+}
+
 static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(overlays_of_levels),
 	KUNIT_CASE(permissions_of_entries),
@@ -127,6 +200,9 @@ static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(an_entry_is_tagged_and_untagged),
 	KUNIT_CASE(user_entries_are_none_of_the_kernel),
 	KUNIT_CASE(a_level_is_what_the_register_says),
+	KUNIT_CASE(lazy_cas_tells_how_it_ended),
+	KUNIT_CASE(lazy_writes_take_any_register),
+	KUNIT_CASE(the_pool_leaves_blocks_whole),
 	{}
 };
 

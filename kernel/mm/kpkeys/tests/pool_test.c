@@ -752,11 +752,13 @@ static void speculative_reference_does_not_free(struct kunit *test)
 /* Whoever has a table writes his mark to each of its pages. */
 static void mark_table(struct ptdesc *pt, unsigned int order, long mark)
 {
+	/* To know it takes a call, which may be preempted: not when raised. */
+	void *table = ptdesc_address(pt);
 	unsigned int i;
 
 	guard(kpkeys_hardened_pgtables)();
 	for (i = 0; i < 1 << order; i++)
-		*(long *)(ptdesc_address(pt) + i * PAGE_SIZE) = mark;
+		*(long *)(table + i * PAGE_SIZE) = mark;
 }
 
 static bool has_mark(struct ptdesc *pt, long mark)

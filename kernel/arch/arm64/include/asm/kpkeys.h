@@ -13,6 +13,7 @@
 #include <linux/types.h>
 
 #include <asm/barrier.h>
+#include <asm/esr.h>
 #include <asm/kpkeys_regs.h>
 #include <asm/percpu.h>
 #include <asm/pgtable-prot.h>
@@ -221,9 +222,20 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max);
 
 void arm64_kpkeys_start_cpu(void);
 void arm64_kpkeys_switch(void);
-bool arm64_kpkeys_fault(unsigned long addr, unsigned long esr,
-			struct pt_regs *regs);
+void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry);
+bool arm64_kpkeys_bbml3(void);
+bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
+			     struct pt_regs *regs);
+
+static __always_inline bool
+arm64_kpkeys_fault(unsigned long addr, unsigned long esr, struct pt_regs *regs)
+{
+	return arch_kpkeys_enabled() &&
+	       ESR_ELx_EC(esr) == ESR_ELx_EC_DABT_CUR &&
+	       arm64_kpkeys_data_abort(addr, esr, regs);
+}
 #else
+static inline bool arm64_kpkeys_bbml3(void) { return false; }
 static inline void arm64_kpkeys_start_cpu(void) { }
 static inline void arm64_kpkeys_switch(void) { }
 
