@@ -15,6 +15,12 @@ export SELFTEST_S=$1
 export PATH=/usr/bin:/usr/sbin:/bin
 out=/tmp/selftests
 cd /selftests || exit 125
+
+# All that busybox can be, but the shell: that is bash.
+busybox --install -s /usr/bin 2>/dev/null
+busybox rm -f /usr/bin/sh /usr/bin/bash
+[ -e /usr/bin/tr ] || exit 125
+
 tr , '\n' <<<"$2" >left-out
 shift 2
 

@@ -22,6 +22,8 @@ from redoubt.progress import Progress
 
 RELEASE = "trixie"
 SUITE = f"{RELEASE}-backports"
+# The first Debian that we run on: its libraries go with the libc of any later one.
+OLDEST = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
@@ -57,7 +59,8 @@ def _mirror(without: str = WITHOUT_KERNEL) -> str:
 class Archive:
     """The package index of some suites, in private state under the user's cache.
 
-    `without` says how to do without it, for the case that it cannot be had.
+    `without` says how to do without it, for the case that it cannot be had. `architecture` is
+    Debian's name of another than this machine's, which need not know of it.
     """
 
     def __init__(
@@ -65,12 +68,15 @@ class Archive:
         progress: Progress,
         suites: Sequence[str] = (SUITE,),
         without: str = WITHOUT_KERNEL,
+        architecture: str = "",
     ) -> None:
         self.progress = progress
         self.suites = suites
         self.without = without
+        self.architecture = architecture
         # Each has an index of its own.
-        self.state = paths.cache_dir() / ("apt" + "".join(f"-{one}" for one in suites[1:]))
+        parts = ("apt", *((architecture, *suites) if architecture else suites[1:]))
+        self.state = paths.cache_dir() / "-".join(parts)
         self.log = self.state / "log"
 
     def _options(self) -> list[str]:
@@ -88,6 +94,9 @@ class Archive:
         if os.geteuid() == 0:
             # The user _apt may not be able to write to root's directories.
             settings["APT::Sandbox::User"] = "root"
+        if self.architecture:
+            settings["APT::Architecture"] = self.architecture
+            settings["APT::Architectures"] = self.architecture
         return [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
     def update(self) -> None:
@@ -155,7 +164,8 @@ class Archive:
         """
         kept = paths.cache_dir() / "packages"
         kept.mkdir(parents=True, exist_ok=True)
-        name = f"{package}_{version.replace(':', '%3a')}.deb"
+        kind = f"_{self.architecture}" if self.architecture else ""
+        name = f"{package}_{version.replace(':', '%3a')}{kind}.deb"
         if (kept / name).exists():
             return kept / name
         with (

@@ -2,12 +2,14 @@
 """Programs of a newer Debian than this one, run from a directory of their own.
 
 A package is unpacked with all that it depends on, libc included, and its program started by the
-loader that came with it: no root, and nothing of the system is touched or needed.
+loader that came with it: no root, and nothing of the system is touched or needed. In the same way
+a guest gets files of another architecture than this machine's.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,15 +62,62 @@ def obtain(package: str, progress: Progress) -> Unpacked:
     )
     archive.update()
     place = _place(package)
+    what = f"{package} and what it depends on"
+    _unpack(place, what, progress, lambda where: archive.download_whole(package, where))
+    return Unpacked(place)
+
+
+def place_of(architecture: str, packages: Sequence[str]) -> Path:
+    """Where `foreign` unpacks; it is there when it is complete."""
+    return _place("+".join((architecture, *packages)))
+
+
+def foreign(architecture: str, packages: Sequence[str], progress: Progress) -> Path:
+    """The files of packages of another architecture, without what they depend on, got once.
+
+    `architecture` is Debian's name of it. They are of the oldest Debian that we run on, so that
+    its static libraries can be linked with the libc of this one.
+    Raises RedoubtError if they cannot be had.
+    """
+    place = place_of(architecture, packages)
+    if place.exists():
+        return place
+    archive = debian.Archive(
+        progress,
+        (debian.OLDEST,),
+        f"unpack {', '.join(packages)} of {architecture} in {place}",
+        architecture,
+    )
+    archive.update()
+
+    def download(_: Path) -> list[Path]:
+        files = []
+        for package in packages:
+            found = archive.newest(package)
+            if not found:
+                raise RedoubtError(f"the archive has no {package} of {architecture}")
+            files.append(archive.download(*found))
+        return files
+
+    _unpack(place, f"packages of {architecture}", progress, download)
+    return place
+
+
+def _unpack(
+    place: Path, what: str, progress: Progress, download: Callable[[Path], list[Path]]
+) -> None:
+    """Unpack in `place` the files that `download` gets, for which it may use the directory."""
+    if place.exists():
+        # Another was faster, whom the archive waited for.
+        return
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".partial-") as name:
         partial = Path(name)
-        files = archive.download_whole(package, partial / "packages")
+        files = download(partial / "packages")
         root = partial / "root"
         root.mkdir()
-        with progress.step(f"Unpacking {package} and what it depends on"):
+        with progress.step(f"Unpacking {what}"):
             for file in files:
                 progress.detail(file.name)
                 debian.extract(file, root, place.parent / "log")
         root.rename(place)
-    return Unpacked(place)

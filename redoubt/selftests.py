@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from redoubt import build, kernels, paths, source
+from redoubt import build, kernels, paths, rootless, source
 from redoubt.boot import Machine, Result, boot, is_complaint
 from redoubt.check import Walk, parse_walks
 from redoubt.errors import RedoubtError
@@ -27,13 +27,10 @@ FLAVOUR = "selftests"
 # What the tests and their huge pages need: the largest mapping has 2 GiB. On two CPUs they race.
 MEMORY_MB = 3072
 CPUS = 2
+# What they get on one target only stands with its flavour.
 ARGS = (
-    # On a busy machine the emulated timer is late, and taken for broken: the kernel panics.
-    "no_timer_check",
     # The notes of guest/selftest.c are not to be dropped when there are many.
     "printk.devkmsg=on",
-    # Page tables of the kernel change as well, whenever a huge page comes or goes.
-    "hugetlb_free_vmemmap=on",
     # Pages that migrate need another node.
     "numa=fake=2",
     # In KiB: the disk they swap to.
@@ -44,6 +41,9 @@ PROGRAM_S = 240
 BOOT_S = 2400.0
 # How often a category is run again in which the kernels differ, on both.
 AGAIN = 2
+# What a guest of another architecture than this machine's is made of: the shell, what scripts call,
+# and libraries that tests are linked with.
+PACKAGES = ("bash-static", "busybox-static", "libcap-dev", "libnuma-dev", "liburing-dev")
 # What the runner does not run, as of the kernel's Makefile.
 OTHERS = "others"
 
@@ -101,12 +101,33 @@ def _shadow(kernel: Path, where: Path) -> None:
     stamp.write_text(made)
 
 
-def _compile(target: Target, kernel: Path, top: Path, progress: Progress) -> Path:
-    """Build the tests, static, with the kernel's own Makefile; returns where they are."""
+def _foreign(target: Target, progress: Progress) -> Path | None:
+    """Where PACKAGES are unpacked for a target that this machine does not run; else None.
+
+    Raises RedoubtError if they cannot be had.
+    """
+    if not target.cross_compile:
+        return None
+    # The kernel and Debian call it the same.
+    return rootless.foreign(target.arch, PACKAGES, progress)
+
+
+def _compile(
+    target: Target, kernel: Path, top: Path, packages: Path | None, progress: Progress
+) -> Path:
+    """Build the tests, static, with the kernel's own Makefile; returns where they are.
+
+    Libraries come from the unpacked `packages`, or are those of this machine.
+    """
     shadow, programs, headers = top / "source", top / "programs", top / "headers"
     log = paths.build_dir() / "log" / f"selftests-{target.name}.log"
     make = build.make_args(target, kernel, headers)
     headers.mkdir(parents=True, exist_ok=True)
+    include = library = ""
+    if packages:
+        # After what the compiler has itself, so that nothing takes the place of that.
+        include = f" -idirafter {packages}/usr/include"
+        library = f" -L{packages}/usr/lib/{target.cross_compile.removesuffix('-')}"
     with progress.step("Building the kernel's selftests"):
         run_logged([*make, "headers"], log, what="make headers", env=build.environment())
         _shadow(kernel, shadow)
@@ -117,7 +138,7 @@ def _compile(target: Target, kernel: Path, top: Path, progress: Progress) -> Pat
             ["make", "-k", f"-j{os.cpu_count() or 1}", "-C", shadow / _MM, f"ARCH={target.arch}",
              f"CROSS_COMPILE={target.cross_compile}", f"OUTPUT={programs}", f"O={headers}",
              f"KHDR_INCLUDES=-isystem {headers}/usr/include",
-             "USERCFLAGS=-static", "USERLDFLAGS=-static -s", "all"],
+             f"USERCFLAGS=-static{include}", f"USERLDFLAGS=-static -s{library}", "all"],
             said.append,
             env=build.environment(),
         )  # fmt: skip
@@ -125,8 +146,13 @@ def _compile(target: Target, kernel: Path, top: Path, progress: Progress) -> Pat
     return programs
 
 
-def _static(name: str, package: str) -> Path:
-    """A static program of this machine."""
+def _static(name: str, package: str, packages: Path | None) -> Path:
+    """A static program of the unpacked packages, or of this machine if there are none."""
+    if packages:
+        found = shutil.which(name, path=f"{packages}/usr/bin:{packages}/bin")
+        if not found:
+            raise RedoubtError(f"{packages} has no {name}", f"rm -r {packages}")
+        return Path(found)
     found = shutil.which(name)
     if not found or "statically linked" not in output(["file", "-L", found], what="file"):
         raise RedoubtError(
@@ -136,21 +162,21 @@ def _static(name: str, package: str) -> Path:
     return Path(found)
 
 
-def system(where: Path) -> None:
+def system(where: Path, packages: Path | None = None) -> None:
     """Make what the tests expect of a system, and the script that runs them.
 
+    Its programs come from the unpacked `packages`, or are those of this machine.
     Raises RedoubtError if there is no static bash and busybox.
     """
-    bash, busybox = _static("bash-static", "bash-static"), _static("busybox", "busybox-static")
+    bash = _static("bash-static", "bash-static", packages)
+    busybox = _static("busybox", "busybox-static", packages)
     for name in ("bin", "etc", "mnt", "usr/bin", "selftests"):
         (where / name).mkdir(parents=True)
     shutil.copy(paths.repo() / "guest" / "selftests.sh", where / "selftests" / "selftests.sh")
     shutil.copy(bash, where / "bin" / "bash")
     (where / "bin" / "sh").symlink_to("bash")
+    # It knows its applets itself, once it can be run: in the guest.
     shutil.copy(busybox, where / "usr/bin" / "busybox")
-    for applet in output([busybox, "--list"], what="busybox").split():
-        if applet not in ("busybox", "bash", "sh"):
-            (where / "usr/bin" / applet).symlink_to("busybox")
     # All that a test wants of sudo: to be nobody.
     sudo = where / "usr/bin/sudo"
     sudo.write_text('#!/bin/bash\nexec su -s /bin/bash "$2" -c "${*:3}"\n')
@@ -159,6 +185,11 @@ def system(where: Path) -> None:
         "root:x:0:0:root:/:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/bash\n"
     )
     (where / "etc/group").write_text("root:x:0:\nnogroup:x:65534:\n")
+
+
+def _calls(scripts: str, program: str) -> bool:
+    """Do scripts call a program, which they do with a path, or do they merely speak of it?"""
+    return re.search(rf"/{re.escape(program)}(?![\w.-])", scripts) is not None
 
 
 def root(target: Target, progress: Progress) -> Path:
@@ -170,8 +201,9 @@ def root(target: Target, progress: Progress) -> Path:
     top = paths.build_dir() / target.name / "selftests"
     where = top / "root"
     shutil.rmtree(where, ignore_errors=True)
-    system(where)
-    programs = _compile(target, kernel, top, progress)
+    packages = _foreign(target, progress)
+    system(where, packages)
+    programs = _compile(target, kernel, top, packages, progress)
     tests = where / "selftests"
     (tests / "programs").mkdir()
     scripts = sorted((kernel / _MM).glob("*.sh"))
@@ -184,7 +216,7 @@ def root(target: Target, progress: Progress) -> Path:
             continue
         shutil.copy(program, tests / "programs" / program.name)
         (tests / program.name).symlink_to("/bin/selftest")
-        if not re.search(rf"\b{re.escape(program.name)}\b", text):
+        if not _calls(text, program.name):
             others.append(program.name)
     if not any((tests / "programs").iterdir()):
         log = paths.build_dir() / "log" / f"selftests-{target.name}.make.log"

@@ -54,6 +54,33 @@ def downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return asked
 
 
+BASH = ("arm64", ("bash-static", "libcap-dev"))
+
+
+@pytest.fixture
+def foreign_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """An archive of another architecture; says what was downloaded."""
+    asked: list[str] = []
+    source = tmp_path / "foreign"
+    source.mkdir()
+    package(source, "bash-static", {"bin/bash-static": ""})
+    package(source, "libcap-dev", {"usr/include/sys/capability.h": ""})
+
+    def download(self: debian.Archive, name: str, version: str) -> Path:
+        assert (self.suites, self.architecture) == ((debian.OLDEST,), "arm64")
+        assert version == "1"
+        asked.append(name)
+        return source / f"{name}.deb"
+
+    def newest(_: debian.Archive, name: str) -> tuple[str, str] | None:
+        return (name, "1") if (source / f"{name}.deb").exists() else None
+
+    monkeypatch.setattr(debian.Archive, "update", lambda self: None)
+    monkeypatch.setattr(debian.Archive, "newest", newest)
+    monkeypatch.setattr(debian.Archive, "download", download)
+    return asked
+
+
 def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None) -> None:
     """A system with that version of the emulator, or none."""
     programs = tmp_path / "bin"
@@ -121,6 +148,48 @@ def test_a_file_that_is_gone_is_told(downloads: list[str]) -> None:
     with pytest.raises(RedoubtError, match="is missing") as caught:
         found.command(VIRT.program)
     assert caught.value.hint == f"rm -r {found.root}"
+
+
+def test_files_of_another_architecture_are_downloaded_once(
+    foreign_archive: list[str], cache: Path
+) -> None:
+    root = rootless.foreign(*BASH, Silent())
+    assert rootless.foreign(*BASH, Silent()) == root
+    assert foreign_archive == [*BASH[1]]
+    assert root.is_relative_to(cache)
+    assert (root / "bin/bash-static").exists()
+    assert (root / "usr/include/sys/capability.h").exists()
+    assert not list(root.parent.glob(".partial-*"))
+
+
+def test_other_packages_have_another_place(foreign_archive: list[str]) -> None:
+    assert rootless.foreign(*BASH, Silent()) != rootless.foreign("arm64", BASH[1][:1], Silent())
+    assert len(foreign_archive) == 3
+
+
+def test_a_package_that_the_other_architecture_lacks(foreign_archive: list[str]) -> None:
+    with pytest.raises(RedoubtError, match="no hello of arm64"):
+        rootless.foreign("arm64", ("bash-static", "hello"), Silent())
+    assert not list((debian.paths.cache_dir() / "rootless").iterdir())
+
+
+def test_whoever_is_second_takes_what_the_first_has_unpacked(
+    monkeypatch: pytest.MonkeyPatch, foreign_archive: list[str], cache: Path
+) -> None:
+    def other(_: debian.Archive) -> None:
+        monkeypatch.setattr(debian.Archive, "update", lambda self: None)
+        rootless.foreign(*BASH, Silent())
+
+    monkeypatch.setattr(debian.Archive, "update", other)
+    assert (rootless.foreign(*BASH, Silent()) / "bin/bash-static").exists()
+    assert len(foreign_archive) == 2
+
+
+def test_the_index_of_another_architecture_is_another(cache: Path) -> None:
+    ours, other = (debian.Archive(Silent(), ("one",), architecture=name) for name in ("", "arm64"))
+    assert ours.state != other.state
+    assert not [word for word in ours._options() if "Architecture" in word]
+    assert {"APT::Architecture=arm64", "APT::Architectures=arm64"} <= {*other._options()}
 
 
 def test_no_debian_to_download_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from conftest import KERNEL, REAL_BUILD, Sandbox
 
-from redoubt import host, qemu, selftests
+from redoubt import host, qemu, rootless, selftests, suite
 from redoubt.boot import Machine, Result
 from redoubt.build import Build
 from redoubt.check import Walk
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress, Silent
 from redoubt.selftests import AGAIN, Outcome, Report, Round
-from redoubt.targets import TARGETS, X86_64, get_variant
+from redoubt.targets import ARM64, TARGETS, X86_64, Target, get_variant
 
 MACHINE = Machine(Build(X86_64, Path(), Path(), Path()), Path(), host.EMULATED)
 ON = get_variant(X86_64, "on")
@@ -389,13 +389,80 @@ def test_the_source_of_the_tests_is_not_written_to(tmp_path: Path) -> None:
 
 
 def test_a_target_with_the_flavour_can_be_compared() -> None:
-    assert [t.name for t in TARGETS.values() if selftests.FLAVOUR in t.flavours] == ["x86_64"]
+    known = [t.name for t in TARGETS.values() if selftests.FLAVOUR in t.flavours]
+    assert known == ["x86_64", "arm64"]
+
+
+def test_its_kernel_is_not_one_more_to_compare_the_linear_map_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(suite, "_linear_map", lambda _, flavour: iter([asked.append(flavour)]))
+    list(suite._linear_map_flavours(suite.Run(ARM64, "auto", True, Silent())))
+    assert asked == [name for name in ARM64.flavours if name != selftests.FLAVOUR]
+
+
+@pytest.mark.parametrize(
+    "text", ["./cow", "bash ./cow", "test=./cow", "[ -x ./cow ]", '$(dirname "$0")/cow\n']
+)
+def test_what_a_script_calls_is_not_run_again(text: str) -> None:
+    assert selftests._calls(text, "cow")
+
+
+@pytest.mark.parametrize("text", ["# cow tests", "run_test ./cow_32", "./cow-on", "./cow.sh", ""])
+def test_what_a_script_only_speaks_of_has_to_be_run(text: str) -> None:
+    assert not selftests._calls(text, "cow")
+
+
+def packages_in(where: Path, *names: str) -> Path:
+    """Unpacked packages with some programs."""
+    (where / "bin").mkdir(parents=True)
+    for name in names:
+        (where / "bin" / name).write_text(f"foreign {name}")
+        (where / "bin" / name).chmod(0o755)
+    return where
+
+
+def test_a_guest_of_another_architecture_gets_programs_of_that(tmp_path: Path) -> None:
+    packages = packages_in(tmp_path / "packages", "bash-static", "busybox")
+    selftests.system(tmp_path / "root", packages)
+    assert (tmp_path / "root/bin/bash").read_text() == "foreign bash-static"
+    assert (tmp_path / "root/usr/bin/busybox").read_text() == "foreign busybox"
+
+
+def test_a_program_that_is_gone_is_told(tmp_path: Path) -> None:
+    packages = packages_in(tmp_path / "packages", "bash-static")
+    with pytest.raises(RedoubtError, match="has no busybox") as caught:
+        selftests.system(tmp_path / "root", packages)
+    assert caught.value.hint == f"rm -r {packages}"
+
+
+@pytest.mark.parametrize("target", [X86_64, ARM64], ids=lambda target: target.name)
+def test_tests_are_linked_with_libraries_of_their_architecture(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: Target
+) -> None:
+    said: list[str] = []
+    packages = tmp_path / "packages"
+    monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path / "build"))
+    (tmp_path / "build/log").mkdir(parents=True)
+    monkeypatch.setattr(rootless, "foreign", lambda *_: packages)
+    monkeypatch.setattr(selftests, "_shadow", lambda *_: None)
+    monkeypatch.setattr(selftests, "run_logged", lambda *_, **__: None)
+    monkeypatch.setattr(selftests, "run_lines", lambda words, *_, **__: said.extend(words))
+    found = selftests._foreign(target, Silent())
+    selftests._compile(target, tmp_path, tmp_path / "top", found, Silent())
+    flags = [word for word in said if str(word).startswith("USER")]
+    if target is X86_64:
+        assert flags == ["USERCFLAGS=-static", "USERLDFLAGS=-static -s"]
+    else:
+        assert flags == [
+            f"USERCFLAGS=-static -idirafter {packages}/usr/include",
+            f"USERLDFLAGS=-static -s -L{packages}/usr/lib/aarch64-linux-gnu",
+        ]
 
 
 # === In a guest ==================================================================================
 
-IMAGES = [REAL_BUILD / "x86_64" / kind / X86_64.image for kind in ("redoubt", "pristine")]
-IMAGE = next((image for image in IMAGES if image.exists()), IMAGES[0])
 PROGRAMS = {
     "good": "echo ok 1 it is good; sleep 300 &",
     "late": "trap 'echo put back; exit' TERM; sleep 300 & wait",
@@ -411,19 +478,49 @@ done
 """
 
 
+@dataclass(frozen=True)
+class Ready:
+    """What a guest is made of, where it was built before."""
+
+    target: Target
+    image: Path
+    programs: Path
+    packages: Path | None
+
+
+def ready(target: Target) -> Ready:
+    """Skips the test if anything of it is missing."""
+    images = [REAL_BUILD / target.name / kind / target.image for kind in ("redoubt", "pristine")]
+    image = next((image for image in images if image.exists()), None)
+    prefix = target.cross_compile.removesuffix("-")
+    programs = REAL_BUILD / ("guest" + (f"-{prefix}" if prefix else ""))
+    packages = None
+    if not image:
+        pytest.skip(f"no {images[0]}: redoubt build {target.name}")
+    if not (programs / "selftest").exists():
+        pytest.skip("no guest programs")
+    if not target.emulator or qemu.problem(target.emulator):
+        pytest.skip("no QEMU with protection keys")
+    if not prefix and not shutil.which("bash-static"):
+        pytest.skip("no static bash")
+    if prefix:
+        packages = rootless.place_of(target.arch, selftests.PACKAGES)
+        if not packages.exists():
+            pytest.skip(f"no {packages}: redoubt selftests {target.name}")
+    return Ready(target, image, programs, packages)
+
+
 @pytest.mark.guest
-@pytest.mark.skipif(not IMAGE.exists(), reason=f"no {IMAGE}: redoubt build x86_64")
-@pytest.mark.skipif(not (REAL_BUILD / "guest/selftest").exists(), reason="no guest programs")
-@pytest.mark.skipif(qemu.problem(qemu.PC) is not None, reason="no QEMU with protection keys")
-@pytest.mark.skipif(not shutil.which("bash-static"), reason="no static bash")
+@pytest.mark.parametrize("target", [X86_64, ARM64], ids=lambda target: target.name)
 def test_programs_are_limited_and_leave_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, target: Target
 ) -> None:
+    have = ready(target)
     monkeypatch.setenv("REDOUBT_BUILD", str(sandbox.build))
     monkeypatch.setenv("REDOUBT_TEST", sandbox.mark)
     monkeypatch.setattr(selftests, "PROGRAM_S", 5)
     where = tmp_path / "root"
-    selftests.system(where)
+    selftests.system(where, have.packages)
     tests = where / "selftests"
     (tests / "programs").mkdir()
     for name, text in PROGRAMS.items():
@@ -433,8 +530,9 @@ def test_programs_are_limited_and_leave_nothing(
     (tests / "run_vmtests.sh").write_text(RUNNER)
     (tests / "run_vmtests.sh").chmod(0o755)
     made = Machine(
-        Build(X86_64, IMAGE.parent, IMAGE, IMAGE), REAL_BUILD / "guest", host.EMULATED,
-        ("kunit.enable=0", *selftests.ARGS), files={".": where},
+        Build(target, have.image.parent, have.image, have.image), have.programs, host.EMULATED,
+        ("kunit.enable=0", *target.flavour_args.get(selftests.FLAVOUR, ()), *selftests.ARGS),
+        files={".": where},
     )  # fmt: skip
     # Without end if what "good" leaves behind held the pipe of the runner.
     found = selftests.run(made, ["mmap"], "limits", Silent())
