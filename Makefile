@@ -22,6 +22,10 @@ selftests: setup			## the kernel's own tests of mm, on pristine x86-64 and ours
 	@scripts/prerequisites x86_64 selftests
 	@$(REDOUBT) selftests x86_64
 
+selftests-arm64: setup			## the same on arm64
+	@scripts/prerequisites arm64
+	@$(REDOUBT) selftests arm64
+
 check: setup				## compare page tables and their keys after boot and under stress
 	@$(REDOUBT) check um
 
@@ -31,6 +35,10 @@ bench: setup				## measure what protection costs; writes results/
 bench-x86_64: setup			## the same on x86-64: instructions and events, as QEMU runs it
 	@scripts/prerequisites x86_64
 	@$(REDOUBT) bench --target x86_64 --json results/bench-x86_64.json
+
+bench-arm64: setup			## the same on arm64, with a mock of its keys
+	@scripts/prerequisites arm64
+	@$(REDOUBT) bench --target arm64 --json results/bench-arm64.json
 
 linear-map: setup			## what creating the linear map of arm64 takes; writes results/
 	@scripts/prerequisites arm64
@@ -65,5 +73,5 @@ help:					## this list
 	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long selftests check bench bench-x86_64 linear-map report series lint \
-	setup prerequisites clean help again
+.PHONY: demo test test-long selftests selftests-arm64 check bench bench-x86_64 bench-arm64 linear-map \
+	report series lint setup prerequisites clean help again

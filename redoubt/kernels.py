@@ -175,7 +175,9 @@ class Workbench:
 
         `extra` comes last: "test_vmalloc.run_test_mask=1" in it runs that test at boot.
         """
-        args = (*variant.boot_args, *_NO_VMALLOC_TEST, *self.build.target.bench_args, *extra)
+        target = self.build.target
+        keys = () if variant.pristine else target.bench_keys_args
+        args = (*variant.boot_args, *_NO_VMALLOC_TEST, *target.bench_args, *keys, *extra)
         return Machine(self.build, self.programs, self.host, args, cpus, BENCH_MEMORY_MB)
 
 

@@ -23,10 +23,10 @@ KINDS = {
     TIME: "measured on a CPU whose protection keys enforce.",
     MOCK: "measured on a CPU that has no protection keys. The write of their register is replaced "
     "by one that takes time and changes nothing (rdtscp); nothing is protected in such a run.",
-    EVENTS: "counted by the kernel while protection is enforced, by the CPU or by an emulated one. "
-    "Exact, and the same on any machine.",
-    INSTRUCTIONS: "counted by QEMU, whose emulated CPU enforces. Exact; but an instruction is not "
-    "a unit of time, and a write of the register counts as one.",
+    EVENTS: "counted by the kernel while protection is enforced, by the CPU or by an emulated one, "
+    "or on arm64 with a mock. Exact, and the same on any machine.",
+    INSTRUCTIONS: "counted by QEMU, whose emulated CPU enforces, but not that of arm64. Exact; but "
+    "an instruction is not a unit of time, and a write of the register counts as one.",
 }
 
 
@@ -127,7 +127,8 @@ def readme_block(name: str, report: Report) -> str:
         lines += [f"**{tables.NOT_PUBLISHABLE}**", ""]
     for one in tables.counted(report):
         # Switches stand beside the instructions as well, and what is demanded of them below.
-        if one.heading != tables.HEADINGS[EVENTS] or report.kinds != [EVENTS, INSTRUCTIONS]:
+        events = one.heading == tables.heading(EVENTS, report.target)
+        if not events or report.kinds != [EVENTS, INSTRUCTIONS]:
             lines += [*tables.markdown(one), ""]
     lines += [*tables.markdown(tables.targets(report)), ""]
     return "\n".join(lines)

@@ -61,10 +61,10 @@ class Target:
     package of configurations.
 
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
-    a process. Every boot gets `boot_args`, measured ones also `bench_args`. `no_keys` are the ways
-    to take the protection keys away, `ways` others to boot with them. `audit` is the policy for
-    writers of the pkey register. `kunit` is the pattern of our suites,
-    `architectures` what of arch/ is built for it.
+    a process. Every boot gets `boot_args`, measured ones also `bench_args`, and `bench_keys_args`
+    if they have keys. `no_keys` are the ways to take the protection keys away, `ways` others to
+    boot with them. `audit` is the policy for writers of the pkey register. `kunit` is the pattern
+    of our suites, `architectures` what of arch/ is built for it.
 
     `observers` are topics that do nothing but look; its pristine kernels have them, too, with the
     fragments of these names. What they look at is the linear map, if there are any.
@@ -92,6 +92,7 @@ class Target:
     emulator: Emulator | None = None
     boot_args: tuple[str, ...] = ()
     bench_args: tuple[str, ...] = ()
+    bench_keys_args: tuple[str, ...] = ()
     cross_compile: str = ""
 
     @property
@@ -110,6 +111,9 @@ _VARIANTS = (
     ),
     Variant("on", ("kpkeys_hardened_pgtables=on",), protected=True),
 )
+
+# Huge pages would hide what an entry costs; large folios go to the workload that asks for them.
+_SMALL_PAGES = ("transparent_hugepage=never", "thp_anon=64K:madvise")
 
 UM = Target(
     name="um",
@@ -133,7 +137,7 @@ X86_64 = Target(
     arch="x86_64",
     fragments=("base", "x86_64"),
     ours=("kpkeys", "x86-kpkeys", "kunit", "vuln", "bench"),
-    bench=("bench", "bench-vmalloc", "bench-x86_64"),
+    bench=("bench", "bench-vmalloc", "bench-emulated"),
     bench_keys=("x86-kpkeys",),
     bench_mock=(),
     image="arch/x86/boot/bzImage",
@@ -145,24 +149,30 @@ X86_64 = Target(
     flavours={
         "debug": ("debug", "debug-x86_64"),
         "distro": ("distro",),
-        "selftests": ("selftests",),
+        "selftests": ("selftests", "selftests-x86_64"),
     },
-    # With five levels, Linux's KASAN takes an interrupt for a wild access if it comes while
-    # identify_cpu() finds out whether the CPU has them. Also, four levels are seen here.
-    flavour_args={"debug": ("no5lvl",)},
+    flavour_args={
+        # With five levels, Linux's KASAN takes an interrupt for a wild access if it comes while
+        # identify_cpu() finds out whether the CPU has them. Also, four levels are seen here.
+        "debug": ("no5lvl",),
+        # On a busy machine the emulated timer is late, and taken for broken: the kernel panics.
+        # And page tables of the kernel change as well, whenever a huge page comes or goes.
+        "selftests": ("no_timer_check", "hugetlb_free_vmemmap=on"),
+    },
     distro_config="config.amd64_none_amd64",
     emulator=PC,
     # Each process has two topmost page tables then. An emulated CPU is not given them by itself.
     boot_args=("pti=on",),
-    # Huge pages would hide what an entry costs; large folios go to the workload that asks for them.
-    bench_args=("transparent_hugepage=never", "thp_anon=64K:madvise"),
+    bench_args=_SMALL_PAGES,
 )
 
 ARM64 = Target(
     name="arm64",
     arch="arm64",
     fragments=("base", "arm64"),
-    ours=("kpkeys", "arm64-kpkeys", "arm64-linear-map", "kunit", "arm64-kunit", "vuln"),
+    ours=("kpkeys", "arm64-kpkeys", "arm64-linear-map", "kunit", "arm64-kunit", "vuln", "bench"),
+    bench=("bench", "bench-vmalloc", "bench-emulated", "bench-arm64"),
+    bench_keys=("arm64-kpkeys", "bench-arm64-keys"),
     image="arch/arm64/boot/Image",
     vmlinux="vmlinux",
     variants=_VARIANTS,
@@ -174,6 +184,9 @@ ARM64 = Target(
     no_keys=(NoKeys(cpu="cortex-a76"),),
     ways=(
         Way("EL2", devices=("-machine", "virtualization=on")),
+        # The linear map in blocks, of which some are split; and all of it split, for the others.
+        Way("blocks", args=("kpkeys_bbml3=on",)),
+        Way("blocks split", args=("kpkeys_bbml3=boot",)),
         Way("mock", args=("kpkeys_mock",), enforces=False),
     ),
     observers=("linear-map-stats",),
@@ -182,8 +195,13 @@ ARM64 = Target(
         "64k": ("arm64-64k",),
         "52-bit": ("arm64-52-bit",),
         "debug": ("debug", "debug-arm64"),
+        "selftests": ("selftests", "selftests-arm64"),
     },
     emulator=VIRT,
+    # The kernel says things beside its first program, on the same serial port: only warnings do.
+    bench_args=(*_SMALL_PAGES, "loglevel=5"),
+    # What QEMU enforces flushes TLBs with each switch: this does the same with a register.
+    bench_keys_args=("kpkeys_mock",),
     cross_compile="aarch64-linux-gnu-",
 )
 

@@ -72,8 +72,8 @@ class Workload:
     `emulated` are the sizes whose instructions are counted, where everything is ten times slower.
     `gauge` is one that is no operation of a kernel, but tells a price: it is compared with nothing.
     `ours` is one that the pristine kernel does not have. `visits` is how many page tables it visits
-    for each that the kernel counts. `only` is the target that has it, if not all do. `once` is one
-    that a boot does a single time.
+    for each that the kernel counts. `only` are the targets that have it, if not all do. `once` is
+    one that a boot does a single time.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Workload:
     host_excluded: bool = False
     limits: tuple[Limit, ...] = ()
     visits: int = 1
-    only: str = ""
+    only: tuple[str, ...] = ()
     once: bool = False
 
     def specs(self, kind: str, variant: str, *, quick: bool = False) -> list[Spec]:
@@ -116,7 +116,7 @@ class Workload:
 
     def on(self, target: str) -> bool:
         """Does a target have it?"""
-        return self.only in ("", target)
+        return not self.only or target in self.only
 
     def ops_at(self, size: int) -> int:
         """Operations a sample: for what is sized in pages, as many as the guest flushes at once."""
@@ -155,14 +155,21 @@ _MAPPINGS = (64 * MIB, 256 * MIB, 1024 * MIB)
 _LARGE = 1024 * MIB
 _SMALL = (64 * MIB,)
 _PAGES = (1, 4, 16, 64, 256)
+# Targets whose instructions are counted and whose time is not; and the one that is a PC.
+_COUNTED = ("x86_64", "arm64")
+_PC = ("x86_64",)
 
 
 def _time(ratio: float, size: int | None = None) -> Limit:
     return Limit("um", TIME, ratio, size)
 
 
-def _count(ratio: float, size: int | None = None) -> Limit:
-    return Limit("x86_64", INSTRUCTIONS, ratio, size)
+def _x86(ratio: float) -> Limit:
+    return Limit("x86_64", INSTRUCTIONS, ratio)
+
+
+def _arm(ratio: float) -> Limit:
+    return Limit("arm64", INSTRUCTIONS, ratio)
 
 
 # The ratio to the pristine kernel that is demanded of booting.
@@ -173,25 +180,26 @@ WORKLOADS = {
     for workload in (
         # What is there when nothing has run, and what many processes change in that.
         Workload("boot", "from reset to the first program", (), (0,), 1, 1,
-                 only="x86_64", once=True),
+                 only=_PC, once=True),
         Workload("storm", "many processes at a time, as their user sees them", (), (64,), 4, 1,
-                 unit="process", only="x86_64", once=True),
+                 unit="process", only=_PC, once=True),
         Workload("null-syscall", "getppid(), as its user sees it", (0,), (0,), 256, 10,
-                 only="x86_64", limits=(_count(1.0),)),
+                 only=_COUNTED, limits=(_x86(1.0),)),
         Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _SMALL, 1, 8,
-                 limits=(_time(1.02, 1024 * MIB), _count(1.01)), visits=2),
+                 limits=(_time(1.02, 1024 * MIB), _x86(1.01), _arm(1.01)), visits=2),
         Workload("munmap", "unmapping one mapping", _MAPPINGS, _SMALL, 1, 8,
-                 limits=(_time(1.01, 1024 * MIB), _count(1.005)), visits=2),
+                 limits=(_time(1.01, 1024 * MIB), _x86(1.005), _arm(1.005)),
+                 visits=2),
         Workload("fork-large", "fork of folios of 64 KiB", _SMALL, _SMALL, 1, 8,
-                 limits=(_count(1.02),), visits=2, only="x86_64"),
+                 limits=(_x86(1.02), _arm(1.02)), visits=2, only=_COUNTED),
         Workload("munmap-large", "munmap of folios of 64 KiB", _SMALL, _SMALL, 1, 8,
-                 limits=(_count(1.02),), visits=2, only="x86_64"),
+                 limits=(_x86(1.02), _arm(1.02)), visits=2, only=_COUNTED),
         Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _SMALL, 1, 8,
                  visits=2),
         Workload("fault", "touching one mapping, page by page", _SMALL, _SMALL, 1, 8,
-                 limits=(_time(1.02), _count(1.003))),
+                 limits=(_time(1.02), _x86(1.003), _arm(1.005))),
         Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 10,
-                 limits=(_count(1.01),)),
+                 limits=(_x86(1.01),)),
         Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 32, 10,
                  limits=(_time(1.02),)),
         Workload("vmalloc", "vmalloc() and vfree()", _PAGES, _PAGES, 0, 10,

@@ -123,6 +123,8 @@ def test_a_target_has_the_workloads_it_can_do() -> None:
     assert [work.name for work in workloads.chosen([], "x86_64")] == list(WORKLOADS)
     on_um = {work.name for work in workloads.chosen([], "um")}
     assert on_um == set(WORKLOADS) - only
+    on_arm = {work.name for work in workloads.chosen([], "arm64")}
+    assert on_arm == set(WORKLOADS) - {"boot", "storm"}
     with pytest.raises(RedoubtError, match="um has no workload 'fork-large'") as caught:
         workloads.chosen(["fork-large"], "um")
     assert "munmap-large" not in str(caught.value.hint)
@@ -177,6 +179,8 @@ def test_limits() -> None:
         "null-syscall": 1.0, "fork": 1.01, "munmap": 1.005, "fork-large": 1.02,
         "munmap-large": 1.02, "fault": 1.003, "mprotect": 1.01,
     }  # fmt: skip
+    assert WORKLOADS["fault"].limit_at("arm64", INSTRUCTIONS, 64 * MIB) == 1.005
+    assert WORKLOADS["mprotect"].limit_at("arm64", INSTRUCTIONS, 64 * MIB) is None
 
 
 # === Ways ========================================================================================

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import boot, cpio, host, kernels, qemu
+from redoubt import boot, cpio, host, kernels, qemu, tables
 from redoubt.boot import Machine
 from redoubt.build import Build
 from redoubt.progress import Silent
-from redoubt.targets import TARGETS, UM, X86_64, get_variant
+from redoubt.targets import ARM64, TARGETS, UM, X86_64, get_variant
+from redoubt.workloads import INSTRUCTIONS
 
 
 def value(words: list[str], option: str) -> str:
@@ -102,6 +103,18 @@ def test_a_measured_machine_has_no_huge_pages(tmp_path: Path) -> None:
     machine = made.bench_machine(get_variant(X86_64, "off"))
     assert "transparent_hugepage=never" in machine.args
     assert "transparent_hugepage=never" not in made.machine(get_variant(X86_64, "off")).args
+
+
+def test_only_a_kernel_with_keys_is_measured_with_a_mock(tmp_path: Path) -> None:
+    made = kernels.Workbench(Build(ARM64, tmp_path, tmp_path, tmp_path), tmp_path, host.EMULATED)
+    for name in ("off", "on"):
+        assert "kpkeys_mock" in made.bench_machine(get_variant(ARM64, name)).args
+    # It would be an argument of its first program.
+    assert "kpkeys_mock" not in made.bench_machine(get_variant(ARM64, "pristine")).args
+    assert "kpkeys_mock" not in made.machine(get_variant(ARM64, "on")).args
+    mocked = tables.heading(INSTRUCTIONS, "arm64")
+    assert "nothing was protected" in mocked
+    assert "protection enforced" in tables.heading(INSTRUCTIONS, "x86_64")
 
 
 @pytest.mark.parametrize(
