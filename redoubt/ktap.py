@@ -15,19 +15,22 @@ from typing import Any
 
 _FAILED = "EXPECTATION FAILED at "
 _VERSION = "KTAP version 1"
+# Lines of one failed test that are worth repeating.
+_DIAGNOSTICS = 12
 # Where a suite begins that debugfs runs: indented as in a whole run, after the time.
 _RUN = re.compile(rf"^((?:\[[^]]*\] )?) {{4}}{_VERSION}$")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """The counts of one test suite, and the names of what failed in it."""
+    """The counts of one test suite, the names of what failed in it, and what was said of that."""
 
     name: str
     passed: int
     failed: int
     skipped: int
     failures: tuple[str, ...] = ()
+    diagnostics: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -41,11 +44,12 @@ def _parser(kernel: Path) -> Iterator[Any]:
         sys.path.remove(directory)
 
 
-def _failures(test: Any, path: str = "") -> list[str]:
+def _failures(test: Any, path: str = "") -> list[tuple[str, list[str]]]:
+    """The name of each test that failed, and its diagnostic lines."""
     name = f"{path}.{test.name}" if path else str(test.name)
     if test.subtests:
         return [found for sub in test.subtests for found in _failures(sub, name)]
-    return [name] if test.counts.failed or test.counts.crashed else []
+    return [(name, test.log)] if test.counts.failed or test.counts.crashed else []
 
 
 def parse_runs(kernel: Path, console: Sequence[str]) -> list[Suite]:
@@ -76,7 +80,14 @@ def parse(kernel: Path, console: Sequence[str]) -> list[Suite]:
         failed = counts.failed + counts.crashed + counts.errors
         if counts.total() == 0:
             failed += 1
-        suites.append(Suite(sub.name, counts.passed, failed, counts.skipped, tuple(_failures(sub))))
+        found = _failures(sub)
+        suites.append(
+            Suite(
+                sub.name, counts.passed, failed, counts.skipped,
+                tuple(name for name, _ in found),
+                tuple(line.strip() for _, log in found for line in log[:_DIAGNOSTICS]),
+            )
+        )  # fmt: skip
     if not any(suite.failed for suite in suites) and any(_FAILED in line for line in console):
         # KUnit forgets what failed in a test that is skipped afterwards.
         suites.append(Suite("kunit", 0, 1, 0, ("an expectation failed in a skipped test",)))

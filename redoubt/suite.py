@@ -161,7 +161,8 @@ def _kunit(
             progress=run.progress,
         )
     for suite in ktap.parse(kernels.our_tree(run.progress), result.console):
-        detail = f"failed: {', '.join(suite.failures)}; log: {result.log}" if suite.failed else ""
+        why = (f"failed: {', '.join(suite.failures)}; log: {result.log}", *suite.diagnostics)
+        detail = "\n".join(why) if suite.failed else ""
         yield Item(
             f"{suite.name}{label} ({cpus} CPU)", variant.name,
             suite.passed, suite.failed, suite.skipped, detail,

@@ -325,10 +325,17 @@ class TestKunit:
         ]  # fmt: skip
 
     def test_failing(self) -> None:
-        text = GOOD.replace("    ok 3 three\nok 1", "    not ok 3 three\nnot ok 1")
+        text = GOOD.replace(
+            "    ok 3 three\nok 1",
+            "    # three: EXPECTATION FAILED at mm/a.c:7\n    Expected 1 == 2\n"
+            "    not ok 3 three\nnot ok 1",
+        )
         first, second = kunit(text)
         assert (first.passed, first.failed, first.skipped) == (1, 1, 1)
         assert first.failures == ("kpkeys_levels.three",)
+        assert first.diagnostics == (
+            "# three: EXPECTATION FAILED at mm/a.c:7", "Expected 1 == 2",
+        )  # fmt: skip
         assert second.failed == 0
 
     @pytest.mark.parametrize("lines", range(1, 14))
