@@ -328,16 +328,43 @@ void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry)
 	pt_regs_write_reg(regs, reg_old, old);
 }
 
-static bool was_lazy_write(struct pt_regs *regs, unsigned long addr)
+/* Was the write refused by the key of page tables? */
+static bool is_violation(unsigned long addr, unsigned long esr)
+{
+	return ESR_ELx_EC(esr) == ESR_ELx_EC_DABT_CUR && is_ttbr1_addr(addr) &&
+	       esr_fsc_is_permission_fault(esr) && esr & ESR_ELx_WNR &&
+	       arm64_kpkeys_tagged(leaf_of(addr));
+}
+
+/**
+ * __arm64_kpkeys_lazy_abort() - Do it again if it was a write of a lazy section.
+ * @regs: registers at the fault.
+ *
+ * Which instruction was refused, and where, the CPU says. In @regs, which are on
+ * the stack, it could be changed by now, to have any write done.
+ *
+ * Context: the handler of an abort in the kernel, at the default level, before
+ * there can be another exception.
+ * Return: true if it was one, and is done.
+ */
+bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 {
 	const struct exception_table_entry *ex;
+	unsigned long addr;
 
-	ex = search_exception_tables(regs->pc);
+	if (!is_violation(untagged_addr(read_sysreg(far_el1)),
+			  read_sysreg(esr_el1)))
+		return false;
+
+	/* Not in modules, whose tables are found through what can be written. */
+	ex = search_kernel_exception_table(read_sysreg(elr_el1));
 	if (!ex || ex->type != EX_TYPE_KPKEYS)
 		return false;
 
+	/* Calls may have put what was read before on the stack. */
+	addr = untagged_addr(read_sysreg(far_el1));
 	arm64_kpkeys_lazy_write(regs, ex->data, (u64 *)addr);
-	regs->pc += AARCH64_INSN_SIZE;
+	regs->pc = read_sysreg(elr_el1) + AARCH64_INSN_SIZE;
 	return true;
 }
 
@@ -350,9 +377,8 @@ static bool was_lazy_write(struct pt_regs *regs, unsigned long addr)
  * @regs: registers at the fault.
  *
  * Context: the handler of a fault in the kernel, at the default level.
- * Return: true if it was, and there is a fixup or it was a write of a lazy
- * section; does not return if there is none; false if something else caused the
- * fault.
+ * Return: true if it was, and there is a fixup; does not return if there is none;
+ * false if something else caused the fault.
  */
 bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 			     struct pt_regs *regs)
@@ -364,13 +390,8 @@ bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 		.pkey_reg = raw_cpu_read(arm64_kpkeys_at_entry),
 	};
 
-	if (!is_ttbr1_addr(addr) ||
-	    !esr_fsc_is_permission_fault(esr) || !(esr & ESR_ELx_WNR) ||
-	    !arm64_kpkeys_tagged(leaf_of(addr)))
+	if (!is_violation(addr, esr))
 		return false;
-
-	if (was_lazy_write(regs, addr))
-		return true;
 
 	kpkeys_report_violation(&violation);
 	if (fixup_exception(regs, esr))

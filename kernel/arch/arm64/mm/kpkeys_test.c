@@ -5,15 +5,20 @@
  */
 #include <kunit/test.h>
 #include <linux/bitfield.h>
+#include <linux/extable.h>
+#include <linux/irqflags.h>
 #include <linux/kpkeys.h>
 #include <linux/mm.h>
+#include <linux/pagewalk.h>
 #include <linux/pgtable.h>
+#include <linux/uaccess.h>
 
 #include <asm/asm-extable.h>
 #include <asm/cpufeature.h>
 #include <asm/pgalloc.h>
 #include <asm/por.h>
 #include <asm/ptrace.h>
+#include <asm/sections.h>
 
 static void overlays_of_levels(struct kunit *test)
 {
@@ -173,6 +178,46 @@ static void lazy_writes_take_any_register(struct kunit *test)
 	pagetable_free(pt);
 }
 
+#ifdef lazy_set_ptes
+/* One of those that are done again, with what is in x0. It is not run. */
+static unsigned long lazy_instruction(void)
+{
+	unsigned long pc;
+
+	asm volatile("	adr	%[pc], 1f\n"
+		     "	b	2f\n"
+		     "1:	str	x0, [%[pc]]\n"
+		     "2:\n" __DEFINE_ASM_GPR_NUMS
+		     _ASM_EXTABLE_KPKEYS(STR, "x0", "xzr")
+		     : [pc] "=r" (pc));
+	return pc;
+}
+
+/*
+ * What was refused, the CPU tells; what is on the stack may be forged. Here it is
+ * a write to a page table, as an attacker does it.
+ */
+static void saved_registers_are_not_believed(struct kunit *test)
+{
+	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
+	struct pt_regs forged = { .regs[0] = 8, .pc = lazy_instruction() };
+	u64 *table, same = 0;
+	bool done;
+
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	table = ptdesc_address(pt);
+	KUNIT_EXPECT_NOT_NULL(test, search_kernel_exception_table(forged.pc));
+
+	scoped_guard(irqsave) {
+		copy_to_kernel_nofault(table, &same, sizeof(same));
+		done = __arm64_kpkeys_lazy_abort(&forged);
+	}
+	KUNIT_EXPECT_FALSE(test, done);
+	KUNIT_EXPECT_EQ(test, *table, 0);
+	pagetable_free(pt);
+}
+#endif
+
 /* Whole blocks are tagged: a page table splits none. */
 static void the_pool_leaves_blocks_whole(struct kunit *test)
 {
@@ -192,6 +237,55 @@ static void the_pool_leaves_blocks_whole(struct kunit *test)
 	pagetable_free(pt);
 }
 
+static int count_block(unsigned long *nr, bool is_block)
+{
+	*nr += is_block;
+	return 0;
+}
+
+static int count_pud(pud_t *pud, unsigned long addr, unsigned long next,
+		     struct mm_walk *walk)
+{
+	return count_block(walk->private, pud_leaf(pudp_get(pud)));
+}
+
+static int count_pmd(pmd_t *pmd, unsigned long addr, unsigned long next,
+		     struct mm_walk *walk)
+{
+	return count_block(walk->private, pmd_leaf(pmdp_get(pmd)));
+}
+
+static int count_pte(pte_t *pte, unsigned long addr, unsigned long next,
+		     struct mm_walk *walk)
+{
+	return count_block(walk->private, pte_cont(__ptep_get(pte)));
+}
+
+static const struct mm_walk_ops count_ops = {
+	.pud_entry = count_pud,
+	.pmd_entry = count_pmd,
+	.pte_entry = count_pte,
+};
+
+/* If it cannot be split later, it is made of pages, but for the image. */
+static void no_block_is_left(struct kunit *test)
+{
+	unsigned long image = (unsigned long)lm_alias(_stext);
+	unsigned long image_end = (unsigned long)lm_alias(__init_begin);
+	unsigned long nr = 0;
+
+	if (system_supports_bbml3())
+		kunit_skip(test, "the linear map is made of blocks");
+	if (!arch_kpkeys_enabled())
+		kunit_skip(test, "there are no protection keys");
+
+	walk_kernel_page_table_range_lockless(_PAGE_OFFSET(vabits_actual), image,
+					      &count_ops, NULL, &nr);
+	walk_kernel_page_table_range_lockless(image_end, PAGE_END, &count_ops,
+					      NULL, &nr);
+	KUNIT_EXPECT_EQ(test, nr, 0);
+}
+
 static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(overlays_of_levels),
 	KUNIT_CASE(permissions_of_entries),
@@ -202,7 +296,11 @@ static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(a_level_is_what_the_register_says),
 	KUNIT_CASE(lazy_cas_tells_how_it_ended),
 	KUNIT_CASE(lazy_writes_take_any_register),
+#ifdef lazy_set_ptes
+	KUNIT_CASE(saved_registers_are_not_believed),
+#endif
 	KUNIT_CASE(the_pool_leaves_blocks_whole),
+	KUNIT_CASE(no_block_is_left),
 	{}
 };
 

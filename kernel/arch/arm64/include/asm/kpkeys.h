@@ -9,11 +9,11 @@
 
 #ifdef CONFIG_ARM64_KPKEYS
 
+#include <linux/bits.h>
 #include <linux/jump_label.h>
 #include <linux/types.h>
 
 #include <asm/barrier.h>
-#include <asm/esr.h>
 #include <asm/kpkeys_regs.h>
 #include <asm/percpu.h>
 #include <asm/pgtable-prot.h>
@@ -224,20 +224,39 @@ void arm64_kpkeys_start_cpu(void);
 void arm64_kpkeys_switch(void);
 void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry);
 bool arm64_kpkeys_bbml3(void);
+bool arm64_kpkeys_can_split(void);
+bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs);
 bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 			     struct pt_regs *regs);
+
+/* Whose half of the address space; the bits above may be a tag. */
+static __always_inline bool arm64_kpkeys_may_refuse(unsigned long addr)
+{
+	return arch_kpkeys_enabled() && addr & BIT(55);
+}
+
+static __always_inline bool arm64_kpkeys_lazy_abort(unsigned long far,
+						    struct pt_regs *regs)
+{
+	return arm64_kpkeys_may_refuse(far) && __arm64_kpkeys_lazy_abort(regs);
+}
 
 static __always_inline bool
 arm64_kpkeys_fault(unsigned long addr, unsigned long esr, struct pt_regs *regs)
 {
-	return arch_kpkeys_enabled() &&
-	       ESR_ELx_EC(esr) == ESR_ELx_EC_DABT_CUR &&
+	return arm64_kpkeys_may_refuse(addr) &&
 	       arm64_kpkeys_data_abort(addr, esr, regs);
 }
 #else
 static inline bool arm64_kpkeys_bbml3(void) { return false; }
 static inline void arm64_kpkeys_start_cpu(void) { }
 static inline void arm64_kpkeys_switch(void) { }
+
+static inline bool arm64_kpkeys_lazy_abort(unsigned long far,
+					   struct pt_regs *regs)
+{
+	return false;
+}
 
 static inline bool arm64_kpkeys_fault(unsigned long addr, unsigned long esr,
 				      struct pt_regs *regs)
