@@ -205,6 +205,12 @@ static int add_to_pool(const struct kpkeys_pool *pool, struct page *page,
 		return enter_pages(pool, page, order, min_spare, true);
 	}
 
+	/* Not in this phase of boot: nothing was changed. */
+	if (err == -EBUSY) {
+		free_pages_singly(page, nr);
+		return err;
+	}
+
 	replenish_reserve(pool, nid);
 	if (!set_key(pool, page, nr, KPKEYS_PKEY_DEFAULT)) {
 		free_pages_singly(page, nr);

@@ -32,7 +32,8 @@
  * Context: as the architecture allows; may need memory for page tables where
  * the linear map has to be split.
  * Return: 0; -EINVAL if an argument is bad or the range not in the linear map;
- * -ENOMEM, and part of the range may then have the new key.
+ * -EBUSY if keys cannot be set in this phase of boot; -ENOMEM, and part of the
+ * range may then have the new key.
  */
 int set_memory_pkey(unsigned long addr, int numpages, int pkey)
 {

@@ -80,8 +80,8 @@ static int __init untag_page(struct page *page, unsigned int order)
 
 /* === Allocation and freeing ============================================= */
 
-/* Are page tables that the pool does not have unprotected, for now? */
-static bool suspended __ro_after_init;
+/* Who gets page tables without protection where the pool has none. */
+static struct task_struct *suspended_for __ro_after_init;
 
 /**
  * kpkeys_pgtable_alloc() - Allocate a protected page table.
@@ -96,7 +96,7 @@ struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order)
 	struct page *page;
 
 	page = kpkeys_pool_alloc(&kpkeys_pgtables_pool, gfp, order);
-	if (unlikely(!page) && suspended)
+	if (unlikely(!page) && suspended_for == current)
 		page = alloc_pages(gfp | __GFP_COMP, order);
 	return page;
 }
@@ -420,13 +420,13 @@ void __init kpkeys_hardened_pgtables_add(void *table)
  * kpkeys_hardened_pgtables_suspend() - Do without the pool where it has nothing.
  *
  * For an architecture that has to split all of the linear map, and cannot before
- * that is done.
+ * that is done. It holds for the task that calls this.
  *
- * Context: boot.
+ * Context: boot, all other CPUs stopped.
  */
 void __init kpkeys_hardened_pgtables_suspend(void)
 {
-	suspended = true;
+	suspended_for = current;
 }
 
 /**
@@ -439,7 +439,7 @@ void __init kpkeys_hardened_pgtables_resume(void)
 {
 	struct kpkeys_walk tag = { .table = tag_existing };
 
-	suspended = false;
+	suspended_for = NULL;
 	if (kpkeys_hardened_pgtables_enabled() &&
 	    kpkeys_walk_tables(&tag, &init_mm))
 		pr_err("page tables that were allocated at boot are not protected\n");

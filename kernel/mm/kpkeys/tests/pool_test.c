@@ -548,6 +548,29 @@ static void failed_tagging_fails_the_allocation(struct kunit *test)
 	put_tables(tables);
 }
 
+static int no_setting(unsigned long addr, int numpages, int pkey)
+{
+	return -EBUSY;
+}
+
+/* Nothing was tagged, so nothing has to be untagged. */
+static void block_is_given_back_if_keys_cannot_be_set(struct kunit *test)
+{
+	struct tables *tables;
+	struct sums before;
+
+	skip_unless_protected(test);
+
+	tables = exhaust(test);
+	before = audit(test);
+	kunit_activate_static_stub(test, set_memory_pkey, no_setting);
+	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_KERNEL, 0));
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	KUNIT_EXPECT_EQ(test, audit(test).owned, before.owned);
+	put_tables(tables);
+}
+
 static int half_tagging(unsigned long addr, int numpages, int pkey)
 {
 	int err;
