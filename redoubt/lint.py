@@ -27,11 +27,23 @@ from redoubt.build import environment
 from redoubt.errors import RedoubtError
 from redoubt.process import run_lines
 
-# FILE_PATH_CHANGES: asks for MAINTAINERS, which a queue outside of Linux has no entry in.
+# FILE_PATH_CHANGES: asks for MAINTAINERS, which a queue outside of Linux has no entry in. Who is to
+# maintain the new files is for those to say who send the mails, and those who take them.
 _IGNORED = "FILE_PATH_CHANGES"
+# What is about the message of a mail, and said of the last file in it.
+_OF_MESSAGE = ("COMMIT_", "MISSING_SIGN_OFF", "NO_AUTHOR_SIGN_OFF", "FROM_SIGN_OFF_MISMATCH")
 
+_REGISTERS = "registers and their fields are named as in the architecture's manual"
 # Of one file each, with the reason.
 PERMITTED: dict[str, tuple[frozenset[str], str]] = {
+    "arch/arm64/Kconfig.debug": (
+        frozenset({"CONFIG_DESCRIPTION"}),
+        "two lines say all that the options do",
+    ),
+    "arch/arm64/include/asm/el2_setup.h": (frozenset({"CAMELCASE"}), _REGISTERS),
+    "arch/arm64/include/asm/kpkeys_regs.h": (frozenset({"CAMELCASE"}), _REGISTERS),
+    "arch/arm64/include/asm/pgtable-prot.h": (frozenset({"CAMELCASE"}), _REGISTERS),
+    "arch/arm64/mm/kpkeys_test.c": (frozenset({"CAMELCASE"}), _REGISTERS),
     "include/linux/kpkeys.h": (
         frozenset({"COMPLEX_MACRO", "MACRO_ARG_REUSE"}),
         "the macros that declare a guard expand to declarations, which cannot stand in"
@@ -120,6 +132,9 @@ class Finding:
     tool: str
     text: str
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.tool}: {self.text}"
+
 
 @dataclass(frozen=True)
 class Report:
@@ -148,7 +163,7 @@ class Report:
 
 def render(report: Report) -> list[str]:
     """The report as lines for a person."""
-    lines = [f"{f.file}:{f.line}: {f.tool}: {f.text}" for f in report.findings]
+    lines = [str(finding) for finding in report.findings]
     lines += [f"{name}: not built in this configuration" for name in report.unbuilt]
     lines.append(
         f"lint: {report.files} files, {report.patches} patches, {report.objects} objects:"
@@ -233,19 +248,28 @@ def _ours(tree: Path, added: Iterable[str]) -> _Lines:
 # === checkpatch ==================================================================================
 
 
-def _checkpatch(tree: Path, home: Path, arguments: Sequence[str | Path]) -> Iterator[Finding]:
+def _need(*programs: str) -> None:
+    """Raise RedoubtError for a program that is missing."""
+    for program in programs:
+        if not shutil.which(program):
+            raise RedoubtError(f"{program}: not found", "run: scripts/prerequisites lint")
+
+
+def _checkpatch(
+    tree: Path, cwd: Path, home: Path, arguments: Sequence[str | Path]
+) -> Iterator[Finding]:
     lines: list[str] = []
     ended = run_lines(
-        ["perl", "scripts/checkpatch.pl", "--strict", "--no-tree", "--no-signoff", "--terse",
+        ["perl", tree / "scripts" / "checkpatch.pl", "--strict", "--no-tree", "--terse",
          "--no-summary", "--show-types", "--showfile", "--color=never", "--ignore", _IGNORED,
          *arguments],
         lines.append,
-        cwd=tree,
+        cwd=cwd,
         # It reads a .checkpatch.conf there.
         env={"HOME": str(home), "LC_ALL": "C"},
     )  # fmt: skip
     # Names that may be written in camel case, kept for the next time; the tree is not its place.
-    for cache in tree.glob(".checkpatch-camelcase.*"):
+    for cache in cwd.glob(".checkpatch-camelcase.*"):
         cache.unlink()
     matches = [match for line in lines if (match := _CHECKPATCH.match(line))]
     if ended.code and not matches:
@@ -260,6 +284,32 @@ def _checkpatch(tree: Path, home: Path, arguments: Sequence[str | Path]) -> Iter
 def _permitted(finding: Finding) -> bool:
     kinds, _ = PERMITTED.get(finding.file, (frozenset(), ""))
     return finding.text.split(":")[0] in kinds
+
+
+def _check_mail(
+    tree: Path, home: Path, file: Path, name: str, options: Sequence[str] = ()
+) -> Iterator[Finding]:
+    """The findings on one mail; `name` is what those on its message are reported for."""
+    for finding in _checkpatch(tree, home, home, [*options, file.resolve()]):
+        # Of the message it says the name of the mail, of the first or last file, or none.
+        if Path(finding.file).name in ("", file.name) or finding.text.startswith(_OF_MESSAGE):
+            yield Finding(name, 1, finding.tool, finding.text)
+        elif not _permitted(finding):
+            yield finding
+
+
+def check_mails(tree: Path, mails: Iterable[Path]) -> tuple[Finding, ...]:
+    """What checkpatch finds in mails that are to be sent: they have to be signed off, too.
+
+    `tree` is any kernel tree, of which the script is taken; nothing is written there.
+    Raises RedoubtError if perl is missing, or the script does not run.
+    """
+    _need("perl")
+    with tempfile.TemporaryDirectory(prefix="redoubt-lint-") as name:
+        home = Path(name)
+        return tuple(
+            finding for mail in mails for finding in _check_mail(tree, home, mail, mail.name)
+        )
 
 
 def mail(tree: Path, patch: str, text: str) -> str:
@@ -284,19 +334,14 @@ def mail(tree: Path, patch: str, text: str) -> str:
 
 def _check_sources(tree: Path, repo: Path, added: Sequence[str], home: Path) -> Iterator[Finding]:
     for name in added:
-        for finding in _checkpatch(tree, home, ["-f", name]):
+        for finding in _checkpatch(tree, tree, home, ["-f", name]):
             if not _permitted(finding):
                 yield finding
     for patch in _applied(tree):
         text = (repo / "patches" / patch).read_text(errors="replace")
         file = home / patch.replace("/", "-")
         file.write_text(mail(tree, patch, text))
-        for finding in _checkpatch(tree, home, [file]):
-            # Of the message it says the name of the mail, or of the first file.
-            if Path(finding.file).name == file.name or finding.text.startswith("COMMIT_"):
-                yield Finding(f"patches/{patch}", 1, finding.tool, finding.text)
-            elif not _permitted(finding):
-                yield finding
+        yield from _check_mail(tree, home, file, f"patches/{patch}", ["--no-signoff"])
 
 
 # === W=1 and sparse ==============================================================================
@@ -397,9 +442,7 @@ def lint(tree: Path, builds: Mapping[Path, str], *, repo: Path | None = None) ->
     prefixes of their compilers; none is changed.
     Raises RedoubtError if a checker is missing or an object does not compile.
     """
-    for program in ("perl", "sparse"):
-        if not shutil.which(program):
-            raise RedoubtError(f"{program}: not found", "run: scripts/prerequisites lint")
+    _need("perl", "sparse")
     repo = repo or paths.repo()
     tree = tree.resolve()
     kernel = repo / "kernel"

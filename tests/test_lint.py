@@ -15,6 +15,7 @@ needs_tools = pytest.mark.skipif(
     not all(shutil.which(name) for name in ("gcc", "make", "perl", "sparse")),
     reason="needs gcc, make, perl and sparse (scripts/prerequisites lint)",
 )
+needs_perl = pytest.mark.skipif(not shutil.which("perl"), reason="needs perl")
 
 PRISTINE = "int old(int a)\n{\n\tint old_unused;\n\treturn a;\n}\n"
 PATCHED = PRISTINE + "int new(int a)\n{\n\tint new_unused;\n\treturn a;\n}\n"
@@ -26,9 +27,10 @@ MAKEFILE = """
 \t@echo "  CHECK   $*.c"
 """
 
-# Finds one thing: the word BAD in a file or an added line.
+# Finds one thing: the word BAD in a file or an added line. Of a patch it leaves a file behind.
 CHECKPATCH = r"""
 my $patch = !grep { $_ eq "-f" } @ARGV;
+open(my $left, ">", ".left") if $patch;
 my $name = my $file = $ARGV[-1];
 my ($bad, $line) = (0, 0);
 open(my $in, "<", $file) or die "cannot open $file\n";
@@ -39,6 +41,7 @@ while (<$in>) {
     $line-- if $patch && /^-/;
     if (/BAD/ && (!$patch || /^\+/)) { print "$name:$line: ERROR:BADNESS: bad\n"; $bad = 1; }
     print "$name:$line: WARNING:COMPLEX_MACRO: macro\n" if /MACRO/;
+    print ":7: WARNING:LONG: message\n" if /^LONG/;
 }
 exit $bad;
 """
@@ -183,6 +186,47 @@ def test_a_mail_has_the_message_and_three_lines_of_context(tree: Tree) -> None:
     assert text.startswith("Subject: [PATCH] mm: touch\n\nBecause.\n---\ndiff --git")
     assert "@@ -3,3 +3,8 @@\n" in text
     assert "+\tint new_unused;\n" in text
+
+
+def a_mail(top: Path, text: str, name: str = "mm/added.c") -> Path:
+    file = top / "0001-mm-add.patch"
+    file.write_text(
+        f"Subject: [PATCH] mm: add\n\nBecause.\n{text}\n---\n"
+        f"--- /dev/null\n+++ b/{name}\n@@ -0,0 +1,2 @@\n+int a;\n+/* {text} */\n"
+    )
+    return file
+
+
+@needs_perl
+def test_mails_are_checked_without_a_build(tree: Tree, tmp_path: Path) -> None:
+    before = sorted(tree.tree.rglob("*"))
+    assert lint.check_mails(tree.tree, [a_mail(tmp_path, "")]) == ()
+    (finding,) = lint.check_mails(tree.tree, [a_mail(tmp_path, "BAD")])
+    assert (finding.file, finding.line) == ("mm/added.c", 2)
+    (finding,) = lint.check_mails(tree.tree, [a_mail(tmp_path, "LONG")])
+    assert str(finding) == "0001-mm-add.patch:1: checkpatch: LONG: message"
+    assert sorted(tree.tree.rglob("*")) == before
+
+
+@needs_perl
+def test_what_is_permitted_is_permitted_in_a_mail(tree: Tree, tmp_path: Path) -> None:
+    assert "mm/added.c" not in lint.PERMITTED
+    found = lint.check_mails(tree.tree, [a_mail(tmp_path, "x */ /* MACRO")])
+    assert {one.file for one in found} >= {"mm/added.c"}
+    known = a_mail(tmp_path, "x */ /* MACRO", "include/linux/kpkeys.h")
+    assert "include/linux/kpkeys.h" not in {
+        one.file for one in lint.check_mails(tree.tree, [known])
+    }
+
+
+def test_mails_need_perl(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lint.shutil, "which", lambda name: None if name == "perl" else name)
+    with pytest.raises(RedoubtError, match="perl: not found"):
+        lint.check_mails(tree.tree, [a_mail(tmp_path, "")])
+
+
+def test_each_exception_has_a_reason() -> None:
+    assert [name for name, (kinds, why) in lint.PERMITTED.items() if not kinds or not why] == []
 
 
 def test_changed_lines() -> None:
