@@ -154,6 +154,15 @@ def linear_map_block(found: LinearMap) -> str:
     return "\n".join(lines)
 
 
+def linear_map_table(found: LinearMap) -> Table:
+    """The same table as of README."""
+    head, _, *rows = (
+        tuple(cell.strip() for cell in line.strip("|").split("|"))
+        for line in linear_map.render(found.rows)
+    )
+    return Table("linear map", LINEAR_MAP, head, tuple(rows))
+
+
 def readme_blocks(results: Results) -> str:
     """The blocks of all results; what follows a table needs an empty line before it."""
     blocks = [readme_block(name, report) for name, report in results.benchmarks]
@@ -303,14 +312,11 @@ def _tests_html(tests: Tests) -> str:
 
 
 def _linear_map_html(found: LinearMap) -> str:
-    head, _, *rows = (
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in linear_map.render(found.rows)
-    )
+    one = linear_map_table(found)
     return (
         f"<h2>The linear map of arm64 <small class='soft'>{escape(found.file)}</small></h2>\n"
-        f"<p>{escape(LINEAR_MAP)} {escape(origin(found.provenance))}.</p>\n"
-        + _html_table(head, rows)
+        f"<p>{escape(one.heading)} {escape(origin(found.provenance))}.</p>\n"
+        + _html_table(one.columns, one.rows)
     )
 
 

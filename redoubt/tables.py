@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from redoubt.figures import (
@@ -273,20 +274,67 @@ def _hooks(report: Report, kind: str) -> tuple[str, ...]:
 
 # === Text ========================================================================================
 
+_KEYS = 2
+_GAP = "  "
 
-def text(one: Table) -> list[str]:
-    """A table for a terminal; the first two columns begin at the left, the others end alike."""
-    lines = [one.columns, *one.rows]
-    widths = [max(len(row[index]) for row in lines) for index in range(len(one.columns))]
+Row = tuple[str, ...]
 
-    def line(row: tuple[str, ...]) -> str:
+
+def only(one: Table, columns: Sequence[str]) -> Table:
+    """The table with those of its columns that have one of these names."""
+    kept = [index for index, name in enumerate(one.columns) if name in columns]
+
+    def cut(row: Row) -> Row:
+        return tuple(row[index] for index in kept)
+
+    return Table(one.kind, one.heading, cut(one.columns), tuple(cut(row) for row in one.rows))
+
+
+def text(one: Table, width: int | None = None) -> list[str]:
+    """A table for a terminal; the first two columns begin at the left, the others end alike.
+
+    With a `width` in characters it is no wider, if no cell is: long headings have several lines,
+    and columns for which there is no room stand below the others, again beside the first two.
+    """
+    if width is None:
+        return [one.heading, "", *_aligned([one.columns, *one.rows])]
+    lines = textwrap.wrap(one.heading, width)
+    for piece in _pieces(one, width):
+        lines += ["", *_aligned(piece)]
+    return lines
+
+
+def _aligned(rows: Sequence[Row]) -> Iterator[str]:
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
+    for row in rows:
         cells = [
-            value.ljust(width) if index < 2 or index == len(row) - 1 else value.rjust(width)
+            value.ljust(width) if index < _KEYS or index == len(row) - 1 else value.rjust(width)
             for index, (value, width) in enumerate(zip(row, widths, strict=True))
         ]
-        return "  ".join(cells).rstrip()
+        yield _GAP.join(cells).rstrip()
 
-    return [one.heading, "", *(line(row) for row in lines)]
+
+def _pieces(one: Table, width: int) -> Iterator[list[Row]]:
+    """The rows of each piece of a table, those of its headings first."""
+    widths = [
+        max(len(word) for word in (*heading.split(), *(row[index] for row in one.rows)))
+        for index, heading in enumerate(one.columns)
+    ]
+    heads = [
+        textwrap.wrap(heading, widest, break_long_words=False, break_on_hyphens=False)
+        for heading, widest in zip(one.columns, widths, strict=True)
+    ]
+    groups: list[list[int]] = [[*range(_KEYS)]]
+    for index in range(_KEYS, len(widths)):
+        wide = sum(widths[known] + len(_GAP) for known in groups[-1]) + widths[index]
+        if wide > width and len(groups[-1]) > _KEYS:
+            groups.append([*range(_KEYS)])
+        groups[-1].append(index)
+    for group in groups:
+        height = max(len(heads[index]) for index in group)
+        padded = [[""] * (height - len(heads[index])) + heads[index] for index in group]
+        yield [*zip(*padded, strict=True), *(tuple(row[index] for index in group)
+                                             for row in one.rows)]  # fmt: skip
 
 
 def markdown(one: Table) -> list[str]:
