@@ -36,9 +36,7 @@ from redoubt import (
     check as check_module,
 )
 from redoubt import (
-    doctor as doctor_module,
-)
-from redoubt import (
+    cover,
     figures,
     kernels,
     paths,
@@ -48,6 +46,9 @@ from redoubt import (
     stats,
     tables,
     workloads,
+)
+from redoubt import (
+    doctor as doctor_module,
 )
 from redoubt import (
     host as host_module,
@@ -60,6 +61,9 @@ from redoubt import (
 )
 from redoubt import (
     offcheck as offcheck_module,
+)
+from redoubt import (
+    recipients as recipients_module,
 )
 from redoubt import (
     report as report_module,
@@ -442,21 +446,41 @@ def series(
     check: Annotated[
         bool, typer.Option("--check", help="Take the mails back and build every prefix.")
     ] = False,
+    check_mails: Annotated[
+        bool, typer.Option("--check-mails", help="Take the mails back, and build nothing.")
+    ] = False,
+    recipients: Annotated[
+        bool,
+        typer.Option("--recipients", help="Write To: and Cc: into the mails, not beside them."),
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", help="Where to write the mails.", file_okay=False)
     ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Export the queue as mails for git am, one commit per topic."""
+    if json_file and not (check or check_mails):
+        raise RedoubtError("--json is for a check", "redoubt series --check-mails --json FILE")
     display = Display()
+    where = output or paths.build_dir() / "series"
     with _alone():
-        pristine = source_module.obtain(display).path
-        mails = series_module.export(pristine, output or paths.build_dir() / "series")
-        for mail in mails:
-            out.print(str(mail), markup=False)
-        if not check:
+        base = source_module.obtain(display)
+        letter = cover.letter(paths.repo(), base)
+
+        def ask(mail: Path) -> recipients_module.Recipients:
+            display.detail(f"recipients of {mail.name}")
+            return recipients_module.ask(base.path, mail)
+
+        with display.step("Writing the mails"):
+            written = series_module.export(
+                base.path, where, letter=letter, ask=ask, address=recipients
+            )
+        for file in written:
+            out.print(str(file), markup=False)
+        if not (check or check_mails):
             return
-        report = suite_module.series_check(list(TARGETS.values()), display, sampled=False)
+        targets = list(TARGETS.values()) if check else []
+        report = suite_module.series_check(targets, display, sampled=not check, mails=where)
     _write_json(json_file, report.as_json())
     _print_lines(series_module.render(report))
     raise typer.Exit(0 if report.ok else 1)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The queue as mails: one commit per topic, for `git am` on the pristine tree.
 
+Each is signed off by the user. A cover letter goes before them if there is a text for it; whom the
+mails go to is written beside them, or into them.
+
 `export` makes the commits in a scratch repository that holds only the files the topics touch, so it
 takes a second and not minutes; the mails are the same. `check` takes the mails back: `git am` puts
 them on a pristine tree and the result has to equal pristine plus kernel/ plus patches/ (without
 local topics) byte for byte, built anew without git; and each prefix of the series can be handed to
-a builder as a real source tree.
+a builder as a real source tree. How the mails look can be judged by a checker, too.
 
 git runs apart from the user's configuration (hooks, signing, prefixes and line endings could all
 change a mail); only the identity is the user's.
@@ -20,15 +23,29 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from redoubt import paths, tree
+from redoubt import recipients as recipients_module
 from redoubt.errors import RedoubtError
+from redoubt.lint import Finding
+from redoubt.recipients import Recipients
 
 # Blob names as long as the kernel's, and nothing that depends on the version of git.
 _FORMAT = ("-n", "--no-renames", "--abbrev=12", "--no-signature")
+# The first paragraph of a text is its subject, the rest stands before the list of mails.
+_WITH_COVER = ("--cover-letter", "--cover-from-description=subject")
+
+COVER_LETTER = "0000-cover-letter.patch"
+RECIPIENTS = "recipients"
+_MAILS = "[0-9][0-9][0-9][0-9]-*.patch"
+
+# "mm: ", "x86/cpu: ", "arm64: mm: "
+_SUBJECT = re.compile(r"[\w./,+-]+(?: [\w./,+-]+)?: \S")
+# What git takes for the end of a message.
+_END = re.compile(r"diff -|Index: |---(?: \S|\s*$)")
 
 _TOUCHED = re.compile(r"^--- ([^\t\n]+).*\n\+\+\+ ([^\t\n]+).*\n@@ ", re.MULTILINE)
 _MAIL_TOUCHED = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.MULTILINE)
@@ -210,6 +227,16 @@ class _Git:
             file.flush()
             self("commit", "-q", "--allow-empty", "--cleanup=whitespace", "-F", file.name)
 
+    def signed(self, message: str, author: tuple[str, str]) -> str:
+        """A message with the author's Signed-off-by, once, behind other trailers it may have."""
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
+            file.write(message)
+            file.flush()
+            return self(
+                "interpret-trailers", "--if-exists", "addIfDifferent",
+                "--trailer", "Signed-off-by: {} <{}>".format(*author), file.name,
+            )  # fmt: skip
+
 
 def _run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
     try:
@@ -317,16 +344,27 @@ def _exported(repo: Path) -> list[Topic]:
     return chosen
 
 
-def _message(repo: Path, topic: Topic) -> str:
-    """The commit message of a topic; raises RedoubtError if a mail could not carry it."""
-    path = repo / "patches" / topic.name / "COVER"
+def message(path: Path) -> str:
+    """The text of a mail from a file COVER: its subject, an empty line, and its body.
+
+    Raises RedoubtError if a mail could not carry it.
+    """
     text = _read(path).strip() + "\n"
     lines = text.split("\n")
     if not lines[0] or lines[0].startswith("["):
         raise RedoubtError(f"{path}: the first line must be the subject, without a [tag]")
+    if not _SUBJECT.match(lines[0]):
+        raise RedoubtError(f"{path}: the subject must begin with a subsystem, as in 'mm: '")
     if len(lines) < 3 or lines[1] != "" or not lines[2]:
         raise RedoubtError(f"{path}: the subject, an empty line and the body are expected")
+    if ends := [line for line in lines if _END.match(line)]:
+        raise RedoubtError(f"{path}: git am would end the message at the line '{ends[0]}'")
     return text
+
+
+def _message(repo: Path, topic: Topic) -> str:
+    """The commit message of a topic, not signed off; raises RedoubtError as `message` does."""
+    return message(repo / "patches" / topic.name / "COVER")
 
 
 # === Export ======================================================================================
@@ -338,15 +376,23 @@ def export(
     *,
     repo: Path | None = None,
     author: tuple[str, str] | None = None,
+    letter: str | None = None,
+    ask: Callable[[Path], Recipients] | None = None,
+    address: bool = False,
 ) -> list[Path]:
-    """Write the queue to `out` as mails for `git am`; returns them in order.
+    """Write the queue to `out` as mails for `git am`; returns what is written, in order.
 
-    The author is the user (name, address) unless given. Mails of an earlier run are replaced, and
-    only once all new ones are there. Raises RedoubtError for a patch that does not apply exactly, a
-    topic without message or without effect, and a queue that contradicts itself.
+    The author is the user (name, address) unless given, and signs each mail off. `letter` is
+    subject and text of a cover letter; without it there is none. `ask` tells the recipients of a
+    mail, which are written to a file beside the mails, or into them if they are to `address`.
+
+    What an earlier run wrote is replaced, and only once everything new is there. Raises
+    RedoubtError for a patch that does not apply exactly, a topic without message or without effect,
+    a queue that contradicts itself, and as `ask` does.
     """
     repo = repo or paths.repo()
-    identity = _identity(repo, author or _author(repo))
+    author = author or _author(repo)
+    identity = _identity(repo, author)
     chosen = _exported(repo)
     with _scratch() as scratch:
         work = scratch / "tree"
@@ -359,20 +405,40 @@ def export(
         _pick(pristine, names, work)
         base = git.start()
         for topic in chosen:
-            message = _message(repo, topic)
+            text = _message(repo, topic)
             if topic.patches:
                 tree.apply_series(work, list(topic.patches))
             _add_files(repo, pristine, topic, work)
             if not git("status", "--porcelain", "--ignored").strip():
                 raise RedoubtError(f"topic {topic.name} changes nothing")
-            git.commit(message)
+            git.commit(git.signed(text, author))
         mails = scratch / "mails"
-        git("format-patch", "-q", "-o", str(mails), *_FORMAT, base)
+        options = list(_FORMAT)
+        if letter is not None:
+            git("config", "branch.main.description", letter)
+            options += _WITH_COVER
+        git("format-patch", "-q", "-o", str(mails), *options, base)
+        if ask:
+            _add_recipients(mails, ask, address)
         return _publish(sorted(mails.iterdir()), out)
 
 
+def _add_recipients(mails: Path, ask: Callable[[Path], Recipients], address: bool) -> None:
+    """Write whom each mail goes to, the cover letter to all of them: into the mails, or beside."""
+    every = sorted(mails.iterdir())
+    found = {mail.name: ask(mail) for mail in every if mail.name != COVER_LETTER}
+    found[COVER_LETTER] = recipients_module.together(found.values())
+    if not address:
+        ordered = {mail.name: found[mail.name] for mail in every}
+        (mails / RECIPIENTS).write_text(recipients_module.listing(ordered), encoding="utf-8")
+        return
+    for mail in every:
+        text = recipients_module.address(_read(mail), found[mail.name])
+        mail.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
 def _publish(mails: list[Path], out: Path) -> list[Path]:
-    """Replace the mails in `out` by new ones."""
+    """Replace the mails in `out`, and what belongs to them, by new ones."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         fresh: list[Path] = []
@@ -380,8 +446,8 @@ def _publish(mails: list[Path], out: Path) -> list[Path]:
             new = out / f".{mail.name}.new"
             shutil.copyfile(mail, new)
             fresh.append(new)
-        for old in out.glob("[0-9][0-9][0-9][0-9]-*.patch"):
-            old.unlink()
+        for old in (*out.glob(_MAILS), out / RECIPIENTS):
+            old.unlink(missing_ok=True)
         return [new.replace(out / mail.name) for new, mail in zip(fresh, mails, strict=True)]
     except OSError as error:
         raise RedoubtError(f"cannot write the mails to {out}: {error.strerror}") from error
@@ -396,6 +462,7 @@ class Report:
 
     `different` are files on which the mails and our tree disagree; `built` the topics up to which
     a prefix was built; `full` tells whether git had the whole pristine tree or the touched files.
+    `findings` are those of a checker of mails, None if there was none.
     """
 
     mails: tuple[Path, ...]
@@ -403,11 +470,12 @@ class Report:
     different: tuple[str, ...]
     built: tuple[str, ...]
     full: bool
+    findings: tuple[Finding, ...] | None = None
 
     @property
     def ok(self) -> bool:
-        """True if the mails give our tree."""
-        return not self.different
+        """True if the mails give our tree, and look as they should."""
+        return not self.different and not self.findings
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -418,12 +486,14 @@ class Report:
             "different": list(self.different),
             "built": list(self.built),
             "full": self.full,
+            "findings": None if self.findings is None else [asdict(one) for one in self.findings],
         }
 
 
 def render(report: Report) -> list[str]:
     """The report as lines of text."""
     lines = [f"DIFFERS {name}" for name in report.different]
+    lines += [str(finding) for finding in report.findings or ()]
     where = "the whole pristine tree" if report.full else "the files they touch"
     lines.append(
         f"{len(report.mails)} mails applied with git am to {where}: {report.files} files compared, "
@@ -431,7 +501,14 @@ def render(report: Report) -> list[str]:
     )
     if report.built:
         lines.append(f"prefixes built: {', '.join(report.built)}")
-    lines.append("series: clean" if report.ok else "series: the mails do not give our tree")
+    if report.findings is not None:
+        lines.append(f"checkpatch --strict: {len(report.findings)} findings")
+    if report.different:
+        lines.append("series: the mails do not give our tree")
+    elif report.findings:
+        lines.append("series: the mails are not fit to be sent")
+    else:
+        lines.append("series: clean")
     return lines
 
 
@@ -443,8 +520,12 @@ def check(
     repo: Path | None = None,
     full: bool = False,
     work_in: Path | None = None,
+    letter: str | None = None,
+    judge: Callable[[Sequence[Path]], tuple[Finding, ...]] | None = None,
 ) -> Report:
     """Apply the mails in `out` to pristine and compare with our tree; then build the prefixes.
+
+    `letter` is what the cover letter has to say. `judge` is a checker of how mails look.
 
     `build` is called with a source tree and the name of the last topic in it, once per topic; the
     tree is one directory that grows from topic to topic, so that a builder which keeps its objects
@@ -460,7 +541,7 @@ def check(
     # Nobody sees these commits, so they can be anyone's.
     identity = _identity(repo, ("Redoubt", "redoubt@localhost"))
     chosen = _exported(repo)
-    mails = sorted(out.glob("[0-9][0-9][0-9][0-9]-*.patch")) if out.is_dir() else []
+    mails = sorted(set(out.glob(_MAILS)) - {out / COVER_LETTER}) if out.is_dir() else []
     if not mails:
         raise RedoubtError(f"there are no mails in {out}", "export the series first")
     with _scratch(pristine, work_in) as scratch:
@@ -487,10 +568,11 @@ def check(
         commits = git("rev-list", "--reverse", f"{base}..HEAD").split()
         if len(commits) != len(chosen):
             raise RedoubtError(f"{len(chosen)} topics, but the mails make {len(commits)} commits")
-        different = [
+        different = ["cover letter"] if letter and not _says(out / COVER_LETTER, letter) else []
+        different += [
             f"message of topic {topic.name}"
             for topic, commit in zip(chosen, commits, strict=True)
-            if git("log", "-1", "--format=%B", commit).strip() != _message(repo, topic).strip()
+            if not _carries(git, commit, _message(repo, topic))
         ]
         changed = git("diff", "-z", "--no-renames", "--name-only", base, "HEAD").split("\0")
         files = _names(expected) | set(filter(None, changed))
@@ -500,6 +582,7 @@ def check(
             ours = expected / name
             if not _same(work / name, ours if os.path.lexists(ours) else pristine / name):
                 different.append(name)
+        found = judge(mails) if judge else None
         built: list[str] = []
         if build is not None and not different:
             prefix = scratch / "prefix"
@@ -514,7 +597,24 @@ def check(
                     ) from error
                 if done is not False:
                     built.append(topic.name)
-        return Report(tuple(mails), len(files), tuple(different), tuple(built), full)
+        return Report(tuple(mails), len(files), tuple(different), tuple(built), full, found)
+
+
+def _carries(git: _Git, commit: str, message: str) -> bool:
+    """Is that the message of the commit, signed off by its author?"""
+    name, mailbox, text = git("log", "-1", "--format=%an%n%ae%n%B", commit).split("\n", 2)
+    return text.strip() == git.signed(message, (name, mailbox)).strip()
+
+
+def _says(cover: Path, letter: str) -> bool:
+    """Is that the cover letter with this subject and text?"""
+    if not cover.is_file():
+        return False
+    head, _, body = _read(cover).partition("\n\n")
+    subject, _, text = letter.strip().partition("\n\n")
+    # A long subject is folded.
+    headers = re.sub(r"\n(?=[ \t])", "", head) + "\n"
+    return f"] {subject}\n" in headers and body.startswith(text)
 
 
 def _names(directory: Path) -> set[str]:

@@ -17,12 +17,14 @@ from redoubt import (
     audit,
     build,
     check,
+    cover,
     distro,
     host,
     kernels,
     ktap,
     lifecycle,
     linear_map,
+    lint,
     offcheck,
     paths,
     selftests,
@@ -337,17 +339,24 @@ def _audit(run: Run) -> Iterator[Item]:
     yield _verdict("audit", "-", report.ok, "\n".join(audit.render(report)))
 
 
-def series_check(targets: Sequence[Target], progress: Progress, *, sampled: bool) -> series.Report:
-    """Export the series, take it back with git am, and build prefixes.
+def series_check(
+    targets: Sequence[Target], progress: Progress, *, sampled: bool, mails: Path | None = None
+) -> series.Report:
+    """Take the series back with git am, look at its mails with checkpatch, and build prefixes.
 
-    All for all targets that their last topic concerns, or one such for the first target.
+    All for all targets that their last topic concerns, or one such for the first target; none if
+    there is no target. The `mails` are those of a directory, or made anew.
 
     Raises RedoubtError if a mail does not apply or a prefix does not build.
     """
-    pristine = source.obtain(progress).path
-    out = paths.build_dir() / "series"
-    # A fresh machine has no git identity, and nobody gets these mails.
-    series.export(pristine, out, author=("Redoubt", "redoubt@localhost"))
+    found = source.obtain(progress)
+    pristine = found.path
+    letter = cover.letter(paths.repo(), found)
+    if mails is None:
+        # Beside those that the user has made: nobody gets these.
+        mails = paths.build_dir() / "series-test"
+        # A fresh machine has no git identity.
+        series.export(pristine, mails, author=("Redoubt", "redoubt@localhost"), letter=letter)
     topics = {topic.name: topic for topic in series.topics(paths.repo())}
     built: list[str] = []
 
@@ -370,8 +379,9 @@ def series_check(targets: Sequence[Target], progress: Progress, *, sampled: bool
 
     with progress.step("Checking the series"):
         return series.check(
-            pristine, out, build=compile_prefix, full=not sampled, work_in=paths.build_dir()
-        )
+            pristine, mails, build=compile_prefix if targets else None, full=not sampled,
+            work_in=paths.build_dir(), letter=letter, judge=partial(lint.check_mails, pristine),
+        )  # fmt: skip
 
 
 def _series(runs: Sequence[Run]) -> Iterator[Item]:
