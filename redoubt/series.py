@@ -10,8 +10,7 @@ them on a pristine tree and the result has to equal pristine plus kernel/ plus p
 local topics) byte for byte, built anew without git; and each prefix of the series can be handed to
 a builder as a real source tree. How the mails look can be judged by a checker, too.
 
-git runs apart from the user's configuration (hooks, signing, prefixes and line endings could all
-change a mail); only the identity is the user's.
+git runs apart from the user's configuration; only the identity is the user's.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +28,7 @@ from typing import Any
 from redoubt import paths, tree
 from redoubt import recipients as recipients_module
 from redoubt.errors import RedoubtError
+from redoubt.git import Git, run
 from redoubt.lint import Finding
 from redoubt.recipients import Recipients
 
@@ -47,7 +46,8 @@ _SUBJECT = re.compile(r"[\w./,+-]+(?: [\w./,+-]+)?: \S")
 # What git takes for the end of a message.
 _END = re.compile(r"diff -|Index: |---(?: \S|\s*$)")
 
-_TOUCHED = re.compile(r"^--- ([^\t\n]+).*\n\+\+\+ ([^\t\n]+).*\n@@ ", re.MULTILINE)
+# Where the changes of a file begin: its names before and after.
+TOUCHED = re.compile(r"^--- ([^\t\n]+).*\n\+\+\+ ([^\t\n]+).*\n@@ ", re.MULTILINE)
 _MAIL_TOUCHED = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.MULTILINE)
 
 
@@ -158,7 +158,7 @@ def _series(repo: Path, names: list[str]) -> dict[str, tuple[Path, ...]]:
 def touched(patch: Path) -> set[str]:
     """The files a patch changes; raises RedoubtError if it adds or removes one."""
     found: set[str] = set()
-    for pair in _TOUCHED.findall(_read(patch)):
+    for pair in TOUCHED.findall(_read(patch)):
         for name in pair:
             parts = PurePosixPath(name.strip()).parts
             if name.strip() == "/dev/null":
@@ -178,83 +178,12 @@ def _read(path: Path) -> str:
         raise RedoubtError(f"cannot read {path}: {error.strerror}") from error
 
 
-# === git =========================================================================================
-
-
-@dataclass(frozen=True)
-class _Git:
-    """git in one directory, deaf to the user's configuration."""
-
-    directory: Path
-    identity: dict[str, str]
-
-    def __call__(self, *arguments: str) -> str:
-        """Run a git command; raises RedoubtError with git's own words if it fails."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        result = _run(
-            ["git", *arguments],
-            cwd=self.directory,
-            env={
-                **clean,
-                **self.identity,
-                "GIT_CONFIG_GLOBAL": os.devnull,
-                "GIT_CONFIG_NOSYSTEM": "1",
-                # The repository is this directory's, whatever repository is around it.
-                "GIT_CEILING_DIRECTORIES": str(self.directory.parent),
-                "LC_ALL": "C",
-                "TZ": "UTC",
-            },
-        )
-        if result.returncode != 0:
-            words = (result.stderr.strip() or result.stdout.strip()).splitlines()
-            raise RedoubtError(f"git {arguments[0]} failed: {' / '.join(words[:6])}")
-        return result.stdout
-
-    def start(self) -> str:
-        """Make a repository of what is here; returns its first commit."""
-        self("init", "-q", "-b", "main", "--template=")
-        self("config", "core.autocrlf", "false")
-        self("config", "gc.auto", "0")
-        self.commit("Pristine")
-        return self("rev-parse", "HEAD").strip()
-
-    def commit(self, message: str) -> None:
-        """Commit everything there is; `message` is taken as it stands."""
-        # Ignore rules of the kernel's own .gitignore must not hide a file.
-        self("add", "-A", "-f", ".")
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
-            file.write(message)
-            file.flush()
-            self("commit", "-q", "--allow-empty", "--cleanup=whitespace", "-F", file.name)
-
-    def signed(self, message: str, author: tuple[str, str]) -> str:
-        """A message with the author's Signed-off-by, once, behind other trailers it may have."""
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
-            file.write(message)
-            file.flush()
-            return self(
-                "interpret-trailers", "--if-exists", "addIfDifferent",
-                "--trailer", "Signed-off-by: {} <{}>".format(*author), file.name,
-            )  # fmt: skip
-
-
-def _run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            check=False,
-            **options,
-        )
-    except FileNotFoundError as missing:
-        raise RedoubtError(f"{command[0]} is missing", f"apt-get install {command[0]}") from missing
+# === Who commits =================================================================================
 
 
 def _author(repo: Path) -> tuple[str, str]:
     """The user's name and address as git has them; raises RedoubtError if it has none."""
-    result = _run(
+    result = run(
         ["git", "-C", str(repo), "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"]
     )
     match = re.match(r"^(.+) <(.+)> \d+ [+-]\d+$", result.stdout.strip())
@@ -272,7 +201,7 @@ def _identity(repo: Path, author: tuple[str, str]) -> dict[str, str]:
 
     The date is that of the repository's last commit, so that the same queue gives the same mails.
     """
-    last = _run(["git", "-C", str(repo), "log", "-1", "--format=%ct"])
+    last = run(["git", "-C", str(repo), "log", "-1", "--format=%ct"])
     seconds = last.stdout.strip() if last.returncode == 0 else ""
     result: dict[str, str] = {}
     for role in ("AUTHOR", "COMMITTER"):
@@ -316,7 +245,7 @@ def _place(source: Path, destination: Path) -> None:
     shutil.copy(source, destination)
 
 
-def _pick(pristine: Path, names: set[str], destination: Path) -> None:
+def pick(pristine: Path, names: set[str], destination: Path) -> None:
     """Copy the named files of the pristine tree; raises RedoubtError if one is not there."""
     for name in sorted(names):
         source = pristine / name
@@ -397,12 +326,12 @@ def export(
     with _scratch() as scratch:
         work = scratch / "tree"
         work.mkdir()
-        git = _Git(work, identity)
+        git = Git(work, identity)
         names = {name for topic in chosen for patch in topic.patches for name in touched(patch)}
         ours = {name for topic in chosen for name in topic.files}
         if names & ours:
             raise RedoubtError(f"a patch changes {sorted(names & ours)[0]}, a file of kernel/")
-        _pick(pristine, names, work)
+        pick(pristine, names, work)
         base = git.start()
         for topic in chosen:
             text = _message(repo, topic)
@@ -548,7 +477,7 @@ def check(
         expected = scratch / "expected"
         names = {name for topic in chosen for patch in topic.patches for name in touched(patch)}
         expected.mkdir()
-        _pick(pristine, names, expected)
+        pick(pristine, names, expected)
         tree.apply_series(expected, [patch for topic in chosen for patch in topic.patches])
         for topic in chosen:
             _add_files(repo, pristine, topic, expected)
@@ -561,8 +490,8 @@ def check(
             _copy_tree(pristine, work, link=False)
         else:
             work.mkdir()
-            _pick(pristine, {name for name in mailed if (pristine / name).is_file()}, work)
-        git = _Git(work, identity)
+            pick(pristine, {name for name in mailed if (pristine / name).is_file()}, work)
+        git = Git(work, identity)
         base = git.start()
         git("am", "-q", *(str(mail.resolve()) for mail in mails))
         commits = git("rev-list", "--reverse", f"{base}..HEAD").split()
@@ -600,7 +529,7 @@ def check(
         return Report(tuple(mails), len(files), tuple(different), tuple(built), full, found)
 
 
-def _carries(git: _Git, commit: str, message: str) -> bool:
+def _carries(git: Git, commit: str, message: str) -> bool:
     """Is that the message of the commit, signed off by its author?"""
     name, mailbox, text = git("log", "-1", "--format=%an%n%ae%n%B", commit).split("\n", 2)
     return text.strip() == git.signed(message, (name, mailbox)).strip()
@@ -646,7 +575,7 @@ def _copy_tree(source: Path, destination: Path, *, link: bool) -> None:
     """Copy a source tree; with `link`, by hard links where the file system grants them."""
     ways = [["-l"], []] if link else [[]]
     for way in ways:
-        result = _run(["cp", "-a", "--reflink=auto", *way, f"{source}/.", str(destination)])
+        result = run(["cp", "-a", "--reflink=auto", *way, f"{source}/.", str(destination)])
         if result.returncode == 0:
             _drop_git(destination)
             return
@@ -655,7 +584,7 @@ def _copy_tree(source: Path, destination: Path, *, link: bool) -> None:
     raise RedoubtError(f"cannot copy {source}: {words[0] if words else 'cp failed'}")
 
 
-def _advance(git: _Git, commit: str, work: Path, prefix: Path) -> None:
+def _advance(git: Git, commit: str, work: Path, prefix: Path) -> None:
     """Bring the prefix tree from the commit before to `commit`, replacing files, never in place."""
     git("checkout", "-q", commit)
     changed = git("diff-tree", "-r", "-z", "--no-commit-id", "--name-only", commit).split("\0")
