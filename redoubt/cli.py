@@ -63,6 +63,9 @@ from redoubt import (
     offcheck as offcheck_module,
 )
 from redoubt import (
+    port as port_module,
+)
+from redoubt import (
     recipients as recipients_module,
 )
 from redoubt import (
@@ -162,7 +165,7 @@ def _alone() -> Iterator[None]:
             err.print(f"waiting for another redoubt that works in {directory}", markup=False)
             fcntl.flock(lock, fcntl.LOCK_EX)
         # What a run left that was killed: nobody else works here now.
-        for pattern in (source_module.UNFINISHED, tree_module.UNFINISHED):
+        for pattern in (source_module.UNFINISHED, tree_module.UNFINISHED, port_module.UNFINISHED):
             for left in directory.glob(pattern):
                 shutil.rmtree(left, ignore_errors=True)
         yield
@@ -483,6 +486,41 @@ def series(
         report = suite_module.series_check(targets, display, sampled=not check, mails=where)
     _write_json(json_file, report.as_json())
     _print_lines(series_module.render(report))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def port(
+    onto: Annotated[
+        Path | None, typer.Option("--onto", help="A Linux tree; only read.", file_okay=False)
+    ] = None,
+    package: Annotated[
+        str | None, typer.Option("--package", help="Or a source package, as linux-source-7.2.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            help="Where to write the merged patches; build/port/VERSION if none.",
+            file_okay=False,
+        ),
+    ] = None,
+    json_file: JsonOpt = None,
+) -> None:
+    """Merge the queue onto another kernel, and say what of it applies there."""
+    display = Display()
+    if (onto is None) == (package is None):
+        raise typer.BadParameter("give a tree, with --onto, or the name of one, with --package")
+    with _alone():
+        if onto is not None:
+            other = source_module.other(onto)
+        else:
+            other = source_module.packaged(package or "", display)
+        where = output or paths.build_dir() / "port" / other.version
+        report = port_module.port(source_module.obtain(display), other, where, display)
+    if json_file:
+        _write_json(json_file, report.as_json() | provenance.collect(sys.argv[1:]))
+    _print_lines(list(port_module.render(report)))
     raise typer.Exit(0 if report.ok else 1)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The pristine kernel: Debian's source package, or a tree the user has."""
+"""The pristine kernel: Debian's source package, or a tree the user has. Also other kernels."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from redoubt.progress import Progress
 
 SERIES = "7.3"
 PACKAGE = f"linux-source-{SERIES}"
+# How to do without the archive where it is another kernel that is wanted.
+WITHOUT_OTHER = "give a kernel tree: --onto /path/to/linux"
 # Directories of this name in the build directory were left by a run that was killed.
 UNFINISHED = ".src-*"
 
@@ -28,22 +30,20 @@ class Source:
     version: str
 
 
-def version_of(tree: Path) -> str:
+def version_of(tree: Path, without: str = debian.WITHOUT_KERNEL) -> str:
     """The version that the top Makefile of a kernel tree states.
 
-    Raises RedoubtError if it is not a kernel tree.
+    Raises RedoubtError, with the hint `without`, if it is not a kernel tree.
     """
     try:
         head = (tree / "Makefile").read_text(errors="replace")[:2000]
     except OSError as error:
         raise RedoubtError(
-            f"{tree} is not a kernel tree: {error.strerror or error}", debian.WITHOUT_KERNEL
+            f"{tree} is not a kernel tree: {error.strerror or error}", without
         ) from error
     fields = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL)\s*=\s*(\d+)\s*$", head, re.MULTILINE))
     if len(fields) != 3 or not (tree / "Kbuild").exists():
-        raise RedoubtError(
-            f"{tree} is not a kernel tree: its Makefile is not Linux's", debian.WITHOUT_KERNEL
-        )
+        raise RedoubtError(f"{tree} is not a kernel tree: its Makefile is not Linux's", without)
     extra = re.search(r"^EXTRAVERSION\s*=\s*(-rc\d+)", head, re.MULTILINE)
     return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}".format(**fields) + (extra[1] if extra else "")
 
@@ -81,7 +81,37 @@ def obtain(progress: Progress) -> Source:
     return _checked(destination)
 
 
-def _unpack(package: Path, destination: Path, progress: Progress) -> None:
+def other(tree: Path) -> Source:
+    """A kernel tree of any version that the user has.
+
+    Raises RedoubtError if it is none.
+    """
+    tree = tree.resolve()
+    return Source(tree, version_of(tree, WITHOUT_OTHER))
+
+
+def packaged(package: str, progress: Progress) -> Source:
+    """The kernel of a source package of the archive, as linux-source-7.2, unpacked once.
+
+    Raises RedoubtError if it cannot be had.
+    """
+    if not package.startswith("linux-source-"):
+        raise RedoubtError(f"{package} is no source of Linux", "as in: --package linux-source-7.2")
+    archive = debian.Archive(progress, (debian.SUITE, debian.RELEASE), WITHOUT_OTHER)
+    archive.update()
+    found = archive.newest(package)
+    if not found:
+        suites = " and ".join(archive.suites)
+        raise RedoubtError(f"{suites} have no package {package}", WITHOUT_OTHER)
+    destination = paths.build_dir() / "_".join(found)
+    if not destination.exists():
+        _unpack(archive.download(*found), destination, progress, WITHOUT_OTHER)
+    return other(destination)
+
+
+def _unpack(
+    package: Path, destination: Path, progress: Progress, without: str = debian.WITHOUT_KERNEL
+) -> None:
     destination.parent.mkdir(parents=True, exist_ok=True)
     log = destination.parent / "log" / "source.log"
     with tempfile.TemporaryDirectory(dir=destination.parent, prefix=UNFINISHED[:-1]) as name:
@@ -95,9 +125,7 @@ def _unpack(package: Path, destination: Path, progress: Progress) -> None:
                 raise
             tarball = next(partial.glob("usr/src/linux-source-*.tar.*"), None)
             if not tarball:
-                raise RedoubtError(
-                    f"{package.name} has no kernel source in it", debian.WITHOUT_KERNEL
-                )
+                raise RedoubtError(f"{package.name} has no kernel source in it", without)
             (partial / "tree").mkdir()
             run_logged(
                 ["tar", "-xf", tarball, "-C", partial / "tree", "--strip-components=1"],
