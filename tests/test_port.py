@@ -244,16 +244,22 @@ def test_bytes_that_are_no_text_survive(other: Other) -> None:
     strange = b"\xfc\r\n\x0c\rint a;\r\n" + b"int b;\n" * 4 + b"int last; \xff"
     for where in (other.queue.pristine, other.tree):
         (where / "odd.c").write_bytes(strange)
+        (where / "same.c").write_bytes(b"int a;\r\nint b;\r\n")
     (other.tree / "odd.c").write_bytes(b"int new;\n" + strange)
     other.add_patch("demo/0002-odd.patch", "odd.c", "")
     patch = other.queue.repo / "patches/demo/0002-odd.patch"
     patch.write_bytes(
         patch.read_bytes() + b"@@ -6,2 +6,2 @@\n int b;\n-int last; \xff\n"
         b"\\ No newline at end of file\n+int last; \xfe\n\\ No newline at end of file\n"
-        b"--- a/untouched.c\n+++ b/untouched.c\n@@ -1 +1 @@\n-int untouched;\n+int touched;\n"
+        b"--- a/same.c\n+++ b/same.c\n@@ -1,2 +1,3 @@\n int a;\r\n+int our;\r\n int b;\r\n"
     )
-    assert verdicts(other.port())["demo/0002-odd.patch"] == "merges"
-    assert (other.pushed() / "odd.c").read_bytes() == b"int new;\n" + strange[:-1] + b"\xfe"
+    assert {file.verdict for file in files(other.port(), "demo/0002-odd.patch").values()} == {
+        "merges",
+        "applies",
+    }
+    pushed = other.pushed()
+    assert (pushed / "odd.c").read_bytes() == b"int new;\n" + strange[:-1] + b"\xfe"
+    assert (pushed / "same.c").read_bytes() == b"int a;\r\nint our;\r\nint b;\r\n"
 
 
 def test_the_text_of_a_report(other: Other) -> None:
@@ -356,8 +362,11 @@ def command(
 def test_the_command_ends_with_0_if_nothing_is_to_be_done(
     other: Other, command: Callable[..., Done], tmp_path: Path
 ) -> None:
+    killed = tmp_path / "build/port/.port-killed"
+    write_tree(killed, {"new/series": ""})
     done = command("port", "--onto", str(other.tree), "--json", str(tmp_path / "report"))
     assert done.code == 0, done.err
+    assert not killed.exists()
     assert done.out.startswith("The queue for Linux 7.3.4 on Linux 7.4.4 in ")
     merged = tmp_path / "build/port/7.4.4"
     assert f"The merged queue is in {merged}.\n" in done.out
