@@ -180,7 +180,7 @@ def render(report: Report) -> Iterator[str]:
     yield f"new files {new}: names that are taken {taken}"
     yield f"The merged queue is in {report.out}."
     if CONFLICTS in files:
-        yield "Conflicts have markers in its patches; later patches take it that they are left out."
+        yield "Conflicts are in its patches, with markers; later patches are merged without them."
     if MISSING in files:
         yield "Changes of files that are missing are beside its patches, in .patch.missing."
     yield "All this is about text: what merges need not build, and what builds need not protect."

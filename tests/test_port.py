@@ -287,7 +287,7 @@ def test_the_text_of_a_report(other: Other) -> None:
         "files 6, counted once for each patch: applies 3, conflicts 2, missing 1",
         "new files 4: names that are taken 0",
         f"The merged queue is in {other.out}.",
-        "Conflicts have markers in its patches; later patches take it that they are left out.",
+        "Conflicts are in its patches, with markers; later patches are merged without them.",
         "Changes of files that are missing are beside its patches, in .patch.missing.",
         "All this is about text: what merges need not build, and what builds need not protect.",
     ]
