@@ -171,6 +171,20 @@ def _read_stamp(dest: Path) -> dict[str, dict[str, str]] | None:
     return stamp
 
 
+def patched(pristine: Path, ours: Queue, into: Path) -> list[str]:
+    """Patch copies of the files that a queue changes, and of no others; returns their names.
+
+    Raises RedoubtError if a patch does not apply exactly.
+    """
+    touched = _touched(ours)
+    for file in touched:
+        (into / file).parent.mkdir(parents=True, exist_ok=True)
+        if (pristine / file).is_file():
+            shutil.copy2(pristine / file, into / file)
+    apply_series(into, list(ours.patches))
+    return touched
+
+
 def _refreshed(pristine: Path, dest: Path, ours: Queue, changed: list[str]) -> bool:
     """Do the patches, as they are now, make the changed files what they are now?"""
     touched = _touched(ours)
@@ -178,12 +192,8 @@ def _refreshed(pristine: Path, dest: Path, ours: Queue, changed: list[str]) -> b
         return False
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
         scratch = Path(name)
-        for file in touched:
-            (scratch / file).parent.mkdir(parents=True, exist_ok=True)
-            if (pristine / file).is_file():
-                shutil.copy2(pristine / file, scratch / file)
         try:
-            apply_series(scratch, list(ours.patches))
+            patched(pristine, ours, scratch)
         except NoSpaceError:
             raise
         except RedoubtError:
@@ -194,14 +204,29 @@ def _refreshed(pristine: Path, dest: Path, ours: Queue, changed: list[str]) -> b
         )
 
 
-def _undo(pristine: Path, dest: Path, stamp: dict[str, dict[str, str]]) -> None:
-    """Make a tree pristine again; much faster than a new copy, and keeps what make knows of it."""
+def _undo(pristine: Path, dest: Path, stamp: dict[str, dict[str, str]]) -> dict[str, int]:
+    """Make a tree pristine again; much faster than a new copy, and keeps what make knows of it.
+
+    Returns when the patched files were written, in ns.
+    """
     (dest / STAMP).unlink()
+    written = {}
     for name in stamp["linked"]:
         (dest / name).unlink(missing_ok=True)
     for name in stamp["patched"]:
+        written[name] = (dest / name).stat().st_mtime_ns
         shutil.copy2(pristine / name, dest / name)
+        # Newer than the objects of what it was, also if no patch changes it any more.
+        os.utime(dest / name)
     shutil.rmtree(dest / ".pc", ignore_errors=True)
+    return written
+
+
+def _redress(dest: Path, before: dict[str, str], written: dict[str, int]) -> None:
+    """Files that are patched as before are as old as before: make has nothing to do for them."""
+    for name, digest in before.items():
+        if _digest(dest / name) == digest:
+            os.utime(dest / name, ns=(written[name], written[name]))
 
 
 def _dress(dest: Path, ours: Queue, repo: Path | None, base: str, key: str) -> None:
@@ -283,8 +308,9 @@ def materialise(
 
     with progress.step("Applying the patches"):
         if stamp and stamp["key"].get("base") == base:
-            _undo(pristine, dest, stamp)
+            written = _undo(pristine, dest, stamp)
             _dress(dest, ours, quilted, base, key)
+            _redress(dest, stamp["patched"], written)
             return dest
 
         # Nothing, or something unfinished: start from a fresh copy.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,35 @@ def test_a_changed_queue_is_applied_anew(kernel: Path, repo: Path) -> None:
     assert (made / "mm/kpkeys/more.c").exists()
     assert not (made / "include/linux/kpkeys.h").is_symlink()
     assert (made / "Makefile").stat().st_ino == untouched
+
+
+def test_what_is_patched_as_before_is_as_old_as_before(kernel: Path, repo: Path) -> None:
+    made = make(kernel, repo)
+    files = [made / "mm/memory.c", made / "mm/mmap.c"]
+    for file in files:
+        os.utime(file, ns=(10**9, 10**9))
+    (repo / "patches/one/0001-first.patch").write_text(PATCH.replace("= 1", "= 2"))
+    make(kernel, repo)
+    ages = [file.stat().st_mtime_ns for file in files]
+    assert ages[0] > 10**9 and ages[1] == 10**9
+
+    # Pristine again is changed, too: objects of what it was are no newer.
+    os.utime(files[0], ns=(10**9, 10**9))
+    (repo / "patches/series").write_text("one/0002-second.patch\n")
+    before = time.time_ns() - 10**9
+    make(kernel, repo)
+    assert files[0].read_text() == (kernel / "mm/memory.c").read_text()
+    assert files[0].stat().st_mtime_ns > before
+    assert files[1].stat().st_mtime_ns == 10**9
+
+
+def test_copies_of_the_patched_files_only(kernel: Path, repo: Path, tmp_path: Path) -> None:
+    where = tmp_path / "copies"
+    assert tree.patched(kernel, tree.queue(repo), where) == ["mm/memory.c", "mm/mmap.c"]
+    assert (where / "mm/mmap.c").read_text() == "int map = 1;\n"
+    assert sorted(file.name for file in where.rglob("*") if file.is_file()) == [
+        "memory.c", "mmap.c",
+    ]  # fmt: skip
 
 
 def test_another_pristine_tree_makes_another(kernel: Path, repo: Path) -> None:
