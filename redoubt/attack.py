@@ -10,7 +10,7 @@ from typing import Any
 
 from redoubt import guest
 from redoubt.boot import Machine, Result, boot
-from redoubt.errors import RedoubtError
+from redoubt.errors import GuestError
 from redoubt.progress import Progress
 from redoubt.targets import Variant
 
@@ -147,7 +147,7 @@ def run(
                 break
             progress.detail("a message of the kernel was in the middle of a line, once more")
     if not any(attack.in_scope for attack in attacks):
-        raise RedoubtError("the guest does not say which attacks it has: " + result.describe())
+        raise GuestError("the guest does not say which attacks it has: " + result.describe())
     pieces = _split(result.console)
     outcomes = [
         judge(target, variant.name, attack.name, pieces.get(attack.name, [])) for attack in attacks

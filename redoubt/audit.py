@@ -55,13 +55,12 @@ import re
 import struct
 import subprocess
 import tempfile
-import tomllib
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from redoubt import audit_arm64
+from redoubt import audit_arm64, reasons
 from redoubt.elf import (
     EM_AARCH64,
     EM_X86_64,
@@ -201,16 +200,7 @@ def load_policy(path: Path) -> Policy:
     excuse nothing (compilers and configurations differ). A list is short for an entry for each of
     its functions: all of them must have something to excuse.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RedoubtError(
-            f"cannot read the audit's allow-list {path}: {error.strerror}"
-        ) from error
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RedoubtError(f"{path} is not valid TOML: {error}") from error
+    raw = reasons.read(path, "the audit's allow-list")
 
     def bad(what: str) -> RedoubtError:
         return RedoubtError(f"{path}: {what}")

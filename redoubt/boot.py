@@ -12,7 +12,7 @@ from pathlib import Path
 
 from redoubt import cpio, guest, host, paths, qemu
 from redoubt.build import Build
-from redoubt.errors import RedoubtError
+from redoubt.errors import GuestError, RedoubtError
 from redoubt.process import run_lines
 from redoubt.progress import Progress
 
@@ -255,7 +255,7 @@ def boot(
             progress.detail("the emulator failed, once more")
     if machine.emulated and not console.started:
         how = f"silent for {_START_S:g} s" if ended.timed_out else f"exit {ended.code}"
-        raise RedoubtError(
+        raise GuestError(
             f"the emulated machine did not start ({how}, tried {_STARTS} times)",
             f"its console is in {log}",
         )

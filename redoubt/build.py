@@ -101,6 +101,8 @@ def environment() -> dict[str, str]:
         "CCACHE_NOHASHDIR": "1",
         "KBUILD_BUILD_USER": "redoubt",
         "KBUILD_BUILD_HOST": "redoubt",
+        # Else it counts how often vmlinux was linked.
+        "KBUILD_BUILD_VERSION": "1",
         # Also the age of the files in the archive that is built in.
         "KBUILD_BUILD_TIMESTAMP": "Thu Jan  1 00:00:00 UTC 2026",
         "LC_ALL": "C",

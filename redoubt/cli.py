@@ -39,6 +39,7 @@ from redoubt import (
     cover,
     figures,
     kernels,
+    mutants,
     paths,
     plots,
     process,
@@ -58,6 +59,9 @@ from redoubt import (
 )
 from redoubt import (
     lint as lint_module,
+)
+from redoubt import (
+    mutate as mutate_module,
 )
 from redoubt import (
     offcheck as offcheck_module,
@@ -580,6 +584,65 @@ def test(
     )
     out.print(f"\n{passed} passed, {failed} failed, {skipped} skipped", markup=False)
     raise typer.Exit(1 if failed or not passed else 0)
+
+
+@app.command()
+def mutate(
+    target: TargetArg,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Places whose file or function is this, * for anything; repeatable."),
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Show the places and build nothing.")
+    ] = False,
+    sample: Annotated[int | None, typer.Option(help="So many places at random.", min=1)] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the sample.", min=0)] = None,
+    host: HostOpt = "auto",
+    json_file: JsonOpt = None,
+) -> None:
+    """Take out each place that lets page tables be written, one at a time: does a test notice?"""
+    display = Display()
+    chosen = get_target(target)
+    if listed and json_file:
+        raise RedoubtError("--list judges nothing, so there is no result to write")
+    known = mutate_module.load_reasons(paths.repo() / "configs" / f"mutate-{chosen.name}.toml")
+    origin = provenance.collect(sys.argv[1:])
+    seed = secrets.randbelow(1 << 32) if seed is None else seed
+    with _alone():
+        pristine = source_module.obtain(display).path
+        found = mutants.sources(chosen, pristine, paths.repo())
+        sites = tuple(mutants.sites(found))
+        picked = mutate_module.chosen(sites, only or (), sample, seed)
+        if sample:
+            err.print(f"seed {seed}", markup=False)
+        if listed:
+            for site in picked:
+                where = f"{site.file}:{site.line}  {site.function}  {site.kind} {site.number}"
+                out.print(f"{where}: {site.text}  ->  {site.mutated}", markup=False)
+            out.print(f"\n{len(picked)} of {len(sites)} places", markup=False)
+            return
+        run = suite_module.Run(chosen, host, False, display)
+        shop = mutate_module.workshop(
+            run, _needs_enforcing(chosen, host), pristine, found, paths.repo()
+        )
+        results = mutate_module.judge_all(picked, shop, shop.kept(), _show_mutant)
+    report = mutate_module.Report(chosen.name, sites, tuple(results), known)
+    _write_json(json_file, report.as_json() | origin)
+    _print_lines(["", *mutate_module.render(report)])
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def _show_mutant(result: mutate_module.Result, standing: mutate_module.Standing) -> None:
+    site, verdict = result.site, result.verdict
+    how = f" by {verdict.by}: {verdict.words}" if verdict.by else ""
+    left = f", about {standing.left_s / 60:.0f} min left" if standing.left_s else ""
+    known = ", known" if result.known else ""
+    out.print(
+        f"[{standing.done}/{standing.total}{known}{left}] {site.file}:{site.line} {site.function} "
+        f"({site.kind}): {verdict.outcome}{how}",
+        markup=False,
+    )
 
 
 @app.command()

@@ -20,5 +20,9 @@ class NoSpaceError(RedoubtError):
     """A disk is full."""
 
 
+class GuestError(RedoubtError):
+    """A machine did not start, or not even its first program did what it always does."""
+
+
 class Interrupted(BaseException):
     """Ctrl-C, or a request to end. No KeyboardInterrupt, which libraries take for themselves."""

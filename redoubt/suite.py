@@ -162,7 +162,7 @@ def _kunit(
             name=f"kunit-{name}",
             progress=run.progress,
         )
-    for suite in ktap.parse(kernels.our_tree(run.progress), result.console):
+    for suite in ktap.parse(source.obtain(run.progress).path, result.console):
         why = (f"failed: {', '.join(suite.failures)}; log: {result.log}", *suite.diagnostics)
         detail = "\n".join(why) if suite.failed else ""
         yield Item(
@@ -295,6 +295,37 @@ def _booted(run: Run) -> Iterator[Item]:
         yield from _skipped(problem.message)
     else:
         yield from _protection(run, made)
+
+
+def noticing(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+    """What notices that page tables cannot be written where they have to be, or can elsewhere.
+
+    The cheapest first, each item when it is asked for.
+    """
+    on = run.variant("on")
+    yield _boot_alone(run, made)
+    for variant, cpus in ((on, 1), (on, 2), (run.variant("on-unbatched"), 1)):
+        yield from _kunit(run, made, variant, cpus=cpus)
+    yield from _checks(run, made)
+    yield from _attacks(run, made)
+    for way in run.target.ways:
+        if way.enforces:
+            yield from _other_way(run, made.by(way), way)
+
+
+def _boot_alone(run: Run, made: kernels.Workbench) -> Item:
+    """Nothing but a boot."""
+    on = run.variant("on")
+    with run.progress.step(f"Booting {run.target.name} ({on.name})"):
+        result = boot(
+            made.machine(on),
+            _TRUE,
+            timeout=_KUNIT_TIMEOUT,
+            name=f"alone-{run.target.name}",
+            progress=run.progress,
+        )
+    good = result.status == 0 and not result.complaints
+    return _verdict("boot", on.name, good, "\n".join((*result.complaints, result.describe())))
 
 
 # === The linear map ==============================================================================

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where page tables may be written, and the same code without one of these places.
+
+Places are found by their text, in the files of kernel/ and in what the patches add to others; C is
+not parsed. What is taken out stays where it was as a comment, so that no line moves.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from redoubt import series, tree
+from redoubt.errors import RedoubtError
+from redoubt.targets import Target
+
+GUARD, SCOPE, CLASS, WRITER = "guard", "scope", "class", "writer"
+RAISE, LAZY, FIXUP, KEY = "raise", "lazy", "fixup", "key"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place that can be taken out.
+
+    `line` counts from 1, and so does `number`, which tells places of one kind in a function apart.
+    From offset `start` in the text of the file, `replacement` takes the place of `removed`.
+    """
+
+    file: str
+    line: int
+    kind: str
+    function: str
+    number: int
+    start: int
+    removed: str
+    replacement: str
+
+    @property
+    def name(self) -> str:
+        """What it is called, whatever line it stands on."""
+        return f"{self.file}:{self.function}:{self.kind}:{self.number}"
+
+    @property
+    def text(self) -> str:
+        """What stands there, in one line."""
+        return " ".join(self.removed.replace("\\\n", "\n").split())
+
+    @property
+    def mutated(self) -> str:
+        """What stands there without it, in one line."""
+        return " ".join(self.replacement.replace("\\\n", "\n").split())
+
+    def matches(self, pattern: str) -> bool:
+        """Is a pattern of the shell the file, the end of its path, the function or the name?"""
+        return any(
+            fnmatch.fnmatchcase(name, pattern) for name in (self.file, self.function, self.name)
+        ) or fnmatch.fnmatchcase(self.file, f"*/{pattern}")
+
+    def apply(self, text: str) -> str:
+        """The text of the file without it.
+
+        Raises RedoubtError if that is not the text that it was found in.
+        """
+        end = self.start + len(self.removed)
+        if text[self.start : end] != self.removed:
+            raise RedoubtError(f"{self.file} has changed since {self.name} was found in it")
+        return text[: self.start] + self.replacement + text[end:]
+
+
+# === What can be taken out =======================================================================
+
+# Macros that raise the level, write and lower it, and what they write with.
+_WRITERS = {
+    "__write_entry": "WRITE_ONCE(*({}), {})",
+    "__write_entry_raised": "WRITE_ONCE(*({}), {})",
+    "__xchg_entry": "xchg_relaxed({}, {})",
+}
+
+
+def _comment(code: str) -> str:
+    return f"/* {code.replace('/*', '').replace('*/', '')} */"
+
+
+def _zero(code: str) -> str:
+    return f"0 {_comment(code)}"
+
+
+def _never(code: str) -> str:
+    return f"-1 {_comment(code)}"
+
+
+def _raw(code: str) -> str:
+    name, _, rest = code.partition("(")
+    return _WRITERS[name].format(*_arguments(rest[:-1]))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What to look for: a pattern, so many pairs of brackets behind it, and what to leave.
+
+    With `alone`, only as a statement of its own.
+    """
+
+    kind: str
+    pattern: re.Pattern[str]
+    brackets: int
+    leave: Callable[[str], str]
+    alone: bool = False
+
+
+# In front of a value, and neither of a prototype nor of a definition.
+_VALUE = r"(?:(?<=[=|&] )|(?<=[(!])|(?<=return ))"
+
+_RULES = (
+    _Rule(GUARD, re.compile(r"\bguard(?=\(kpkeys_)"), 2, _comment, alone=True),
+    # What follows is a statement or a block, which remains.
+    _Rule(SCOPE, re.compile(r"\bscoped_(?:guard|class)(?=\(kpkeys_)"), 1, _comment),
+    _Rule(CLASS, re.compile(r"\bCLASS(?=\(kpkeys_)"), 2, _comment, alone=True),
+    _Rule(WRITER, re.compile(rf"\b(?:{'|'.join(_WRITERS)})(?=\()"), 1, _raw),
+    # Also where an interrupt ends that came in between.
+    _Rule(
+        RAISE,
+        re.compile(
+            r"\b(?:kpkeys_raise(?=\()|x86_write_pkrs(?=\(PKRS_PGTABLES\))"
+            r"|arm64_write_pkey_reg(?=\(PGTABLES\))|irqentry_exit_kpkeys(?=\())"
+        ),
+        1,
+        _comment,
+        alone=True,
+    ),
+    _Rule(
+        LAZY,
+        re.compile(
+            r"\b(?:kpkeys_(?:enter|leave)_lazy_mmu_mode|arch_flush_lazy_mmu_mode"
+            r"|lazy_mmu_mode_(?:enable|disable|pause|resume))(?=\()"
+        ),
+        1,
+        _comment,
+        alone=True,
+    ),
+    _Rule(FIXUP, re.compile(r"\b_ASM_EXTABLE_(?:PKS|KPKEYS)(?=\()"), 1, _comment),
+    # The handler, which no longer knows them.
+    _Rule(FIXUP, re.compile(r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b"), 0, _never),
+    _Rule(KEY, re.compile(rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()"), 1, _zero),
+    _Rule(KEY, re.compile(r"\bkpkeys_hardened_pgtables_add(?=\()"), 1, _comment, alone=True),
+)
+
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_DEFINE = re.compile(r"#\s*define\s+(\w+)")
+# A function begins in the first column; labels do so too, and have no bracket.
+_FUNCTION = re.compile(r"(?=[A-Za-z_])[^;={}]*?\b(\w+)\(")
+
+
+def _closing(text: str, opening: int) -> int:
+    """The offset behind the bracket that belongs to the one at `opening`, or -1."""
+    depth = 0
+    for offset in range(opening, len(text)):
+        if text[offset] == "(":
+            depth += 1
+        elif text[offset] == ")":
+            depth -= 1
+            if not depth:
+                return offset + 1
+    return -1
+
+
+def _arguments(text: str) -> list[str]:
+    """The arguments of a call with two, without its brackets."""
+    depth = 0
+    for offset, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if char == "," and not depth:
+            return [text[:offset].strip(), text[offset + 1 :].strip()]
+    raise RedoubtError(f"two arguments expected: {text}")
+
+
+def _end(text: str, rule: _Rule, match: re.Match[str]) -> int:
+    """Where that which the rule takes out ends, or -1 if this is something else."""
+    end = match.end()
+    for _ in range(rule.brackets):
+        end = _closing(text, end) if text[end : end + 1] == "(" else -1
+        if end < 0:
+            return -1
+    if rule.alone:
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if not before or before.strip() or text[end : end + 1] != ";":
+            return -1
+    return end
+
+
+def _function(lines: list[str], index: int) -> str:
+    """The macro or function that a line (from 0) is in, found upwards."""
+    top = index
+    while top and lines[top - 1].endswith("\\"):
+        top -= 1
+    if match := _DEFINE.match(lines[top]):
+        return match[1]
+    for line in reversed(lines[:index]):
+        if (match := _FUNCTION.match(line)) and not line.endswith(";"):
+            return match[1]
+    return "-"
+
+
+def find(file: str, text: str, lines: Collection[int] | None = None) -> list[Site]:
+    """The places in the text of a file: all, or those that begin in one of these lines."""
+    comments = [match.span() for match in _COMMENT.finditer(text)]
+    split = text.split("\n")
+    found: list[tuple[int, _Rule, str]] = []
+    for rule in _RULES:
+        for match in rule.pattern.finditer(text):
+            if any(start <= match.start() < end for start, end in comments):
+                continue
+            end = _end(text, rule, match)
+            if end >= 0:
+                found.append((match.start(), rule, text[match.start() : end]))
+    counts: Counter[tuple[str, str]] = Counter()
+    sites = []
+    for start, rule, removed in sorted(found, key=lambda one: one[0]):
+        index = text.count("\n", 0, start)
+        if lines is not None and index + 1 not in lines:
+            continue
+        # One such macro in terms of another, or where they are defined.
+        if rule.kind in (WRITER, FIXUP) and _DEFINE.match(split[index]):
+            continue
+        function = _function(split, index)
+        counts[function, rule.kind] += 1
+        number = counts[function, rule.kind]
+        sites.append(
+            Site(file, index + 1, rule.kind, function, number, start, removed, rule.leave(removed))
+        )
+    return sites
+
+
+# === Where to look ===============================================================================
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file as it is in our tree, and which of its lines are ours: all if None."""
+
+    text: str
+    lines: frozenset[int] | None = None
+
+
+def added(before: str, after: str) -> frozenset[int]:
+    """The lines (from 1) of a text that were not in it before."""
+    matcher = difflib.SequenceMatcher(None, before.split("\n"), after.split("\n"), autojunk=False)
+    return frozenset(
+        line + 1
+        for tag, _, _, first, last in matcher.get_opcodes()
+        if tag != "equal"
+        for line in range(first, last)
+    )
+
+
+def _read(file: Path) -> str:
+    return file.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _concerns(file: str, target: Target) -> bool:
+    """Is a file compiled for a target, as far as its path tells?"""
+    place = PurePosixPath(file)
+    if place.suffix not in (".c", ".h", ".S") or place.stem.endswith("_test"):
+        return False
+    parts = place.parts
+    if "tests" in parts:
+        return False
+    if parts[0] != "arch":
+        return True
+    # UML's part of another architecture is UML's.
+    return ("um" if parts[2] == "um" else parts[1]) == target.architectures[0]
+
+
+def sources(target: Target, pristine: Path, repo: Path) -> dict[str, Source]:
+    """The files of our tree that protect the page tables of a target.
+
+    Not among them are tests, and topics that are never exported. Raises RedoubtError if a patch
+    does not apply.
+    """
+    result = {}
+    for topic in series.topics(repo):
+        for file in topic.files if not topic.local else ():
+            if _concerns(file, target):
+                result[file] = Source(_read(repo / "kernel" / file))
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
+        copies = Path(name)
+        for file in tree.patched(pristine, tree.queue(repo), copies):
+            if _concerns(file, target):
+                text = _read(copies / file)
+                result[file] = Source(text, added(_read(pristine / file), text))
+    return result
+
+
+def sites(found: Mapping[str, Source]) -> Iterator[Site]:
+    """All places in these files, file by file."""
+    for file in sorted(found):
+        yield from find(file, found[file].text, found[file].lines)

@@ -1,0 +1,922 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Places that let page tables be written, taken out one at a time, and what is said of that."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import REAL_BUILD, Done, write_tree
+
+from redoubt import build, guest, host, kernels, mutants, mutate, paths, series, source, suite, tree
+from redoubt.build import Build
+from redoubt.errors import GuestError, Interrupted, NoSpaceError, RedoubtError
+from redoubt.mutants import Site
+from redoubt.mutate import BROKEN, NOTICED, SAME, SURVIVED, Kept, Reason, Report, Result, Verdict
+from redoubt.progress import Silent
+from redoubt.suite import Item
+from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, Way
+
+Call = Callable[..., Done]
+
+# === Places in small texts =======================================================================
+
+GUARD = "\tguard(kpkeys_hardened_pgtables)();\n"
+
+
+def only(text: str) -> Site:
+    (site,) = mutants.find("mm/x.c", text)
+    return site
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "mutated"),
+    [
+        ("guard", GUARD, "\t/* guard(kpkeys_hardened_pgtables)() */;\n"),
+        (
+            "guard",
+            "#define set_pud(p) do {\t\\\n\tguard(kpkeys_hardened_pgtables)();\t\\\n} while (0)\n",
+            "#define set_pud(p) do {\t\\\n\t/* guard(kpkeys_hardened_pgtables)() */;\t\\\n"
+            "} while (0)\n",
+        ),
+        (
+            "scope",
+            "\tscoped_guard(kpkeys_hardened_pgtables) {\n\t\twrite();\n\t}\n",
+            "\t/* scoped_guard(kpkeys_hardened_pgtables) */ {\n\t\twrite();\n\t}\n",
+        ),
+        (
+            "scope",
+            "\tscoped_guard(kpkeys_hardened_pgtables)\n\t\tfor (;;)\n\t\t\twrite();\n",
+            "\t/* scoped_guard(kpkeys_hardened_pgtables) */\n\t\tfor (;;)\n\t\t\twrite();\n",
+        ),
+        (
+            "scope",
+            "\tscoped_class(kpkeys_pool_level, level, pool)\n\t\tpool->x = 1;\n",
+            "\t/* scoped_class(kpkeys_pool_level, level, pool) */\n\t\tpool->x = 1;\n",
+        ),
+        (
+            "class",
+            "\tCLASS(kpkeys_pool_level, level)(pool);\n",
+            "\t/* CLASS(kpkeys_pool_level, level)(pool) */;\n",
+        ),
+        ("writer", "\t__write_entry(p, pte(a, b));\n", "\tWRITE_ONCE(*(p), pte(a, b));\n"),
+        (
+            "writer",
+            "\treturn __pte(__xchg_entry(&pte_val(*p), 0));\n",
+            "\treturn __pte(xchg_relaxed(&pte_val(*p), 0));\n",
+        ),
+        (
+            "raise",
+            "\tif (on)\n\t\tkpkeys_raise(KPKEYS_LVL_PGTABLES);\n",
+            "\tif (on)\n\t\t/* kpkeys_raise(KPKEYS_LVL_PGTABLES) */;\n",
+        ),
+        (
+            "raise",
+            "\tif (raised)\n\t\tx86_write_pkrs(PKRS_PGTABLES);\n",
+            "\tif (raised)\n\t\t/* x86_write_pkrs(PKRS_PGTABLES) */;\n",
+        ),
+        ("lazy", "\tkpkeys_leave_lazy_mmu_mode();\n", "\t/* kpkeys_leave_lazy_mmu_mode() */;\n"),
+        ("lazy", "\tlazy_mmu_mode_pause();\n", "\t/* lazy_mmu_mode_pause() */;\n"),
+        (
+            "fixup",
+            '\tasm("2:\\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, pte)\n\t    : : );\n',
+            '\tasm("2:\\n" /* _ASM_EXTABLE_PKS(EX_PKS_MOV, pte) */\n\t    : : );\n',
+        ),
+        (
+            "fixup",
+            "\tif (ex->type != EX_TYPE_KPKEYS)\n",
+            "\tif (ex->type != -1 /* EX_TYPE_KPKEYS */)\n",
+        ),
+        (
+            "key",
+            "\tint err = set_memory_pkey(addr(page), 1 << order,\n\t\t\tPKEY);\n",
+            "\tint err = 0 /* set_memory_pkey(addr(page), 1 << order,\n\t\t\tPKEY) */;\n",
+        ),
+        (
+            "key",
+            "\treturn arch_set_memory_pkey(addr, nr, key);\n",
+            "\treturn 0 /* arch_set_memory_pkey(addr, nr, key) */;\n",
+        ),
+        (
+            "key",
+            "\tkpkeys_hardened_pgtables_add(page);\n",
+            "\t/* kpkeys_hardened_pgtables_add(page) */;\n",
+        ),
+    ],
+)
+def test_what_is_taken_out(kind: str, text: str, mutated: str) -> None:
+    site = only(text)
+    assert site.kind == kind
+    assert site.apply(text) == mutated
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Of other things.
+        "\tguard(mutex)(&lock);\n",
+        "\tscoped_guard(spinlock_irqsave, &lock) {\n",
+        "\tkpkeys_assert_current_default();\n",
+        "\tkpkeys_lower();\n",
+        "\tx86_write_pkrs(PKRS_DEFAULT);\n",
+        # Talk of it.
+        "/* guard(kpkeys_hardened_pgtables)(); */\n",
+        "/*\n * set_memory_pkey() - Set a key.\n *\tkpkeys_raise(level);\n */\n",
+        "\t// lazy_mmu_mode_pause();\n",
+        # Definitions and prototypes.
+        "DEFINE_CLASS(kpkeys_pool_level, int, kpkeys_lower(), 0, void)\n",
+        "#define __write_entry_raised(entryp, entry)\t__write_entry(entryp, entry)\n",
+        "int set_memory_pkey(unsigned long addr, int numpages, int pkey);\n",
+        "static inline int set_memory_pkey(unsigned long addr, int n, int pkey)\n{\n}\n",
+        "\tKUNIT_STATIC_STUB_REDIRECT(set_memory_pkey, addr, numpages, pkey);\n",
+        "static __always_inline void kpkeys_raise(const int level)\n{\n}\n",
+        "void kpkeys_hardened_pgtables_add(void *table);\n",
+        "#define _ASM_EXTABLE_PKS(op, reg)\t\\\n\tX(EX_TYPE_PKS)\n",
+        "\tcase EX_TYPE_PKS:\n",
+        # Half of it.
+        "\tguard(kpkeys_hardened_pgtables);\n",
+        "\tkpkeys_raise(level\n",
+    ],
+)
+def test_what_is_no_place(text: str) -> None:
+    assert mutants.find("mm/x.c", text) == []
+
+
+@pytest.mark.parametrize(
+    ("head", "function"),
+    [
+        ("static inline void set_pte(pte_t *p, pte_t v)\n{\n", "set_pte"),
+        ("static void\npti_clone_pgtable(unsigned long a,\n\t\tint b)\n{\n", "pti_clone_pgtable"),
+        ("__ref void *alloc_low_pages(int nr)\n{\nagain:\n\tfoo(1);\n", "alloc_low_pages"),
+        ("int one(void)\n{\n}\n\nint two(int (*f)(void))\n{\n#ifdef X\n", "two"),
+        ("#define set_pud(p, v) do {\t\\\n", "set_pud"),
+        ("int declared(void);\n", "-"),
+    ],
+)
+def test_the_function_it_is_in(head: str, function: str) -> None:
+    assert only(head + GUARD).function == function
+
+
+def test_places_of_a_function_are_counted_and_keep_their_names_on_other_lines() -> None:
+    text = "void f(void)\n{\n" + GUARD + GUARD + "\tkpkeys_raise(1);\n}\nvoid g(void)\n{\n" + GUARD
+    sites = mutants.find("mm/x.c", text)
+    names = ["mm/x.c:f:guard:1", "mm/x.c:f:guard:2", "mm/x.c:f:raise:1", "mm/x.c:g:guard:1"]
+    assert [site.name for site in sites] == names
+    assert [site.line for site in sites] == [3, 4, 5, 9]
+    later = mutants.find("mm/x.c", "/* more */\n\f\n" + text)
+    assert [site.name for site in later] == names
+    assert [site.line for site in later] == [5, 6, 7, 11]
+
+
+def test_only_lines_of_ours_count() -> None:
+    before = "void f(void)\n{\n\tlazy_mmu_mode_enable();\n}\n"
+    after = before.replace("}\n", "\tlazy_mmu_mode_pause();\n}\n").replace("{\n", "{\n" + GUARD)
+    lines = mutants.added(before, after)
+    assert lines == {3, 5}
+    assert [site.kind for site in mutants.find("mm/x.c", after, lines)] == ["guard", "lazy"]
+    assert mutants.added(after, after) == frozenset()
+
+
+def test_another_text_is_not_mutated() -> None:
+    with pytest.raises(RedoubtError, match=r"mm/x\.c has changed"):
+        only(GUARD).apply("\n" + GUARD)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good"),
+    [
+        ("arch/um/kernel/mem.c", True), ("arch/um/*", True), ("mem.c", True),
+        ("kernel/mem.c", True),
+        ("pgd_alloc", True), ("pgd_*", True), ("arch/um/kernel/mem.c:pgd_alloc:guard:1", True),
+        ("em.c", False), ("pgd", False), ("guard", False), ("", False),
+    ],
+)  # fmt: skip
+def test_patterns(pattern: str, good: bool) -> None:
+    (site,) = mutants.find("arch/um/kernel/mem.c", "void pgd_alloc(void)\n{\n" + GUARD)
+    assert site.matches(pattern) == good
+
+
+# === Places in our tree ==========================================================================
+
+PRISTINE = Path(os.environ.get("LINUX_SRC") or REAL_BUILD / "src")
+on_source = pytest.mark.skipif(
+    not (PRISTINE / "Kbuild").exists(), reason="no source: redoubt source"
+)
+each_target = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
+
+
+@pytest.fixture(scope="module")
+def real() -> Callable[[Target], dict[str, mutants.Source]]:
+    found = {}
+
+    def sources(target: Target) -> dict[str, mutants.Source]:
+        if target.name not in found:
+            found[target.name] = mutants.sources(target, PRISTINE, paths.repo())
+        return found[target.name]
+
+    return sources
+
+
+Real = Callable[[Target], dict[str, mutants.Source]]
+
+
+@pytest.mark.guest
+@on_source
+@each_target
+def test_each_mutant_of_ours_is_as_good_c_as_before(real: Real, target: Target) -> None:
+    found = real(target)
+    sites = list(mutants.sites(found))
+    assert len(sites) > 30
+    assert len({site.name for site in sites}) == len(sites)
+    for site in sites:
+        before = found[site.file].text
+        after = site.apply(before)
+        assert after != before
+        assert after.count("\n") == before.count("\n"), site
+        # What is left when comments are gone: neither half a bracket, nor half a comment.
+        bare, was = (re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL) for text in (after, before))
+        assert "*/" not in bare.replace(was, ""), site
+        for pair in ("()", "{}", '""'):
+            assert bare.count(pair[0]) - bare.count(pair[1]) == was.count(pair[0]) - was.count(
+                pair[1]
+            ), site
+        # The place is gone, and nothing but that.
+        left = {one.name for one in mutants.find(site.file, after, found[site.file].lines)}
+        assert site.removed in before
+        assert len(left) == sum(one.file == site.file for one in sites) - 1, site
+        assert site.function != "-", site
+
+
+def counted(text: str) -> Counter[str]:
+    """Words of places in a text, by nothing but counting."""
+    words = {
+        "guard": r"(?<!scoped_)guard\(kpkeys_hardened_pgtables\)\(\);",
+        "scope": r"scoped_(guard|class)\(kpkeys",
+        "class": r"(?<!DEFINE_)CLASS\(kpkeys_pool_level, level\)",
+        "writer": r"^(?!.*#define).*\b(__write_entry|__write_entry_raised|__xchg_entry)\(",
+        "lazy": r"\b(kpkeys_(enter|leave)|arch_flush)_lazy_mmu_mode\(\);|lazy_mmu_mode_\w+\(\);",
+    }
+    code = "\n".join(line for line in text.splitlines() if not line.startswith(" *"))
+    return Counter({kind: len(re.findall(word, code, re.M)) for kind, word in words.items()})
+
+
+@pytest.mark.guest
+@on_source
+@each_target
+def test_no_place_is_overlooked(real: Real, target: Target) -> None:
+    """Counts in the patches and in kernel/, without applying or understanding anything."""
+    expected: Counter[str] = Counter()
+    for topic in series.topics(paths.repo()):
+        if topic.local or topic.name in {"um", "x86", "arm64"} - {target.architectures[0]}:
+            continue
+        for patch in topic.patches:
+            lines = patch.read_text().splitlines()
+            ours = [one for one in lines if "kpkeys" in one or one.startswith("+")]
+            expected += counted("\n".join(one[1:] for one in ours if one.startswith("+")))
+            expected -= counted("\n".join(one[1:] for one in ours if one.startswith("-")))
+        for name in topic.files:
+            if name.endswith((".c", ".h")) and "test" not in name:
+                expected += counted((paths.repo() / "kernel" / name).read_text())
+    have = Counter(site.kind for site in mutants.sites(real(target)))
+    assert expected["guard"] > 5
+    assert {kind: have[kind] for kind in expected} == dict(expected)
+
+
+@pytest.mark.guest
+@on_source
+def test_places_of_each_target(real: Real) -> None:
+    functions = {
+        target.name: {f"{one.kind} {one.function}" for one in mutants.sites(real(target))}
+        for target in TARGETS.values()
+    }
+    shared = {
+        "class take_locked",
+        "raise kpkeys_set_level",
+        "key set_key",
+        "lazy filemap_map_pages",
+    }
+    for name, some in {
+        "um": {"guard set_pte", "guard pgd_alloc", "guard mark_synced", "guard pmd_mkuptodate"},
+        "x86_64": {
+            "guard native_set_pte", "guard pti_clone_pgtable", "fixup lazy_set_pte",
+            "fixup x86_pks_fault", "guard x86_pks_lazy_write", "key setup_real_mode",
+            "lazy arch_enter_lazy_mmu_mode", "raise arch_irqentry_exit_kpkeys",
+        },
+        "arm64": {
+            "writer set_pmd", "writer set_swapper_pgd", "scope contpte_convert", "guard fill_pte",
+            "fixup __lazy_wrprotect", "scope arm64_kpkeys_lazy_write",
+            "fixup __arm64_kpkeys_lazy_abort", "writer ___ptep_get_and_clear_anysz",
+        },
+    }.items():  # fmt: skip
+        assert (some | shared) - functions[name] == set()
+    files = {
+        target.name: {one.file for one in mutants.sites(real(target))}
+        for target in TARGETS.values()
+    }
+    assert {name for name in files["um"] if name.startswith("arch/")} == {
+        "arch/um/include/asm/pgtable-4level.h", "arch/um/include/asm/pgtable.h",
+        "arch/um/kernel/mem.c", "arch/um/kernel/tlb.c",
+    }  # fmt: skip
+    assert not any("/um/" in name or "arm64" in name for name in files["x86_64"])
+    assert not any("/um/" in name or "x86" in name for name in files["arm64"])
+    for names in files.values():
+        assert not any("test" in name or "vuln" in name or "bench" in name for name in names)
+
+
+# === The engine ==================================================================================
+
+
+def site_of(function: str, file: str = "mm/x.c") -> Site:
+    (site,) = mutants.find(file, f"void {function}(void)\n{{\n{GUARD}")
+    return site
+
+
+A, B, C = (site_of(name) for name in "abc")
+WHOLE = Verdict(SURVIVED, image="whole")
+
+
+class Fake:
+    """Judges by the function, and remembers whom."""
+
+    def __init__(self, **verdicts: Verdict) -> None:
+        self.verdicts = verdicts
+        self.asked: list[str] = []
+
+    def __call__(self, site: Site | None, unmutated: str) -> Verdict:
+        name = site.function if site else "whole"
+        self.asked.append(name)
+        assert unmutated == ("whole" if site else "")
+        if name == getattr(self, "interrupted", None):
+            raise Interrupted
+        return self.verdicts.get(name, WHOLE if not site else Verdict(NOTICED, "boot", "it died"))
+
+
+def test_the_kernel_as_it_is_comes_first_and_then_each(tmp_path: Path) -> None:
+    judge = Fake(b=Verdict(SURVIVED))
+    told: list[tuple[str, int, int]] = []
+    results = mutate.judge_all(
+        [A, B, C], judge, Kept(tmp_path, "1"),
+        lambda result, standing: told.append(
+            (result.site.function, standing.done, standing.total)
+        ),
+    )  # fmt: skip
+    assert judge.asked == ["whole", "a", "b", "c"]
+    assert [result.verdict.outcome for result in results] == [NOTICED, SURVIVED, NOTICED]
+    assert told == [("a", 1, 3), ("b", 2, 3), ("c", 3, 3)]
+
+
+@pytest.mark.parametrize("outcome", [NOTICED, BROKEN, SAME])
+def test_a_kernel_that_does_not_pass_as_it_is(tmp_path: Path, outcome: str) -> None:
+    judge = Fake(whole=Verdict(outcome, "boot", "WARNING: no"))
+    for _ in range(2):
+        with pytest.raises(RedoubtError, match=r"does not pass as it is.*boot: WARNING: no") as no:
+            mutate.judge_all([A], judge, Kept(tmp_path, "1"))
+        assert no.value.hint and "redoubt test" in no.value.hint
+    # Not kept either: it is mended by now, perhaps.
+    assert judge.asked == ["whole", "whole"]
+    mutate.judge_all([A], Fake(), Kept(tmp_path, "1"))
+
+
+def test_an_interruption_loses_one_mutant(tmp_path: Path) -> None:
+    judge = Fake()
+    judge.interrupted = "b"  # type: ignore[attr-defined]
+    with pytest.raises(Interrupted):
+        mutate.judge_all([A, B, C], judge, Kept(tmp_path, "1"))
+    assert judge.asked == ["whole", "a", "b"]
+
+    judge = Fake()
+    results = mutate.judge_all([A, B, C], judge, Kept(tmp_path, "1"))
+    assert judge.asked == ["b", "c"]
+    assert [result.known for result in results] == [True, False, False]
+    assert results[0].verdict.words == "it died"
+
+    judge = Fake()
+    assert all(result.known for result in mutate.judge_all([C, A], judge, Kept(tmp_path, "1")))
+    assert judge.asked == []
+    # Of another kernel, nothing is known.
+    mutate.judge_all([A], judge, Kept(tmp_path, "2"))
+    assert judge.asked == ["whole", "a"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"outcome": "fine"}', '{"colour": 1}'])
+def test_a_verdict_that_is_damaged_is_none(tmp_path: Path, text: str) -> None:
+    kept = Kept(tmp_path, "1")
+    kept.put(A, WHOLE)
+    (file,) = tmp_path.iterdir()
+    assert kept.get(A) == WHOLE
+    file.write_text(text)
+    assert kept.get(A) is None
+
+
+def test_another_mutation_is_another_verdict(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "1")
+    kept.put(A, WHOLE)
+    assert kept.get(B) is None
+    assert kept.get(None) is None
+    assert kept.get(replace(A, replacement="")) is None
+
+
+def test_the_estimate_counts_what_is_left_to_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0, 5, *(time for start in (100, 200, 300) for time in (start, start + 30))])
+    kept = Kept(tmp_path, "1")
+    kept.put(B, WHOLE)
+    monkeypatch.setattr(mutate.time, "monotonic", lambda: next(clock))
+    left = []
+    results = mutate.judge_all(
+        [B, A, C], Fake(), kept, lambda _, standing: left.append(standing.left_s)
+    )
+    # Before the first is judged nobody knows.
+    assert left == [None, 30, 0]
+    assert [result.verdict.seconds for result in results] == [0, 30, 30]
+    mutate.judge_all([A], Fake(), kept, lambda _, standing: left.append(standing.left_s))
+    assert left[-1] == 0
+
+
+def test_choosing() -> None:
+    sites = [site_of(name, f"mm/{name}.c") for name in "abcdefgh"]
+    assert mutate.chosen(sites, [], None, 0) == tuple(sites)
+    assert [one.function for one in mutate.chosen(sites, ["b.c", "h"], None, 0)] == ["b", "h"]
+    with pytest.raises(RedoubtError, match="no place matches 'nix'"):
+        mutate.chosen(sites, ["a", "nix"], None, 0)
+    some = mutate.chosen(sites, [], 3, 7)
+    assert len(some) == 3
+    assert some == mutate.chosen(sites, [], 3, 7)
+    assert list(some) == sorted(some, key=sites.index)
+    assert len({mutate.chosen(sites, [], 3, seed) for seed in range(10)}) > 1
+    assert mutate.chosen(sites, [], 100, 7) == tuple(sites)
+
+
+# === Reasons =====================================================================================
+
+ENTRY = """
+[[survivor]]
+file = "mm/x.c"
+function = "a"
+kind = "guard"
+reason = "nobody calls it"
+"""
+
+
+def loaded(tmp_path: Path, text: str) -> tuple[Reason, ...]:
+    file = tmp_path / "mutate.toml"
+    file.write_text(text)
+    return mutate.load_reasons(file)
+
+
+def test_reasons(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "# none\n") == ()
+    first, second = loaded(tmp_path, ENTRY + ENTRY + "number = 2\n")
+    assert first == Reason(A.name, "nobody calls it")
+    assert second.name == "mm/x.c:a:guard:2"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[survivor\n", "is not valid TOML"),
+        ("[[allow]]\nfile = 'a'\n", "nothing else"),
+        ("survivor = 1\n", "nothing else"),
+        ("survivor = [1]\n", "has the keys"),
+        (ENTRY.replace('kind = "guard"', ""), "has the keys file, function, kind, reason"),
+        (ENTRY + "optional = true\n", "has the keys"),
+        (ENTRY.replace("nobody calls it", " "), "are text"),
+        (ENTRY.replace('"guard"', "1"), "are text"),
+        (ENTRY + "number = 0\n", "counts from 1"),
+        (ENTRY + "number = true\n", "counts from 1"),
+        (ENTRY + ENTRY, "two survivors mm/x.c:a:guard:1"),
+    ],
+)
+def test_reasons_that_are_not_well_formed(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(RedoubtError, match=r"mutate\.toml") as caught:
+        loaded(tmp_path, text)
+    assert says in caught.value.message
+
+
+def test_no_reasons_at_all(tmp_path: Path) -> None:
+    with pytest.raises(RedoubtError, match="cannot read the known survivors"):
+        mutate.load_reasons(tmp_path / "none.toml")
+
+
+@each_target
+def test_each_target_has_its_file(target: Target) -> None:
+    mutate.load_reasons(paths.repo() / "configs" / f"mutate-{target.name}.toml")
+
+
+def report(*reasons: str, **outcomes: str) -> Report:
+    results = tuple(
+        Result(site_of(name), Verdict(outcome, "boot" if outcome == NOTICED else ""))
+        for name, outcome in outcomes.items()
+    )
+    return Report("um", (A, B, C), results, tuple(Reason(name, "why") for name in reasons))
+
+
+@pytest.mark.parametrize(
+    ("made", "ok", "says"),
+    [
+        (report(a=NOTICED, b=BROKEN, c=SAME), True, "0 unexpected, 0 stale"),
+        (report(A.name, a=SURVIVED), True, "1 of 3 places taken out: 0 noticed, 1 survived"),
+        (report(a=SURVIVED), False, "SURVIVED, without a reason: mm/x.c:3 a (guard)"),
+        (report(A.name, a=NOTICED), False, f"STALE reason for {A.name}: noticed by boot"),
+        (report(A.name, a=BROKEN), False, f"STALE reason for {A.name}: does not compile"),
+        (report(A.name, a=SAME), False, f"STALE reason for {A.name}: no difference"),
+        (report("mm/x.c:z:guard:1", a=NOTICED), False, "mm/x.c:z:guard:1: there is no such place"),
+        # Those that were not judged this time are not told about.
+        (report(B.name, a=NOTICED), True, "0 unexpected, 0 stale"),
+        (report(), False, "0 of 3 places"),
+    ],
+)
+def test_what_passes(made: Report, ok: bool, says: str) -> None:
+    assert made.ok == ok
+    assert says in "\n".join(mutate.render(made))
+    assert made.as_json()["ok"] == ok
+
+
+def test_a_survivor_is_told_with_all_there_is() -> None:
+    lines = mutate.render(report(B.name, a=SURVIVED, b=SURVIVED))
+    assert lines[:2] == [
+        "SURVIVED, without a reason: mm/x.c:3 a (guard)",
+        "    guard(kpkeys_hardened_pgtables)()  ->  /* guard(kpkeys_hardened_pgtables)() */",
+    ]
+    assert lines[2] == "survived: mm/x.c:3 b (guard)"
+    assert lines[4] == "    why"
+    told = json.loads(json.dumps(report(B.name, a=NOTICED, b=SURVIVED).as_json()))
+    assert [(one["function"], one["reason"]) for one in told["mutants"]] == [
+        ("a", None), ("b", "why"),
+    ]  # fmt: skip
+    assert told["mutants"][0] | {"seconds": 0} == {
+        "file": "mm/x.c", "line": 3, "function": "a", "kind": "guard", "number": 1,
+        "text": "guard(kpkeys_hardened_pgtables)()",
+        "mutated": "/* guard(kpkeys_hardened_pgtables)() */",
+        "outcome": "noticed", "by": "boot", "words": "", "seconds": 0, "reason": None,
+    }  # fmt: skip
+
+
+# === What notices ================================================================================
+
+
+def test_the_first_that_notices_is_the_last_that_is_asked() -> None:
+    asked = []
+
+    def items() -> Iterator[Item]:
+        for name, failed, detail in (
+            ("boot", 0, ""),
+            ("kpkeys_pool (1 CPU)", 2, "\nfailed: kpkeys_pool.grows\nlog\n"),
+            ("attacks", 1, "never"),
+        ):
+            asked.append(name)
+            yield Item(name, "on", 1, failed, 0, detail)
+
+    assert mutate._ask(items()) == Verdict(
+        NOTICED, "kpkeys_pool (1 CPU), on", "failed: kpkeys_pool.grows"
+    )
+    assert asked == ["boot", "kpkeys_pool (1 CPU)"]
+
+
+def test_words_of_the_kernel_come_first() -> None:
+    detail = "(Walk(),), 7 operations\n[    1.0] kpkeys: violation: write to 0x1\nWARNING: later"
+    failed = iter([Item("checker", "on", 0, 1, 0, detail)])
+    assert mutate._ask(failed).words == "[    1.0] kpkeys: violation: write to 0x1"
+
+
+def test_a_machine_that_does_not_start_was_noticed_and_a_full_disk_is_none() -> None:
+    def items(error: RedoubtError) -> Iterator[Item]:
+        yield Item("boot", "on", 1, 0, 0)
+        raise error
+
+    told = mutate._ask(items(GuestError("the emulated machine did not start (x)\nmore")))
+    assert told == Verdict(NOTICED, "start", "the emulated machine did not start (x)")
+    for error in (NoSpaceError("full"), RedoubtError("qemu: not found")):
+        with pytest.raises(RedoubtError, match=error.message):
+            mutate._ask(items(error))
+
+
+def test_nothing_noticed() -> None:
+    assert mutate._ask(iter([Item("boot", "on", 1, 0, 0)])) == Verdict(SURVIVED)
+
+
+def test_what_is_asked_the_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def item(name: str) -> Item:
+        return Item(name, "on", 1, 0, 0)
+
+    def kunit(run: object, made: object, variant: object, cpus: int = 1) -> Iterator[Item]:
+        yield item(f"KUnit {variant.name} {cpus}")  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(suite, "_boot_alone", lambda *_: item("boot"))
+    monkeypatch.setattr(suite, "_kunit", kunit)
+    monkeypatch.setattr(suite, "_checks", lambda *_: iter([item("checks")]))
+    monkeypatch.setattr(suite, "_attacks", lambda *_: iter([item("attacks")]))
+    monkeypatch.setattr(suite, "_other_way", lambda _, __, way: iter([item(way.name)]))
+    made = kernels.Workbench(Build(ARM64, Path("d"), Path("i"), Path("v")), Path("p"), "emulated")
+    run = suite.Run(ARM64, "auto", False, Silent())
+    ways = [way.name for way in ARM64.ways if way.enforces]
+    assert [one.name for one in suite.noticing(run, made)] == [
+        "boot", "KUnit on 1", "KUnit on 2", "KUnit on-unbatched 1", "checks", "attacks", *ways,
+    ]  # fmt: skip
+    assert ways and len(ways) < len(ARM64.ways)
+    assert isinstance(ARM64.ways[0], Way)
+
+
+# === Trees and kernels ===========================================================================
+
+PATCH = """\
+mm: guard
+
+--- a/mm/memory.c
++++ b/mm/memory.c
+@@ -10,2 +10,3 @@
+ int line9;
++	guard(kpkeys_hardened_pgtables)();
+ int line10;
+--- a/mm/mmap.c
++++ b/mm/mmap.c
+@@ -1 +1,2 @@
+ int map;
++	kpkeys_enter_lazy_mmu_mode();
+"""
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return write_tree(
+        tmp_path / "repo",
+        {
+            "kernel/mm/kpkeys/core.c": "void core(void)\n{\n\tkpkeys_raise(1);\n}\n",
+            "kernel/mm/kpkeys/core_test.c": "void test(void)\n{\n\tkpkeys_raise(1);\n}\n",
+            "patches/topics": "topic one\nmm/kpkeys/core.c\nmm/kpkeys/core_test.c\n",
+            "patches/series": "one/0001-guard.patch\n",
+            "patches/one/0001-guard.patch": PATCH,
+        },
+    )
+
+
+@pytest.fixture
+def shop(
+    repo: Path, kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> mutate.Workshop:
+    monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path / "build"))
+    monkeypatch.setattr(guest, "programs", lambda *_: tmp_path)
+    found = mutants.sources(UM, kernel, repo)
+    run = suite.Run(UM, "auto", False, Silent())
+    return mutate.workshop(run, host.EMULATED, kernel, found, repo)
+
+
+def places(shop: mutate.Workshop) -> list[Site]:
+    return list(mutants.sites(shop.sources))
+
+
+def state(made: Path) -> dict[str, tuple[str, int]]:
+    """The text and age of everything, as make sees it."""
+    return {
+        str(file.relative_to(made)): (file.read_text(), file.stat().st_mtime_ns)
+        for file in made.rglob("*")
+        if file.is_file() and file.name != tree.STAMP
+    }
+
+
+def test_one_place_at_a_time_is_gone_and_nothing_else_touched(
+    shop: mutate.Workshop, repo: Path
+) -> None:
+    queue = state(repo)
+    found = places(shop)
+    assert [site.kind for site in found] == ["raise", "guard", "lazy"]
+    whole = state(shop.tree(None))
+    assert "kpkeys_raise(1);" in whole["mm/kpkeys/core.c"][0]
+    before = whole
+    for site in (*found, *reversed(found)):
+        after = state(shop.tree(site))
+        changed = {name for name in whole if after[name][0] != whole[name][0]}
+        assert changed == {site.file}
+        assert after[site.file][0] == site.apply(whole[site.file][0])
+        # Whatever has another text than before is newer than before, and nothing else is.
+        for name in whole:
+            assert (after[name][0] != before[name][0]) == (after[name][1] > before[name][1]), name
+        before = after
+    last = state(shop.tree(None))
+    assert {name: text for name, (text, _) in last.items()} == {
+        name: text for name, (text, _) in whole.items()
+    }
+    # The repository is not what was mutated, nor is what others build from.
+    assert state(repo) == queue
+    assert {file.name for file in paths.build_dir().iterdir()} <= {"log", "mutants", "tree-mutants"}
+
+
+def test_an_edit_while_it_runs_does_not_get_into_mutants(shop: mutate.Workshop, repo: Path) -> None:
+    (repo / "kernel/mm/kpkeys/core.c").write_text("int edited;\n")
+    assert "edited" not in (shop.tree(places(shop)[1]) / "mm/kpkeys/core.c").read_text()
+
+
+def test_verdicts_are_kept_for_the_same_kernel_and_tests(
+    shop: mutate.Workshop, repo: Path, kernel: Path
+) -> None:
+    def again(host: str = shop.host, target: Target = UM) -> str:
+        run = replace(shop.run, target=target)
+        return mutate.workshop(run, host, kernel, shop.sources, repo).kept().inputs
+
+    first = shop.kept().inputs
+    assert again() == first
+    assert again("native") != first
+    assert again(target=X86_64) != first
+    (repo / "kernel/mm/kpkeys/core_test.c").write_text("int better;\n")
+    second = again()
+    assert second != first
+    (repo / "patches/one/0001-guard.patch").write_text(PATCH.replace("mm: guard", "mm: more"))
+    assert again() not in (first, second)
+    names = {file.name for file in mutate._judging(UM.fragments + UM.ours)}
+    assert {"um.config", "kunit.config", "stress.c", "suite.py", "check.py"} <= names
+
+
+class Make:
+    """Builds an image out of what is in the tree."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.error = ""
+        self.ignored = ""
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def __call__(
+        self, target: Target, source: Path, kind: str, fragments: tuple[str, ...], _: object
+    ) -> Build:
+        self.asked.append((kind, fragments))
+        if self.error:
+            log = paths.build_dir() / "log" / f"build-{target.name}-{kind}.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text(f"  CC      mm/memory.o\n{self.error}\nmake: *** Error 2\n")
+            raise RedoubtError("building um (mutants) failed (exit 2)", "see the log")
+        image = self.directory / "linux"
+        texts = [text for name, (text, _) in state(source).items() if name != self.ignored]
+        image.write_text("".join(sorted(texts)))
+        return Build(target, self.directory, image, image)
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    (tmp_path / "objects").mkdir()
+    fake = Make(tmp_path / "objects")
+    monkeypatch.setattr(build, "compile_kernel", fake)
+    return fake
+
+
+def judged(
+    shop: mutate.Workshop, monkeypatch: pytest.MonkeyPatch, *items: Item
+) -> Callable[[Site | None, str], Verdict]:
+    monkeypatch.setattr(suite, "noticing", lambda *_: iter(items))
+    return shop
+
+
+def test_a_mutant_is_built_as_the_suite_builds_it_and_judged(
+    shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = judged(shop, monkeypatch, Item("boot", "on", 1, 0, 0))
+    whole = judge(None, "")
+    assert (whole.outcome, len(whole.image)) == (SURVIVED, 64)
+    assert make.asked == [("mutants", (*UM.fragments, *UM.ours))]
+
+    judge = judged(shop, monkeypatch, Item("boot", "on", 0, 1, 0, "BUG: died\nmore"))
+    first = judge(places(shop)[0], whole.image)
+    assert replace(first, image="") == Verdict(NOTICED, "boot, on", "BUG: died")
+    assert first.image != whole.image
+
+
+def test_what_makes_no_difference_is_not_booted(
+    shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make.ignored = "mm/kpkeys/core.c"
+    judge = judged(shop, monkeypatch)
+    whole = judge(None, "")
+
+    def booted(*_: object) -> Iterator[Item]:
+        raise AssertionError("booted")
+
+    monkeypatch.setattr(suite, "noticing", booted)
+    assert judge(places(shop)[0], whole.image) == Verdict(SAME, image=whole.image)
+    with pytest.raises(AssertionError, match="booted"):
+        judge(places(shop)[1], whole.image)
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["mm/memory.c:11:2: error: expected expression", "ld: undefined reference to `kpkeys_x'"],
+)
+def test_what_does_not_compile_is_no_mutant(shop: mutate.Workshop, make: Make, error: str) -> None:
+    make.error = error
+    assert shop(places(shop)[0], "image") == Verdict(BROKEN, "make", error)
+    # The kernel as it is has to compile.
+    with pytest.raises(RedoubtError, match="building um"):
+        shop(None, "")
+
+
+def test_a_build_that_fails_for_another_reason_is_an_error(
+    shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make.error = "gcc: fatal: Killed signal terminated program cc1"
+    with pytest.raises(RedoubtError, match="building um"):
+        shop(places(shop)[0], "image")
+
+    def full(*_: object) -> Build:
+        raise NoSpaceError("no space left")
+
+    make.error = "mm/memory.c:1: error: No space left on device"
+    monkeypatch.setattr(build, "compile_kernel", full)
+    with pytest.raises(NoSpaceError):
+        shop(places(shop)[0], "image")
+
+
+# === The command =================================================================================
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kernel: Path, repo: Path
+) -> Callable[[Fake], None]:
+    """The command with two places, a fake judge and a policy of its own."""
+    sites = [A, B]
+    monkeypatch.setattr(source, "obtain", lambda _: source.Source(kernel, "7.3.4"))
+    monkeypatch.setattr(mutants, "sources", lambda *_: {})
+    monkeypatch.setattr(mutants, "sites", lambda _: iter(sites))
+    monkeypatch.setattr(host, "lacking", lambda *_: None)
+    monkeypatch.setattr(host, "pick", lambda *_: host.EMULATED)
+    write_tree(repo, {"configs/mutate-um.toml": ENTRY})
+    monkeypatch.setattr(paths, "repo", lambda: repo)
+
+    def fake(judge: Fake) -> None:
+        def made(*_: object) -> Fake:
+            judge.kept = lambda: Kept(tmp_path / "kept", "1")  # type: ignore[attr-defined]
+            return judge
+
+        monkeypatch.setattr(mutate, "workshop", made)
+
+    return fake
+
+
+def test_the_command(call: Call, command: Callable[[Fake], None], tmp_path: Path) -> None:
+    command(Fake(a=Verdict(SURVIVED)))
+    file = tmp_path / "result.json"
+    done = call("mutate", "um", "--json", str(file))
+    assert (done.code, done.err) == (0, "")
+    assert "[2/2] mm/x.c:3 b (guard): noticed by boot: it died\n" in done.out
+    assert done.out.endswith("1 noticed, 1 survived, 0 does not compile, 0 no difference; "
+                             "0 unexpected, 0 stale reasons\n")  # fmt: skip
+    told = json.loads(file.read_text())
+    assert (told["target"], told["ok"], told["mutants"][0]["reason"]) == (
+        "um", True, "nobody calls it",
+    )  # fmt: skip
+    assert "commit" in told
+
+    done = call("mutate", "um", "--only", "a")
+    assert "[1/1, known] mm/x.c:3 a (guard): survived\n" in done.out
+    assert (done.code, "1 of 2 places" in done.out) == (0, True)
+
+
+def test_the_command_fails_for_what_is_not_expected(
+    call: Call, command: Callable[[Fake], None]
+) -> None:
+    command(Fake(b=Verdict(SURVIVED)))
+    done = call("mutate", "um")
+    assert done.code == 1
+    assert "SURVIVED, without a reason: mm/x.c:3 b (guard)" in done.out
+    assert f"STALE reason for {A.name}: noticed by boot" in done.out
+
+
+def test_the_command_refuses_a_kernel_that_does_not_pass(
+    call: Call, command: Callable[[Fake], None]
+) -> None:
+    command(Fake(whole=Verdict(NOTICED, "boot", "BUG: x")))
+    done = call("mutate", "um")
+    assert done.code == 1
+    assert "does not pass as it is" in done.err
+    assert "redoubt test" in done.err
+
+
+def test_the_command_only_lists(call: Call, command: Callable[[Fake], None]) -> None:
+    judge = Fake()
+    command(judge)
+    done = call("mutate", "um", "--list")
+    assert done.code == 0
+    assert done.out.startswith("mm/x.c:3  a  guard 1: guard(kpkeys_hardened_pgtables)()  ->  /* g")
+    assert done.out.endswith("\n\n2 of 2 places\n")
+    assert judge.asked == []
+    one = call("mutate", "um", "--list", "--sample", "1", "--seed", "3")
+    assert one.err == "seed 3\n"
+    assert one.out.endswith("\n\n1 of 2 places\n")
+    assert call("mutate", "um", "--list", "--only", "z").code == 1
+    assert "judges nothing" in call("mutate", "um", "--list", "--json", "x.json").err
+
+
+@pytest.mark.guest
+@on_source
+@each_target
+def test_the_real_list(call: Call, monkeypatch: pytest.MonkeyPatch, target: Target) -> None:
+    monkeypatch.setenv("LINUX_SRC", str(PRISTINE))
+    done = call("mutate", target.name, "--list")
+    assert (done.code, done.err) == (0, "")
+    count = len(done.out.splitlines()) - 2
+    assert done.out.endswith(f"\n\n{count} of {count} places\n")
