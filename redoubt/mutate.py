@@ -433,10 +433,7 @@ def _diff(file: str, before: str, after: str) -> str:
 
 
 def _sync(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Make these the files of a directory, without touching one that is right."""
-    for file in directory.rglob("*") if directory.exists() else ():
-        if file.is_file() and str(file.relative_to(directory)) not in files:
-            file.unlink()
+    """Write files below a directory, without touching one that is right."""
     for name, data in files.items():
         file = directory / name
         if not file.is_file() or file.read_bytes() != data:

@@ -128,7 +128,8 @@ def test_what_is_taken_out(kind: str, text: str, mutated: str) -> None:
         # Talk of it.
         "/* guard(kpkeys_hardened_pgtables)(); */\n",
         "/*\n * set_memory_pkey() - Set a key.\n *\tkpkeys_raise(level);\n */\n",
-        "\t// lazy_mmu_mode_pause();\n",
+        "/*\n\tkpkeys_raise(level);\n*/\n",
+        "\t// __write_entry(p, v);\n",
         # Definitions and prototypes.
         "DEFINE_CLASS(kpkeys_pool_level, int, kpkeys_lower(), 0, void)\n",
         "#define __write_entry_raised(entryp, entry)\t__write_entry(entryp, entry)\n",
@@ -425,17 +426,20 @@ def test_another_mutation_is_another_verdict(tmp_path: Path) -> None:
 def test_the_estimate_counts_what_is_left_to_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter([0, 5, *(time for start in (100, 200, 300) for time in (start, start + 30))])
+    clock = iter([0, 5, *(time for start in (100, 200, 300, 400) for time in (start, start + 30))])
     kept = Kept(tmp_path, "1")
     kept.put(B, WHOLE)
     monkeypatch.setattr(mutate.time, "monotonic", lambda: next(clock))
     left = []
     results = mutate.judge_all(
-        [B, A, C], Fake(), kept, lambda _, standing: left.append(standing.left_s)
+        [A, B, C], Fake(), kept, lambda _, standing: left.append(standing.left_s)
     )
+    assert left == [30, 30, 0]
+    assert [result.verdict.seconds for result in results] == [30, 0, 30]
+    kept.put(B, WHOLE)
+    mutate.judge_all([B, site_of("d")], Fake(), kept, lambda _, told: left.append(told.left_s))
     # Before the first is judged nobody knows.
-    assert left == [None, 30, 0]
-    assert [result.verdict.seconds for result in results] == [0, 30, 30]
+    assert left[3:] == [None, 0]
     mutate.judge_all([A], Fake(), kept, lambda _, standing: left.append(standing.left_s))
     assert left[-1] == 0
 
@@ -821,10 +825,12 @@ def test_a_build_that_fails_for_another_reason_is_an_error(
     with pytest.raises(RedoubtError, match="building um"):
         shop(places(shop)[0], "image")
 
-    def full(*_: object) -> Build:
+    def full(*words: object) -> Build:
+        with pytest.raises(RedoubtError):
+            make(*words)  # type: ignore[arg-type]
         raise NoSpaceError("no space left")
 
-    make.error = "mm/memory.c:1: error: No space left on device"
+    make.error = "mm/memory.c:1: error: error writing to /tmp/x.s: No space left on device"
     monkeypatch.setattr(build, "compile_kernel", full)
     with pytest.raises(NoSpaceError):
         shop(places(shop)[0], "image")
