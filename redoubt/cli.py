@@ -607,7 +607,6 @@ def mutate(
     if listed and json_file:
         raise RedoubtError("--list judges nothing, so there is no result to write")
     known = mutate_module.load_reasons(paths.repo() / "configs" / f"mutate-{chosen.name}.toml")
-    origin = provenance.collect(sys.argv[1:])
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     with _alone():
         pristine = source_module.obtain(display).path
@@ -622,10 +621,10 @@ def mutate(
                 out.print(f"{where}: {site.text}  ->  {site.mutated}", markup=False)
             out.print(f"\n{len(picked)} of {len(sites)} places", markup=False)
             return
+        enforcing = _needs_enforcing(chosen, host)
+        origin = provenance.collect(sys.argv[1:])
         run = suite_module.Run(chosen, host, False, display)
-        shop = mutate_module.workshop(
-            run, _needs_enforcing(chosen, host), pristine, found, paths.repo()
-        )
+        shop = mutate_module.workshop(run, enforcing, pristine, found, paths.repo())
         results = mutate_module.judge_all(picked, shop, shop.kept(), _show_mutant)
     report = mutate_module.Report(chosen.name, sites, tuple(results), known)
     _write_json(json_file, report.as_json() | origin)
