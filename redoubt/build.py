@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ _COMPILED = re.compile(r"^\s+(?:CC|AS|LD|AR|LINK|CHECK)\s+(?:\[M\]\s+)?(\S+)")
 
 
 # Small and silent: what a guest loads and unloads, where the configuration makes a module of it.
-_MODULE = "fs/nls/nls_ascii.ko"
+MODULE = "fs/nls/nls_ascii.ko"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Build:
     @property
     def modules(self) -> tuple[Path, ...]:
         """The modules that guests get."""
-        module = self.directory / _MODULE
+        module = self.directory / MODULE
         return (module,) if module.exists() else ()
 
     def configuration(self) -> dict[str, str]:
@@ -111,7 +111,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def _configure(
+def configure(
     target: Target,
     source: Path,
     directory: Path,
@@ -119,6 +119,10 @@ def _configure(
     log: Path,
     base: Path | None = None,
 ) -> None:
+    """Configure `source` in a directory: the fragments, merged as `compile_kernel` does.
+
+    Raises RedoubtError if an option does not take effect.
+    """
     stamp = directory / ".redoubt-config"
     known = hashlib.sha256(f"{source}\n".encode())
     for file in (*((base,) if base else ()), *fragments):
@@ -158,6 +162,28 @@ def _configure(
     stamp.write_text(known.hexdigest())
 
 
+def needs_compiler(target: Target) -> None:
+    """Raise RedoubtError if there is no compiler for another machine than this one."""
+    if target.cross_compile and not shutil.which(target.compiler):
+        raise RedoubtError(
+            f"{target.compiler} not found, which builds {target.name}",
+            f"scripts/prerequisites {target.name}",
+        )
+
+
+def counter(progress: Progress) -> Callable[[str], None]:
+    """What is given each line that make prints, and shows how many files are compiled."""
+    count = 0
+
+    def compiled(line: str) -> None:
+        nonlocal count
+        if match := _COMPILED.match(line):
+            count += 1
+            progress.detail(f"{count} {match[1]}")
+
+    return compiled
+
+
 def compile_kernel(
     target: Target,
     source: Path,
@@ -174,30 +200,18 @@ def compile_kernel(
     RedoubtError if there is no compiler for the target, an option does not take effect or the build
     fails.
     """
-    if target.cross_compile and not shutil.which(target.compiler):
-        raise RedoubtError(
-            f"{target.compiler} not found, which builds {target.name}",
-            f"scripts/prerequisites {target.name}",
-        )
+    needs_compiler(target)
     directory = directory or paths.build_dir() / target.name / kind
     directory.mkdir(parents=True, exist_ok=True)
     log = paths.build_dir() / "log" / f"build-{target.name}-{kind}.log"
-    count = 0
-
-    def compiled(line: str) -> None:
-        nonlocal count
-        if match := _COMPILED.match(line):
-            count += 1
-            progress.detail(f"{count} {match[1]}")
-
     with progress.step(f"Building {target.name} ({kind})"):
-        _configure(target, source, directory, [fragment(name) for name in fragments], log, base)
+        configure(target, source, directory, [fragment(name) for name in fragments], log, base)
         run_logged(
             [*make_args(target, source, directory), f"-j{os.cpu_count() or 1}"],
             log,
             what=f"building {target.name} ({kind})",
             env=environment(),
-            on_line=compiled,
+            on_line=counter(progress),
         )
         image = directory / target.image
         # What was made from vmlinux for booting has no symbols.

@@ -130,7 +130,9 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
     commands = [["/bin/cat", _CHECK]]
     if stress_s:
         commands.append(["/bin/stress", str(stress_s), str(max(2, machine.cpus))])
-    commands += [["/bin/cat", _CHECK], ["/bin/cat", _STATS]]
+    commands.append(["/bin/cat", _CHECK])
+    if machine.build.configuration().get("CONFIG_KPKEYS_STATS") != "n":
+        commands.append(["/bin/cat", _STATS])
     title = f"Checking {target} ({variant.name}), {stress_s} s of stress on {machine.cpus} CPUs"
     with progress.step(title):
         result = boot(

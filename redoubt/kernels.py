@@ -15,7 +15,8 @@ from redoubt.targets import NoKeys, Target, Variant, Way
 
 # Boots that are no KUnit runs leave KUnit alone.
 _NO_KUNIT = ("kunit.enable=0",)
-_VULN = ("kpkeys_vuln=on",)
+# Switches the vulnerable driver on, where there is one.
+VULN = ("kpkeys_vuln=on",)
 _BENCH_TOPIC = "bench"
 # test_vmalloc is built in and runs at the end of each boot: a million times unless told otherwise.
 _NO_VMALLOC_TEST = ("test_vmalloc.run_test_mask=0",)
@@ -148,7 +149,7 @@ class Workbench:
         self, variant: Variant, *extra: str, cpus: int = 1, attacks: bool = False
     ) -> Machine:
         """The machine that boots a variant with further kernel arguments."""
-        vuln = _VULN if attacks else ()
+        vuln = VULN if attacks else ()
         args = (*self.args, *variant.boot_args, *_NO_KUNIT, *vuln, *extra)
         return self._machine(args, cpus)
 

@@ -71,6 +71,12 @@ def commit(repo: Path) -> tuple[str | None, bool | None]:
     return head, None if changed is None else bool(changed)
 
 
+def committed(repo: Path) -> int | None:
+    """When the commit that is checked out was made, in seconds since 1970; None if unknown."""
+    said = _said(["git", "log", "-1", "--format=%ct"], repo)
+    return int(said) if said else None
+
+
 def last_commit(file: Path) -> str | None:
     """The commit that last changed a file of the repository, or None if that is unknown."""
     return _said(["git", "log", "-1", "--format=%H", "--", file.name], file.parent) or None

@@ -181,15 +181,18 @@ def _read(path: Path) -> str:
 # === Who commits =================================================================================
 
 
-def _author(repo: Path) -> tuple[str, str]:
-    """The user's name and address as git has them; raises RedoubtError if it has none."""
+def author_of(repo: Path, why: str = "mails have an author") -> tuple[str, str]:
+    """The user's name and address as git has them; raises RedoubtError if it has none.
+
+    `why` says what they are needed for.
+    """
     result = run(
         ["git", "-C", str(repo), "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"]
     )
     match = re.match(r"^(.+) <(.+)> \d+ [+-]\d+$", result.stdout.strip())
     if result.returncode != 0 or match is None:
         raise RedoubtError(
-            "git does not know who you are, and mails have an author",
+            f"git does not know who you are, and {why}",
             'git config --global user.name "Your Name" && '
             "git config --global user.email you@example.org",
         )
@@ -238,7 +241,7 @@ def _scratch(near: Path | None = None, at: Path | None = None) -> Iterator[Path]
         yield Path(name)
 
 
-def _place(source: Path, destination: Path) -> None:
+def place(source: Path, destination: Path) -> None:
     """Copy a file with its permissions, never writing into an existing one (it may be linked)."""
     destination.parent.mkdir(parents=True, exist_ok=True)
     destination.unlink(missing_ok=True)
@@ -251,7 +254,7 @@ def pick(pristine: Path, names: set[str], destination: Path) -> None:
         source = pristine / name
         if not source.is_file() or source.is_symlink():
             raise RedoubtError(f"a patch changes {name}, which is no file of {pristine}")
-        _place(source, destination / name)
+        place(source, destination / name)
 
 
 def _add_files(repo: Path, pristine: Path, topic: Topic, destination: Path) -> None:
@@ -262,7 +265,7 @@ def _add_files(repo: Path, pristine: Path, topic: Topic, destination: Path) -> N
             raise RedoubtError(f"patches/topics names {name}, but there is no kernel/{name}")
         if os.path.lexists(pristine / name):
             raise RedoubtError(f"kernel/{name}: Linux has this file; change it with a patch")
-        _place(source, destination / name)
+        place(source, destination / name)
 
 
 def _exported(repo: Path) -> list[Topic]:
@@ -320,7 +323,7 @@ def export(
     a queue that contradicts itself, and as `ask` does.
     """
     repo = repo or paths.repo()
-    author = author or _author(repo)
+    author = author or author_of(repo)
     identity = _identity(repo, author)
     chosen = _exported(repo)
     with _scratch() as scratch:
@@ -487,7 +490,7 @@ def check(
             name for mail in mails for pair in _MAIL_TOUCHED.findall(_read(mail)) for name in pair
         }
         if full:
-            _copy_tree(pristine, work, link=False)
+            copy_tree(pristine, work, link=False)
         else:
             work.mkdir()
             pick(pristine, {name for name in mailed if (pristine / name).is_file()}, work)
@@ -515,7 +518,7 @@ def check(
         built: list[str] = []
         if build is not None and not different:
             prefix = scratch / "prefix"
-            _copy_tree(pristine, prefix, link=True)
+            copy_tree(pristine, prefix, link=True)
             for topic, commit in zip(chosen, commits, strict=True):
                 _advance(git, commit, work, prefix)
                 try:
@@ -571,7 +574,7 @@ def _same(one: Path, other: Path) -> bool:
     return one.read_bytes() == other.read_bytes()
 
 
-def _copy_tree(source: Path, destination: Path, *, link: bool) -> None:
+def copy_tree(source: Path, destination: Path, *, link: bool) -> None:
     """Copy a source tree; with `link`, by hard links where the file system grants them."""
     ways = [["-l"], []] if link else [[]]
     for way in ways:
@@ -590,7 +593,7 @@ def _advance(git: Git, commit: str, work: Path, prefix: Path) -> None:
     changed = git("diff-tree", "-r", "-z", "--no-commit-id", "--name-only", commit).split("\0")
     for name in filter(None, changed):
         if (work / name).exists():
-            _place(work / name, prefix / name)
+            place(work / name, prefix / name)
         else:
             (prefix / name).unlink(missing_ok=True)
 

@@ -127,13 +127,13 @@ def _key(pristine: Path, version: str, ours: Queue, repo: Path) -> str:
     return known.hexdigest()
 
 
-def _newer(directory: str, since_ns: int) -> Iterator[str]:
+def newer(directory: str, since_ns: int) -> Iterator[str]:
     """Files below a directory that were written later, but for what tools leave behind."""
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in (".pc", "__pycache__"):
-                    yield from _newer(entry.path, since_ns)
+                    yield from newer(entry.path, since_ns)
             elif (
                 entry.is_file(follow_symlinks=False)
                 and entry.stat().st_mtime_ns > since_ns
@@ -145,7 +145,7 @@ def _newer(directory: str, since_ns: int) -> Iterator[str]:
 def _drift(dest: Path, stamp: dict[str, dict[str, str]]) -> list[str]:
     """Files of a tree that are no longer what we made them."""
     changed = []
-    for path in _newer(str(dest), (dest / STAMP).stat().st_mtime_ns):
+    for path in newer(str(dest), (dest / STAMP).stat().st_mtime_ns):
         name = os.path.relpath(path, dest)
         if name not in stamp["patched"] and name not in stamp["linked"]:
             changed.append(name)

@@ -82,7 +82,7 @@ def test_kconfig_itself_drops_an_option(tmp_path: Path) -> None:
     fragment = written(tmp_path, "f.config", "CONFIG_PRINTK=y\nCONFIG_NO_SUCH_OPTION=y\n")
     target = get_target("um")
     with pytest.raises(RedoubtError) as caught:
-        build._configure(target, REAL_BUILD / "src", tmp_path, [fragment], tmp_path / "log")
+        build.configure(target, REAL_BUILD / "src", tmp_path, [fragment], tmp_path / "log")
     assert caught.value.message.splitlines() == [
         "Kconfig did not take these options:",
         "    CONFIG_NO_SUCH_OPTION=y (f.config): is n",

@@ -119,7 +119,7 @@ def test_a_configuration_starts_from_it(sandbox: Sandbox, monkeypatch: pytest.Mo
     source, out = Path(sandbox.env["LINUX_SRC"]), sandbox.where / "out"
     for text in ("CONFIG_A=y\n", "CONFIG_C=y\n"):
         base.write_text(text)
-        build._configure(X86_64, source, out, [fragment], sandbox.where / "log", base)
+        build.configure(X86_64, source, out, [fragment], sandbox.where / "log", base)
         assert build.options((out / ".config").read_text()) == {
             **build.options(text), "CONFIG_B": "y",
         }  # fmt: skip

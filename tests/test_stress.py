@@ -84,7 +84,7 @@ def test_a_module_gets_into_the_guest(tmp_path: Path) -> None:
     (programs / "init").touch()
     built = Build(X86_64, tmp_path, tmp_path, tmp_path)
     assert built.modules == ()
-    module = tmp_path / build._MODULE
+    module = tmp_path / build.MODULE
     module.parent.mkdir(parents=True)
     module.write_text("code")
     root = guest.root_directory(programs, tmp_path / "root", ["/bin/x"], built.modules)
