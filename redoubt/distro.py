@@ -2,13 +2,14 @@
 """The configuration that a distribution ships, to start from in place of the smallest one.
 
 It is taken from the distribution's package each time, and is in no repository: what it enables is
-what our work has to live with. Modules, which are drivers, are dropped; the fragment `distro`
-drops the rest of what would take hours to build.
+what our work has to live with. For tests modules, which are drivers, are dropped; the fragment
+`distro` drops the rest of what would take hours to build. Packages are made from all of it.
 """
 
 from __future__ import annotations
 
 import lzma
+import platform
 import tempfile
 from pathlib import Path
 
@@ -28,16 +29,22 @@ def without_modules(text: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not line.endswith("=m\n"))
 
 
-def configuration(target: Target, progress: Progress) -> Path:
-    """The file to start from, downloaded once for each build directory.
+def _foreign(target: Target) -> str:
+    """Debian's name of the target's architecture, or empty if it is this machine's."""
+    return "" if platform.machine() == target.arch else target.debian
+
+
+def configuration(target: Target, progress: Progress, *, modules: bool = False) -> Path:
+    """The file to start from, with or without what are modules, downloaded once for each.
 
     Raises RedoubtError if the archive does not have it.
     """
-    kept = paths.build_dir() / "distro" / f"{target.name}.config"
+    what = "-modules" if modules else ""
+    kept = paths.build_dir() / "distro" / f"{target.name}{what}.config"
     if kept.exists():
         # It is renamed into place when complete, so it is.
         return kept
-    archive = debian.Archive(progress)
+    archive = debian.Archive(progress, architecture=_foreign(target))
     archive.update()
     found = archive.newest(PACKAGE)
     if not found:
@@ -50,6 +57,7 @@ def configuration(target: Target, progress: Progress) -> Path:
         if not packed:
             raise RedoubtError(f"{package.name} has no {target.distro_config} in it")
         partial = Path(name) / "config"
-        partial.write_text(without_modules(lzma.decompress(packed.read_bytes()).decode()))
+        text = lzma.decompress(packed.read_bytes()).decode()
+        partial.write_text(text if modules else without_modules(text))
         partial.rename(kept)
     return kept

@@ -58,13 +58,18 @@ class Target:
     empty if that cannot be done. `flavours` are what some tests add, by name, and `flavour_args`
     what their boots get. `image` and `vmlinux` are paths in the build directory. The flavour
     `distro` is not added to `fragments` but to `distro_config`, a file of the distribution's
-    package of configurations.
+    package of configurations for that architecture.
 
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
     a process. Every boot gets `boot_args`, measured ones also `bench_args`, and `bench_keys_args`
     if they have keys. `no_keys` are the ways to take the protection keys away, `ways` others to
     boot with them. `audit` is the policy for writers of the pkey register. `kunit` is the pattern
     of our suites, `architectures` what of arch/ is built for it.
+
+    `debian` is Debian's name of the architecture, or empty if there are no packages for it. A
+    kernel in a package has `shipped` in place of `ours`, on top of `distro_config`, or of
+    `fragments` and `small`. `keyless` is why such a kernel finds no keys on the emulated machine,
+    in its own words, or empty if it finds some.
 
     `observers` are topics that do nothing but look; its pristine kernels have them, too, with the
     fragments of these names. What they look at is the linear map, if there are any.
@@ -89,6 +94,10 @@ class Target:
     flavours: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     flavour_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     distro_config: str = ""
+    debian: str = ""
+    shipped: tuple[str, ...] = ()
+    small: tuple[str, ...] = ()
+    keyless: str = ""
     emulator: Emulator | None = None
     boot_args: tuple[str, ...] = ()
     bench_args: tuple[str, ...] = ()
@@ -160,6 +169,9 @@ X86_64 = Target(
         "selftests": ("no_timer_check", "hugetlb_free_vmemmap=on"),
     },
     distro_config="config.amd64_none_amd64",
+    debian="amd64",
+    shipped=("x86-kpkeys", "deb"),
+    small=("deb-small",),
     emulator=PC,
     # Each process has two topmost page tables then. An emulated CPU is not given them by itself.
     boot_args=("pti=on",),
@@ -197,6 +209,12 @@ ARM64 = Target(
         "debug": ("debug", "debug-arm64"),
         "selftests": ("selftests", "selftests-arm64"),
     },
+    distro_config="config.arm64_none_arm64",
+    debian="arm64",
+    shipped=("arm64-kpkeys", "arm64-linear-map", "deb", "deb-arm64"),
+    small=("deb-small", "deb-small-arm64"),
+    # What QEMU has in their place is for tests, and not in packages.
+    keyless="the CPU has no permission overlays (POE)",
     emulator=VIRT,
     # The kernel says things beside its first program, on the same serial port: only warnings do.
     bench_args=(*_SMALL_PAGES, "loglevel=5"),

@@ -16,7 +16,7 @@ from redoubt.build import Build
 from redoubt.errors import RedoubtError
 from redoubt.progress import Silent
 from redoubt.suite import Run
-from redoubt.targets import UM, X86_64, get_variant
+from redoubt.targets import ARM64, UM, X86_64, get_variant
 
 SHIPPED = 'CONFIG_A=y\nCONFIG_DRIVER=m\n# CONFIG_B is not set\nCONFIG_NAME="x=m"\n'
 PRISTINE, ON = (get_variant(X86_64, name) for name in ("pristine", "on"))
@@ -26,11 +26,13 @@ class Archive:
     """Carries one package, which holds the files in `packed`, or none."""
 
     asked = 0
+    architectures: tuple[str, ...] = ()
     package: tuple[str, str] | None = (distro.PACKAGE, "7.3.4-1")
     packed: dict[str, str]
 
-    def __init__(self, progress: object) -> None:
+    def __init__(self, progress: object, *, architecture: str) -> None:
         type(self).asked += 1
+        type(self).architectures += (architecture,)
 
     def update(self) -> None: ...
 
@@ -68,6 +70,21 @@ def test_it_is_fetched_once(archive: type[Archive], tmp_path: Path) -> None:
     assert distro.configuration(X86_64, Silent()) == file
     assert archive.asked == 1
     assert [one.name for one in (tmp_path / "distro").iterdir()] == ["x86_64.config"]
+
+
+def test_packages_are_made_from_all_of_it(archive: type[Archive], tmp_path: Path) -> None:
+    assert distro.configuration(X86_64, Silent(), modules=True).read_text() == SHIPPED
+    assert "=m\n" not in distro.configuration(X86_64, Silent()).read_text()
+    names = sorted(one.name for one in (tmp_path / "distro").iterdir())
+    assert names == ["x86_64-modules.config", "x86_64.config"]
+
+
+def test_it_is_the_architectures(archive: type[Archive], monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.packed = {f"{one.distro_config}.xz": SHIPPED for one in (X86_64, ARM64)}
+    monkeypatch.setattr(distro.platform, "machine", lambda: "x86_64")
+    distro.configuration(X86_64, Silent())
+    distro.configuration(ARM64, Silent())
+    assert archive.architectures == ("", "arm64")
 
 
 def test_no_package(archive: type[Archive]) -> None:
