@@ -44,9 +44,13 @@ from redoubt import (
     plots,
     process,
     provenance,
+    shipped,
     stats,
     tables,
     workloads,
+)
+from redoubt import (
+    deb as deb_module,
 )
 from redoubt import (
     doctor as doctor_module,
@@ -157,6 +161,15 @@ class Display:
             self.status.update(f"{escape(self.title)}  [dim]{escape(text[:60])}[/dim]")
 
 
+_UNFINISHED = (
+    source_module.UNFINISHED,
+    tree_module.UNFINISHED,
+    port_module.UNFINISHED,
+    shipped.UNFINISHED,
+    deb_module.UNFINISHED,
+)
+
+
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Keep two runs from building in the same directory."""
@@ -169,7 +182,7 @@ def _alone() -> Iterator[None]:
             err.print(f"waiting for another redoubt that works in {directory}", markup=False)
             fcntl.flock(lock, fcntl.LOCK_EX)
         # What a run left that was killed: nobody else works here now.
-        for pattern in (source_module.UNFINISHED, tree_module.UNFINISHED, port_module.UNFINISHED):
+        for pattern in _UNFINISHED:
             for left in directory.glob(pattern):
                 shutil.rmtree(left, ignore_errors=True)
         yield
@@ -526,6 +539,39 @@ def port(
         _write_json(json_file, report.as_json() | provenance.collect(sys.argv[1:]))
     _print_lines(list(port_module.render(report)))
     raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def deb(
+    target: TargetArg,
+    config: Annotated[
+        str,
+        typer.Option(
+            "--config",
+            help="distro: all that Debian's has, which takes hours. "
+            "small: what a virtual machine needs, to try it out.",
+        ),
+    ] = shipped.DISTRO,
+    boot: Annotated[
+        bool, typer.Option("--boot/--no-boot", help="Boot the kernel out of its package.")
+    ] = True,
+    json_file: JsonOpt = None,
+) -> None:
+    """Make Debian packages of the protected kernel: linux-image and linux-headers."""
+    display = Display()
+    chosen = get_target(target)
+    deb_module.needs(chosen, config)
+    host = _needs_enforcing(chosen, "auto") if boot else None
+    origin = provenance.collect(sys.argv[1:])
+    with _alone():
+        report = deb_module.make(chosen, config, host, display)
+    _write_json(json_file, report.as_json() | origin)
+    _print_lines(list(deb_module.render(report)))
+    if report.boot and not report.ok:
+        raise RedoubtError(
+            "the kernel out of the package is not what it should be: "
+            + report.boot.result.describe()
+        )
 
 
 @app.command()

@@ -1,0 +1,963 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Packages: what they are made of, what must not be in them, and that only finished ones count."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import lzma
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import REAL_BUILD, Done, Sandbox, write_tree
+from test_interrupt import MESSAGE, interrupt
+
+from redoubt import (
+    boot,
+    build,
+    check,
+    cli,
+    deb,
+    doctor,
+    guest,
+    host,
+    kernels,
+    packaged,
+    paths,
+    series,
+    shipped,
+    tree,
+)
+from redoubt.build import Build
+from redoubt.check import Walk
+from redoubt.errors import RedoubtError
+from redoubt.packaged import Booted, Unpacked
+from redoubt.progress import Silent
+from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, get_variant
+
+PACKED = [target for target in TARGETS.values() if target.debian]
+KINDS = pytest.mark.parametrize(
+    ("target", "config"), [(t, c) for t in PACKED for c in shipped.CONFIGS],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)  # fmt: skip
+# The vulnerable driver, the benchmark, and all that stands in for something.
+DANGEROUS = {"CONFIG_KPKEYS_VULN_TEST", "CONFIG_KPKEYS_BENCH", "CONFIG_KUNIT",
+             "CONFIG_KPKEYS_KUNIT_TEST"}  # fmt: skip
+STAND_INS = {"CONFIG_ARM64_KPKEYS_PIE_TEST", "CONFIG_ARM64_KPKEYS_MOCK",
+             "CONFIG_ARM64_LINEAR_MAP_KUNIT_TEST"}  # fmt: skip
+
+
+def merged(target: Target, config: str) -> dict[str, str]:
+    """What the fragments ask for; the last one wins, as in Kconfig's merge."""
+    options: dict[str, str] = {}
+    for name in shipped.fragments(target, config):
+        options |= build.options(build.fragment(name).read_text())
+    return options
+
+
+# === Configuration ===============================================================================
+
+
+@KINDS
+def test_protection_is_on_and_nothing_for_tests(target: Target, config: str) -> None:
+    options = merged(target, config)
+    for name in ("KPKEYS_HARDENED_PGTABLES", "KPKEYS_CHECK", "MODULES", "DEBUG_INFO_NONE"):
+        assert options[f"CONFIG_{name}"] == "y"
+    wrong = DANGEROUS | (STAND_INS if target is ARM64 else set())
+    assert {options.get(name, "n") for name in wrong} == {"n"}
+    assert set(shipped.only_for_tests(target, config)) >= wrong
+    # Nothing of the small kernel, whose fragments switch off what distributions have on.
+    assert set(target.fragments) & set(shipped.fragments(target, "distro")) == set()
+
+
+def test_the_registers_are_those_of_the_target() -> None:
+    assert merged(X86_64, "distro")["CONFIG_X86_PKS"] == "y"
+    arm64 = merged(ARM64, "distro")
+    for name in ("ARM64_POE", "ARM64_KPKEYS", "ARM64_EARLY_PGTABLE_ARENA"):
+        assert arm64[f"CONFIG_{name}"] == "y"
+
+
+@KINDS
+def test_each_has_a_release_of_its_own(target: Target, config: str) -> None:
+    # Both can be installed.
+    expected = {"distro": '"-redoubt"', "small": '"-redoubt-small"'}
+    assert merged(target, config)["CONFIG_LOCALVERSION"] == expected[config]
+
+
+@pytest.mark.parametrize("target", PACKED, ids=lambda target: target.name)
+def test_no_keys_are_made_or_asked_for(target: Target) -> None:
+    options = merged(target, "distro")
+    assert options["CONFIG_MODULE_SIG_KEY"] == options["CONFIG_SYSTEM_TRUSTED_KEYS"] == '""'
+    assert options["CONFIG_MODULE_SIG_ALL"] == "n"
+
+
+def test_only_a_distributions_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def configuration(target: Target, progress: object, *, modules: bool) -> Path:
+        asked.append(modules)
+        return Path("/shipped")
+
+    monkeypatch.setattr(shipped.distro, "configuration", configuration)
+    assert shipped.base(X86_64, "small", Silent()) is None
+    assert shipped.base(X86_64, "distro", Silent()) == Path("/shipped")
+    assert asked == [True]
+
+
+# === The tree ====================================================================================
+
+PATCH = """\
+--- a/mm/memory.c
++++ b/mm/memory.c
+@@ -3,3 +3,3 @@
+ int line2;
+-int line3;
++int ours{};
+ int line4;
+"""
+
+
+class Work:
+    """A pristine tree, a queue with one patch and one file, and the place of the copy."""
+
+    def __init__(self, where: Path, kernel: Path) -> None:
+        self.pristine, self.where, self.dest = kernel, where, where / "build/tree-shipped"
+        write_tree(where / "kernel", {"mm/kpkeys/core.c": "int core;\n"})
+        self.patch(3)
+
+    def patch(self, number: int) -> None:
+        write_tree(self.where, {"0001.patch": PATCH.format(number)})
+
+    def copy(self, *files: str) -> Path:
+        queue = tree.Queue(
+            self.where / "kernel", files or ("mm/kpkeys/core.c",), (self.where / "0001.patch",)
+        )
+        return shipped.copied(self.pristine, queue, self.dest, Silent())
+
+    def ages(self) -> dict[str, int]:
+        return {
+            str(file.relative_to(self.dest)): file.stat().st_mtime_ns
+            for file in self.dest.rglob("*")
+            if file.is_file() and file.name != shipped._STAMP
+        }
+
+
+@pytest.fixture
+def work(tmp_path: Path, kernel: Path) -> Work:
+    return Work(tmp_path, kernel)
+
+
+def test_the_queue_has_nothing_local() -> None:
+    ours = shipped.queue(paths.repo())
+    everything = tree.queue(paths.repo())
+    gone = [name for name in everything.files if name not in ours.files]
+    assert gone
+    assert all("vuln" in name or "bench" in name or "host_calls" in name for name in gone)
+    assert not any("vuln" in name or "bench" in name for name in ours.files)
+    assert not any(patch.parent.name in ("vuln", "bench") for patch in ours.patches)
+    assert len(ours.patches) > 10
+
+
+def test_everything_in_it_is_a_file_of_its_own(work: Work) -> None:
+    where = work.copy()
+    assert where == work.dest
+    assert not any(file.is_symlink() for file in where.rglob("*"))
+    assert "int ours3;" in (where / "mm/memory.c").read_text()
+    assert (where / "mm/kpkeys/core.c").read_text() == "int core;\n"
+    # No hard links either: who edits the copy does not edit the original.
+    assert {file.stat().st_nlink for file in where.rglob("*") if file.is_file()} == {1}
+    assert "int line3;" in (work.pristine / "mm/memory.c").read_text()
+    assert [entry.name for entry in where.parent.iterdir()] == ["tree-shipped"]
+
+
+def test_only_what_is_another_text_gets_a_new_age(work: Work) -> None:
+    work.copy()
+    before = work.ages()
+    work.copy()
+    assert work.ages() == before
+    work.patch(4)
+    work.copy()
+    after = work.ages()
+    assert {name for name in after if after[name] != before[name]} == {"mm/memory.c"}
+    assert "int ours4;" in (work.dest / "mm/memory.c").read_text()
+
+
+def test_what_leaves_the_queue_leaves_the_tree(work: Work) -> None:
+    write_tree(work.where / "kernel", {"mm/kpkeys/more.c": "int more;\n"})
+    work.copy("mm/kpkeys/core.c", "mm/kpkeys/more.c")
+    assert (work.dest / "mm/kpkeys/more.c").exists()
+    (work.where / "0001.patch").write_text(
+        PATCH.format(3).replace("memory.c", "mmap.c").split("@@")[0]
+        + "@@ -1 +1 @@\n-int map;\n+int ourmap;\n"
+    )
+    old = (work.dest / "mm/memory.c").stat().st_mtime_ns
+    work.copy()
+    assert not (work.dest / "mm/kpkeys/more.c").exists()
+    restored = work.dest / "mm/memory.c"
+    assert restored.read_text() == (work.pristine / "mm/memory.c").read_text()
+    # Newer than what was built of the text that it had.
+    assert restored.stat().st_mtime_ns > old
+
+
+def test_a_copy_that_somebody_edited_is_refused(work: Work) -> None:
+    work.copy()
+    time.sleep(0.02)
+    (work.dest / "mm/mmap.c").write_text("int mine;\n")
+    with pytest.raises(RedoubtError, match=r"was changed:\n    mm/mmap\.c") as caught:
+        work.copy()
+    assert caught.value.hint == f"drop that: rm -r {work.dest}"
+
+
+def test_ours_is_put_right_if_somebody_edited_that(work: Work) -> None:
+    work.copy()
+    time.sleep(0.02)
+    (work.dest / "mm/kpkeys/core.c").write_text("int mine;\n")
+    work.copy()
+    assert (work.dest / "mm/kpkeys/core.c").read_text() == "int core;\n"
+
+
+def test_another_kernel_is_copied_anew(work: Work) -> None:
+    work.copy()
+    makefile = work.pristine / "Makefile"
+    makefile.write_text(makefile.read_text().replace("SUBLEVEL = 4", "SUBLEVEL = 5"))
+    work.copy()
+    assert "SUBLEVEL = 5" in (work.dest / "Makefile").read_text()
+    assert [entry.name for entry in work.dest.parent.iterdir()] == ["tree-shipped"]
+
+
+def test_a_file_that_linux_has(work: Work) -> None:
+    write_tree(work.where / "kernel", {"mm/mmap.c": "int ours;\n"})
+    with pytest.raises(RedoubtError, match=r"kernel/mm/mmap\.c is a file that Linux has"):
+        work.copy("mm/mmap.c")
+
+
+def test_an_interruption_between_two_files(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    work.copy()
+    work.patch(4)
+    write_tree(work.where / "kernel", {"mm/kpkeys/anew.c": "int anew;\n"})
+    place, done = series.place, 0
+
+    def once(source: Path, destination: Path) -> None:
+        nonlocal done
+        # Of two that are placed in the tree, the second is not reached.
+        if str(destination).startswith(str(work.dest)):
+            if done:
+                raise KeyboardInterrupt
+            done += 1
+        place(source, destination)
+
+    monkeypatch.setattr(series, "place", once)
+    with pytest.raises(KeyboardInterrupt):
+        work.copy("mm/kpkeys/anew.c", "mm/kpkeys/core.c")
+    monkeypatch.undo()
+    assert (work.dest / "mm/kpkeys/anew.c").exists()
+    # What was placed and is no longer wanted is known of.
+    work.copy()
+    assert not (work.dest / "mm/kpkeys/anew.c").exists()
+    assert "int ours4;" in (work.dest / "mm/memory.c").read_text()
+
+
+# === What must not be there ======================================================================
+
+
+def test_words_that_give_away_what_is_local() -> None:
+    words = shipped.local_words(paths.repo())
+    assert {"KPKEYS_VULN_TEST", "KPKEYS_BENCH", "kpkeys_vuln", "kbench_begin"} <= set(words)
+    local = [topic for topic in series.topics(paths.repo()) if topic.local]
+    for topic in local:
+        for name in topic.files:
+            if name.startswith("mm/") and name.endswith(".c"):
+                text = (paths.repo() / "kernel" / name).read_text()
+                assert any(word in text for word in words), name
+    ours = shipped.queue(paths.repo())
+    for name in ours.files:
+        # In the documentation they stand for an attacker. It is in no package.
+        if not name.startswith("Documentation/"):
+            text = (paths.repo() / "kernel" / name).read_text()
+            assert not any(word in text for word in words), name
+
+
+@pytest.mark.guest
+@pytest.mark.skipif(
+    not (REAL_BUILD / "x86_64/redoubt/System.map").exists(), reason="no kernel: redoubt build"
+)
+def test_the_words_are_found_in_a_kernel_for_tests() -> None:
+    words = shipped.local_words(paths.repo())
+    map_of_tests = (REAL_BUILD / "x86_64/redoubt/System.map").read_bytes()
+    assert packaged._local(map_of_tests, [word for word in words if "vuln" in word])
+    assert packaged._local(map_of_tests, [word for word in words if "bench" in word])
+
+
+RELEASE = "7.3.4-redoubt-small"
+SOURCES = f"usr/src/linux-headers-{RELEASE}"
+MODULE = f"lib/modules/{RELEASE}/kernel/{build.MODULE}.xz"
+
+
+def image_files(target: Target = X86_64) -> dict[str, str]:
+    # Kconfig drops what it does not know.
+    local = {f"CONFIG_{word}" for word in shipped.local_words(paths.repo())}
+    options = {k: v for k, v in merged(target, "small").items() if k not in local}
+    lines = (f"# {k} is not set\n" if v == "n" else f"{k}={v}\n" for k, v in options.items())
+    return {
+        f"boot/vmlinuz-{RELEASE}": "kernel\n",
+        f"boot/System.map-{RELEASE}": "ffffffff81000000 T startup_64\n",
+        f"boot/config-{RELEASE}": "".join(lines),
+        f"lib/modules/{RELEASE}/modules.dep": "",
+        f"lib/modules/{RELEASE}/modules.builtin": "kernel/fs/nls/nls_base.ko\n",
+    }
+
+
+def header_files() -> dict[str, str]:
+    return {
+        f"{SOURCES}/Makefile": "VERSION = 7\n",
+        f"{SOURCES}/Module.symvers": "0x0\tkpkeys_levels\tvmlinux\tEXPORT_SYMBOL\n",
+        f"{SOURCES}/include/linux/kpkeys.h": "/* */\n",
+    }
+
+
+def fill(image: Path, headers: Path, target: Target = X86_64) -> None:
+    """The files of two packages that have nothing wrong."""
+    write_tree(image, image_files(target))
+    (image / MODULE).parent.mkdir(parents=True)
+    (image / MODULE).write_bytes(lzma.compress(b"module"))
+    write_tree(headers, header_files())
+    (headers / f"lib/modules/{RELEASE}").mkdir(parents=True)
+    (headers / f"lib/modules/{RELEASE}/build").symlink_to(f"/{SOURCES}")
+    (headers / f"{SOURCES}/include/asm").symlink_to("linux")
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Unpacked:
+    made = Unpacked(RELEASE, tmp_path / "image", tmp_path / "headers")
+    fill(made.image, made.headers)
+    return made
+
+
+def faults(found: Unpacked, target: Target = X86_64) -> list[str]:
+    return list(packaged.faults(found, shipped.rules(target, "small", paths.repo())))
+
+
+def test_good_packages_have_no_faults(found: Unpacked) -> None:
+    assert faults(found) == []
+
+
+def append(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as out:
+        out.write(text)
+
+
+@pytest.mark.parametrize(
+    ("package", "file", "text", "says"),
+    [
+        ("image", f"boot/config-{RELEASE}", "CONFIG_KPKEYS_VULN_TEST=y\n",
+         "CONFIG_KPKEYS_VULN_TEST=n (deb.config): is y"),
+        ("image", f"boot/config-{RELEASE}", "CONFIG_KUNIT=m\n", "CONFIG_KUNIT=m, which is for t"),
+        ("image", f"boot/config-{RELEASE}", "# CONFIG_KPKEYS_VULN_TEST is not set\n",
+         f"boot/config-{RELEASE} has KPKEYS_VULN_TEST in it, which is local"),
+        ("image", f"boot/config-{RELEASE}", "# CONFIG_KPKEYS_HARDENED_PGTABLES is not set\n",
+         "CONFIG_KPKEYS_HARDENED_PGTABLES=y (deb.config): is n"),
+        ("image", f"boot/System.map-{RELEASE}", "ffffffff8138d7a0 t kpkeys_vuln_open\n",
+         f"boot/System.map-{RELEASE} has kpkeys_vuln in it"),
+        ("image", f"boot/System.map-{RELEASE}", "ffffffff81379e90 T kbench_pause\n",
+         f"boot/System.map-{RELEASE} has kbench_pause in it"),
+        ("image", f"lib/modules/{RELEASE}/modules.builtin", "kernel/mm/kpkeys_vuln/vuln.ko\n",
+         "modules.builtin has kpkeys_vuln in it"),
+        ("image", f"lib/modules/{RELEASE}/kernel/mm/kpkeys_vuln/vuln.ko.xz", "",
+         "kpkeys_vuln/vuln.ko.xz: kpkeys_vuln is local"),
+        ("headers", f"{SOURCES}/Module.symvers", "0x0\tkbench_begin\tvmlinux\tEXPORT_SYMBOL\n",
+         f"{SOURCES}/Module.symvers has kbench_begin in it"),
+        ("headers", f"{SOURCES}/mm/kpkeys_bench/Kconfig", "", "kpkeys_bench is local"),
+        ("headers", f"{SOURCES}/include/generated/autoconf.h", "#define CONFIG_KPKEYS_BENCH 1\n",
+         "autoconf.h has KPKEYS_BENCH in it"),
+    ],
+)  # fmt: skip
+def test_each_trace_of_what_is_local_is_a_fault(
+    found: Unpacked, package: str, file: str, text: str, says: str
+) -> None:
+    append(getattr(found, package) / file, text)
+    assert says in "\n".join(faults(found))
+
+
+def test_the_stand_ins_are_faults(tmp_path: Path) -> None:
+    made = Unpacked(RELEASE, tmp_path / "image", tmp_path / "headers")
+    fill(made.image, made.headers, ARM64)
+    assert faults(made, ARM64) == []
+    for option in sorted(STAND_INS):
+        append(made.config, f"{option}=y\n")
+        assert f"{option}=y, which is for tests" in faults(made, ARM64)
+
+
+def test_a_link_to_the_repository_is_a_fault(found: Unpacked) -> None:
+    link = found.headers / f"{SOURCES}/include/linux/pool.h"
+    link.symlink_to(paths.repo() / "kernel/mm/kpkeys/pool.h")
+    assert faults(found) == [
+        f"{SOURCES}/include/linux/pool.h is a link to {paths.repo()}/kernel/mm/kpkeys/pool.h"
+    ]
+
+
+# === Version and needs ===========================================================================
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Commits in a repository of their own, at a time; returns the name of the last one."""
+    where = tmp_path / "repo"
+    where.mkdir()
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "A")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "a@example.org")
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(where), *words], check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    def commit(seconds: int) -> str:
+        (where / "file").write_text(str(seconds))
+        monkeypatch.setenv("GIT_COMMITTER_DATE", f"@{seconds} +0000")
+        git("add", "file")
+        git("commit", "-q", "-m", "x")
+        return git("rev-parse", "HEAD")
+
+    git("init", "-q", "--template=")
+    return commit
+
+
+def test_the_version_is_that_of_the_commit(repo: Callable[..., str], tmp_path: Path) -> None:
+    head = repo(1_795_000_000)
+    version = deb.version_of("7.3.4", tmp_path / "repo")
+    assert version == deb.Version(f"7.3.4+redoubt202611181106.{head[:12]}-1", 1_795_000_000, False)
+    assert deb.version_of("7.3.4", tmp_path / "repo") == version
+    (tmp_path / "repo/file").write_text("edited")
+    changed = deb.version_of("7.3.4", tmp_path / "repo")
+    assert (changed.text, changed.changed) == (version.text.replace("-1", ".changed-1"), True)
+
+
+@pytest.mark.skipif(not shutil.which("dpkg"), reason="needs dpkg")
+def test_versions_grow(repo: Callable[..., str], tmp_path: Path) -> None:
+    versions = [deb.version_of("7.3.4", tmp_path).text]
+    for seconds in (1_795_000_000, 1_795_000_060, 1_795_090_000):
+        repo(seconds)
+        versions.append(deb.version_of("7.3.4", tmp_path / "repo").text)
+    versions.append(deb.version_of("7.3.5", tmp_path).text)
+    for old, new in itertools.pairwise(versions):
+        subprocess.run(["dpkg", "--compare-versions", old, "lt", new], check=True)
+        subprocess.run(["dpkg", "--validate-version", new], check=True)
+
+
+@pytest.mark.skipif(not shutil.which("dpkg-parsechangelog"), reason="needs dpkg-dev")
+def test_the_changelog_is_one(tmp_path: Path) -> None:
+    version = deb.Version("7.3.4+redoubt202611181106.0123456789ab-1", 1_795_000_000, False)
+    file = tmp_path / "changelog"
+    file.write_text(deb._changelog(version, "A B <a@example.org>"))
+    said = subprocess.run(
+        ["dpkg-parsechangelog", "-l", file], check=True, capture_output=True, text=True
+    )
+    fields = dict(line.split(": ", 1) for line in said.stdout.splitlines() if ": " in line)
+    assert (fields["Version"], fields["Timestamp"]) == (version.text, str(version.seconds))
+    assert (fields["Maintainer"], fields["Source"]) == ("A B <a@example.org>", "linux-upstream")
+    assert said.stderr == ""
+
+
+def test_what_the_kernels_packaging_gets() -> None:
+    version = deb.Version("7.3.4+redoubt0-1", 1_795_000_000, False)
+    env = deb._environment(version, ("A B", "a@example.org"), Path("/b/changelog"))
+    assert env["KDEB_PKGVERSION"] == version.text
+    assert (env["DEBFULLNAME"], env["DEBEMAIL"]) == ("A B", "a@example.org")
+    assert env["SOURCE_DATE_EPOCH"] == "1795000000"
+    assert env["KBUILD_BUILD_TIMESTAMP"] == build.environment()["KBUILD_BUILD_TIMESTAMP"]
+    # As the shell of make takes it apart.
+    said = subprocess.run(
+        ["sh", "-c", f"printf '%s\\n' {env['DPKG_FLAGS']}"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert said.stdout.splitlines() == [
+        "--hook-init=cp /b/changelog debian/changelog",
+        "--rules-target=binary-image,binary-headers",
+    ]
+
+
+def test_the_table_has_what_packages_need() -> None:
+    things = {one.thing for one in doctor.prerequisites() if "deb" in one.group.split(",")}
+    assert things >= {"dpkg-buildpackage", "dh_builddeb", "kmod", "zstd", "lib:libelf.so"}
+
+
+def test_missing_programs_are_named_with_what_installs_them(
+    call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    table.write_text("deb sh dash is there\ndeb frobber frob-pkg frobs\nlint linter lint-pkg no\n")
+    monkeypatch.setenv("REDOUBT_PREREQUISITES", str(table))
+    done = call("deb", "x86_64")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines() == [
+        "redoubt: packages cannot be made here, there is no",
+        "    frobber, which frobs (frob-pkg)",
+        "    scripts/prerequisites deb",
+    ]
+    assert not (paths.build_dir() / "deb").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "hint"),
+    [
+        (["vax"], "unknown target 'vax'", "targets: um, x86_64, arm64"),
+        (["um"], "there are no packages for um", "targets: x86_64, arm64"),
+        (["x86_64", "--config", "huge"], "unknown configuration 'huge'", "one of: distro, small"),
+    ],
+)
+def test_bad_words(call: Callable[..., Done], words: list[str], says: str, hint: str) -> None:
+    done = call("deb", *words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"redoubt: {says}\n    {hint}\n"
+
+
+def test_a_target_without_a_compiler(
+    call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = call("deb", "arm64")
+    assert done.code == 1
+    assert "aarch64-linux-gnu-gcc not found" in done.err
+    assert "scripts/prerequisites arm64" in done.err
+
+
+# === Making ======================================================================================
+
+# Configures as the one of conftest does; its packages are made of directories in $CONTROL.
+MAKE = """\
+for word; do case $word in O=*) out=${word#O=} ;; esac; done
+case "$*" in
+*tinyconfig*) : > "$out/.config" ;;
+*olddefconfig*) ;;
+*bindeb-pkg*)
+	env > "$CONTROL/env"
+	echo "$*" >> "$CONTROL/made"
+	echo "  CC      mm/memory.o"
+	mkdir -p "$out/include/config"
+	echo RELEASE > "$out/include/config/kernel.release"
+	pack() {
+		tar -C "$CONTROL/$1" -cf "$out/../linux-$1-RELEASE_${KDEB_PKGVERSION}_amd64.deb" .
+	}
+	pack image
+	if [ -e "$CONTROL/slow" ]; then
+		touch "$CONTROL/started"
+		sleep 300 &
+		sleep 300
+	fi
+	[ ! -e "$CONTROL/broken" ] || { echo "mm/memory.c:1: error: no"; exit 2; }
+	pack headers
+	;;
+esac
+""".replace("RELEASE", RELEASE)
+
+# The queue of this repository does not go with the small tree of the tests.
+STUB = """
+from pathlib import Path
+from redoubt import cli, shipped
+shipped.copied = lambda pristine, *_: pristine
+cli.main()
+"""
+
+
+@pytest.fixture
+def shop(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    """Fake programs that make packages, good ones unless a test changes what they are made of."""
+    sandbox.toolchain()
+    sandbox.program("make", MAKE)
+    sandbox.program("dpkg-deb", 'tar -xf "$2" -C "$3"\n')
+    fill(sandbox.control / "image", sandbox.control / "headers")
+    table = sandbox.where / "table"
+    table.write_text("deb make make builds\n")
+    sandbox.env |= {
+        "REDOUBT_PREREQUISITES": str(table),
+        "GIT_AUTHOR_NAME": "A B",
+        "GIT_AUTHOR_EMAIL": "a@example.org",
+    }
+    for name, value in sandbox.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(shipped, "copied", lambda pristine, *_: pristine)
+    return sandbox
+
+
+def booted(*problems: str) -> Booted:
+    result = boot.Result("finished", 0, ("hello",), (), Path("log"))
+    return Booted(packaged.ACTIVE, "hardened (pkey 1, x86/pks)", 27, problems, result)
+
+
+def make(host: str | None = None) -> deb.Report:
+    return deb.make(X86_64, "small", host, Silent())
+
+
+def test_packages_come_to_their_place(shop: Sandbox) -> None:
+    report = make()
+    place = shop.build / "deb/x86_64-small"
+    version = deb.version_of("7.3.4", paths.repo()).text
+    names = [f"linux-{kind}-{RELEASE}_{version}_amd64.deb" for kind in ("headers", "image")]
+    assert sorted(file.name for file in place.iterdir()) == names
+    assert [one.file for one in report.packages] == [place / name for name in reversed(names)]
+    assert [one.size for one in report.packages] == [
+        one.file.stat().st_size for one in report.packages
+    ]
+    assert (report.ok, report.boot, report.modules) == (True, None, 1)
+    assert [entry.name for entry in place.parent.iterdir()] == ["x86_64-small"]
+    said = (shop.control / "env").read_text().splitlines()
+    assert "DEBFULLNAME=A B" in said
+    assert f"KDEB_PKGVERSION={version}" in said
+    changelog = shop.build / "x86_64/deb-small/changelog"
+    assert version in changelog.read_text()
+    words = (shop.control / "made").read_text().split()
+    assert {"bindeb-pkg", "ARCH=x86_64", f"O={shop.build}/x86_64/deb-small/linux"} <= set(words)
+
+
+def test_one_for_trying_out_replaces_none_of_the_others(shop: Sandbox) -> None:
+    assert deb.place_of(X86_64, "distro") == shop.build / "deb/x86_64"
+    assert deb.place_of(X86_64, "small") != deb.place_of(X86_64, "distro")
+
+
+def test_earlier_packages_are_replaced(shop: Sandbox) -> None:
+    place = shop.build / "deb/x86_64-small"
+    write_tree(place, {"linux-image-old.deb": "old"})
+    # And what was left where they are made is not taken for new.
+    write_tree(shop.build / "x86_64/deb-small", {"linux-image-left.deb": "half"})
+    report = make()
+    assert {file.name for file in place.iterdir()} == {one.file.name for one in report.packages}
+
+
+def unfinished(shop: Sandbox) -> None:
+    """What was there before is there, and nothing else."""
+    assert [entry.name for entry in (shop.build / "deb").iterdir()] == ["x86_64-small"]
+    assert [file.read_text() for file in (shop.build / "deb/x86_64-small").iterdir()] == ["old"]
+
+
+@pytest.fixture
+def old(shop: Sandbox) -> Sandbox:
+    write_tree(shop.build / "deb/x86_64-small", {"linux-image-old.deb": "old"})
+    return shop
+
+
+def test_a_build_that_fails(old: Sandbox) -> None:
+    (old.control / "broken").touch()
+    with pytest.raises(RedoubtError, match=r"building packages of x86_64 \(small\) failed") as e:
+        make()
+    assert "mm/memory.c:1: error: no" in e.value.message
+    unfinished(old)
+    (old.control / "broken").unlink()
+    assert make().ok
+
+
+def test_packaging_that_makes_something_else(old: Sandbox) -> None:
+    script = MAKE.replace("pack headers", ":")
+    old.program("make", script)
+    with pytest.raises(RedoubtError, match="expected linux-image-") as caught:
+        make()
+    assert "made linux-image" in caught.value.message
+    unfinished(old)
+
+
+def test_the_vulnerable_driver_is_not_let_through(old: Sandbox) -> None:
+    append(old.control / f"image/boot/System.map-{RELEASE}", "0 t kpkeys_vuln_open\n")
+    with pytest.raises(RedoubtError, match="must not be shipped") as caught:
+        make()
+    assert f"boot/System.map-{RELEASE} has kpkeys_vuln in it, which is local" in str(caught.value)
+    assert caught.value.hint == f"they are in {old.build / 'x86_64/deb-small'}"
+    unfinished(old)
+
+
+@pytest.mark.parametrize("missing", ["boot/vmlinuz", "lib/modules"])
+def test_a_package_without_its_kernel(old: Sandbox, missing: str) -> None:
+    gone = next((old.control / "image").glob(f"{missing}*"))
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    with pytest.raises(RedoubtError, match=f"the packages lack\n    image/{missing}"):
+        make()
+    unfinished(old)
+
+
+def test_a_kernel_that_does_not_protect_is_not_let_through(
+    old: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packaged, "start", lambda *_: booted("it does not"))
+    report = make(host.EMULATED)
+    assert not report.ok
+    assert {one.file.parent for one in report.packages} == {old.build / "x86_64/deb-small"}
+    unfinished(old)
+    monkeypatch.setattr(packaged, "start", lambda *_: booted())
+    assert make(host.EMULATED).ok
+    assert len(list((old.build / "deb/x86_64-small").iterdir())) == 2
+
+
+def test_the_kernel_out_of_the_package_is_booted(
+    shop: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def start(target: Target, built: Build, where: str, progress: object) -> Booted:
+        seen["image"] = built.image.read_text()
+        seen["options"] = built.configuration()["CONFIG_KPKEYS_STATS"]
+        seen["modules"] = [module.read_bytes() for module in built.modules]
+        seen["where"] = where
+        return booted()
+
+    monkeypatch.setattr(packaged, "start", start)
+    assert make(host.EMULATED).ok
+    assert seen == {
+        "image": "kernel\n", "options": "n", "modules": [b"module"], "where": host.EMULATED,
+    }  # fmt: skip
+
+
+def said(call: Callable[..., Done], *words: str) -> Done:
+    return call("deb", "x86_64", "--config", "small", *words)
+
+
+def test_what_is_said(
+    shop: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("REDOUBT_BUILD", str(shop.build))
+    monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
+    monkeypatch.setattr(packaged, "start", lambda *_: booted())
+    monkeypatch.setattr(deb, "version_of", lambda *_: deb.Version("7.3.4+redoubt0-1", 0, True))
+    file = tmp_path / "result.json"
+    done = said(call, "--json", str(file))
+    assert done.code == 0, done.err
+    place = shop.build / "deb/x86_64-small"
+    sizes = {one.name.split("-")[1]: one.stat().st_size for one in place.iterdir()}
+    lines = done.out.splitlines()
+    assert lines[0] == f"Linux {RELEASE} for x86_64, configuration small, in {place}"
+    assert lines[1] == f"  linux-image-{RELEASE}_7.3.4+redoubt0-1_amd64.deb: {sizes['image']} bytes"
+    assert lines[2].endswith(f": {sizes['headers']} bytes")
+    assert lines[3].startswith("1 modules, built in ")
+    assert lines[4:] == [
+        "made of files that are not committed",
+        "booted: protection active: page tables hardened (pkey 1, x86/pks)",
+        "checker: 27 page table pages, all protected",
+    ]
+    written = json.loads(file.read_text())
+    assert written["ok"] is True
+    assert written["command"].startswith("redoubt deb x86_64")
+    assert written["packages"][0]["size"] == sizes["image"]
+    assert written["boot"]["protection"] == "active"
+    assert written["release"] == RELEASE
+
+
+def test_a_boot_that_is_wrong_is_an_error(
+    shop: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDOUBT_BUILD", str(shop.build))
+    monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
+    monkeypatch.setattr(packaged, "start", lambda *_: booted("it does not"))
+    done = said(call)
+    assert done.code == 1
+    assert "WRONG: it does not" in done.out
+    assert "all protected" not in done.out
+    assert "not what it should be" in done.err
+    assert list((shop.build / "deb").iterdir()) == []
+
+
+def test_without_a_boot(
+    shop: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDOUBT_BUILD", str(shop.build))
+
+    def refuse(*_: object) -> str:
+        raise AssertionError("nothing is booted")
+
+    monkeypatch.setattr(cli, "_needs_enforcing", refuse)
+    done = said(call, "--no-boot")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1] == "not booted"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+def test_an_interrupted_build_leaves_nothing_that_looks_finished(
+    old: Sandbox, number: signal.Signals
+) -> None:
+    words = ("deb", "x86_64", "--config", "small", "--no-boot")
+    start = old.start
+    old.start = lambda *words: start(*words, code=STUB)  # type: ignore[method-assign,assignment]
+    done = interrupt(old, number, *words)
+    assert (done.code, done.out) == (130, "")
+    assert done.err.splitlines()[-1] == MESSAGE
+    unfinished(old)
+    # The image was packed already; the next run neither keeps nor ships it.
+    again = old.finish(old.start(*words))
+    assert again.code == 0, again.err
+    assert len(list((old.build / "deb/x86_64-small").iterdir())) == 2
+
+
+def test_what_a_killed_run_left_is_removed(sandbox: Sandbox) -> None:
+    sandbox.toolchain()
+    for name in ("deb/.new-abc/unpacked", ".shipped-abc/tree", "deb/x86_64"):
+        (sandbox.build / name).mkdir(parents=True)
+    assert sandbox.run("source").code == 0
+    left = {str(entry.relative_to(sandbox.build)) for entry in sandbox.build.rglob("*")}
+    assert left == {".lock", "deb", "deb/x86_64"}
+
+
+# === The boot ====================================================================================
+
+KERNEL_ARGS = 'Unknown kernel command line parameters "kpkeys_vuln=on", will be passed to user'
+STRESS = "stress: fork=12 module=3 cpu=2"
+HARDENED = "[    0.1] kpkeys: page tables hardened (pkey 1, x86/pks)"
+KEYLESS = f"[    0.1] kpkeys: page tables not hardened: {ARM64.keyless}"
+CLEAN = Walk(27, 0, 0, 0)
+
+
+def console(*lines: str, without: str = "") -> tuple[str, ...]:
+    kept = [line for line in (*lines, KERNEL_ARGS, STRESS) if line != without]
+    return (*kept, "@stress: ops=17 refused=0 errors=0")
+
+
+@pytest.fixture
+def boots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """What the guest says, and what was asked for."""
+    state: dict[str, Any] = {"status": 0, "walks": (CLEAN, CLEAN), "complaints": (), "run": []}
+
+    def result() -> boot.Result:
+        return boot.Result("finished", state["status"], state["console"], state["complaints"],
+                           Path("log"))  # fmt: skip
+
+    def run(machine: boot.Machine, variant: Any, stress: int, progress: object) -> check.Report:
+        state["machine"] = machine
+        state["run"].append(variant.name)
+        return check.Report(
+            machine.build.target.name, variant.name, state["walks"], (), 17, 0,
+            state["complaints"], result(), missing=state.get("missing", ()),
+        )  # fmt: skip
+
+    def plain(machine: boot.Machine, command: Any, **_: Any) -> boot.Result:
+        state["machine"] = machine
+        state["run"].append(command[0])
+        return result()
+
+    monkeypatch.setattr(check, "run", run)
+    monkeypatch.setattr(packaged, "boot", plain)
+    monkeypatch.setattr(guest, "programs", lambda *_: tmp_path)
+    yield state
+
+
+def start(target: Target, tmp_path: Path) -> Booted:
+    module = tmp_path / build.MODULE
+    module.parent.mkdir(parents=True, exist_ok=True)
+    module.write_text("code")
+    built = Build(target, tmp_path, tmp_path / "vmlinuz", tmp_path / "vmlinuz")
+    return packaged.start(target, built, host.EMULATED, Silent())
+
+
+def test_x86_64_is_protected(boots: dict[str, Any], tmp_path: Path) -> None:
+    boots["console"] = console(HARDENED)
+    found = start(X86_64, tmp_path)
+    assert found.problems == ()
+    assert (found.protection, found.tables) == (packaged.ACTIVE, 27)
+    assert found.said == "hardened (pkey 1, x86/pks)"
+    # As a user boots it: nothing asks for protection.
+    assert boots["machine"].args == kernels.VULN
+    assert boots["run"] == ["on"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"console": console()}, "expected one line 'page tables hardened', found []"),
+        ({"console": console(HARDENED, HARDENED)}, "expected one line 'page tables hardened'"),
+        ({"console": console(KEYLESS)}, "expected one line 'page tables hardened', found ['the"),
+        ({"console": console(HARDENED, without=KERNEL_ARGS)}, "it knows kpkeys_vuln=on"),
+        ({"console": console(HARDENED, without=STRESS)}, "no module of the package was loaded"),
+        ({"console": (*console(HARDENED, without=STRESS), "stress: fork=1 module=0")},
+         "no module of the package was loaded"),
+        ({"walks": (CLEAN, Walk(27, 1, 0, 0))}, "the checker: Walk(tables=27, untagged=1"),
+        ({"walks": (CLEAN, Walk(27, 0, 1, 0))}, "the checker: Walk(tables=27, untagged=0, ali"),
+        ({"walks": (Walk(0, 0, 0, 0), CLEAN)}, "the checker: Walk(tables=0"),
+        ({"walks": (CLEAN,)}, "1 walks of the checker, expected 2"),
+        ({"status": 1}, "ended with status 1"),
+        ({"complaints": ("WARNING: x",)}, "kernel: WARNING: x"),
+        ({"missing": ("cpu",)}, "configured, but left out by the stress: cpu"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_x86_64(
+    boots: dict[str, Any], tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    boots["console"] = console(HARDENED)
+    boots |= change
+    found = start(X86_64, tmp_path)
+    assert not found.ok
+    assert says in "\n".join(found.problems)
+
+
+def test_arm64_says_that_it_protects_nothing(boots: dict[str, Any], tmp_path: Path) -> None:
+    boots["console"] = console(KEYLESS)
+    found = start(ARM64, tmp_path)
+    assert found.problems == ()
+    assert (found.protection, found.tables, found.said) == (packaged.INACTIVE, 0, ARM64.keyless)
+    assert boots["run"] == ["/bin/stress"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ([], "found []"),
+        ([KEYLESS, KEYLESS], "expected one line 'not hardened: the CPU has no permission overl"),
+        (["kpkeys: page tables not hardened: the linear map is made of blocks"], "found ['the lin"),
+        (["kpkeys: page tables not hardened: disabled by kpkeys_hardened_pgtables=off"], "disabl"),
+    ],
+)
+def test_what_is_wrong_with_arm64(
+    boots: dict[str, Any], tmp_path: Path, lines: list[str], says: str
+) -> None:
+    boots["console"] = console(*lines)
+    found = start(ARM64, tmp_path)
+    assert not found.ok
+    assert says in "\n".join(found.problems)
+
+
+def test_arm64_on_an_emulator_that_has_keys_is_checked(
+    boots: dict[str, Any], tmp_path: Path
+) -> None:
+    boots["console"] = console("kpkeys: page tables hardened (pkey 1, arm64/poe)")
+    found = start(ARM64, tmp_path)
+    assert (found.ok, found.protection) == (True, packaged.ACTIVE)
+    assert boots["run"] == ["/bin/stress", "on"]
+    boots["walks"] = (CLEAN, Walk(27, 1, 0, 0))
+    assert not start(ARM64, tmp_path).ok
+
+
+def test_the_words_are_those_of_the_kernel() -> None:
+    source = paths.repo() / "kernel"
+    assert f'return "{ARM64.keyless}";' in (source / "arch/arm64/mm/kpkeys.c").read_text()
+    text = (source / "mm/kpkeys/pgtables.c").read_text()
+    for words in ('pr_info("page tables hardened (', 'pr_info("page tables not hardened: %s'):
+        assert words in text
+    (parameter,) = kernels.VULN
+    name = parameter.split("=")[0]
+    assert f"core_param({name}," in (source / "mm/kpkeys_vuln/core.c").read_text()
+
+
+def test_a_kernel_without_statistics_is_not_asked_for_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def once(machine: object, command: list[str], **_: Any) -> boot.Result:
+        asked.append(" ".join(command))
+        return boot.Result("finished", 0, (), (), Path("log"))
+
+    monkeypatch.setattr(check, "boot", once)
+    on = get_variant(X86_64, "on")
+    for text in ("# CONFIG_KPKEYS_STATS is not set\n", "CONFIG_KPKEYS_STATS=y\n"):
+        (tmp_path / ".config").write_text(text)
+        built = Build(X86_64, tmp_path, tmp_path, tmp_path)
+        check.run(boot.Machine(built, tmp_path, host.EMULATED), on, 0, Silent())
+    assert ["kpkeys/stats" in words for words in asked] == [False, True]
+
+
+def test_um_has_no_packages() -> None:
+    with pytest.raises(RedoubtError, match="no packages for um"):
+        shipped.needs_packages(UM)
+    assert os.environ.get("KDEB_PKGVERSION") is None
