@@ -179,7 +179,7 @@ def _make(
     for left in _packages(above):
         left.unlink()
     changelog = above / "changelog"
-    changelog.write_text(_changelog(version, "{} <{}>".format(*author)))
+    changelog.write_text(_changelog(version, "{} <{}>".format(*author)), encoding="utf-8")
     with progress.step(f"Building packages of {target.name} ({config})"):
         fragments = [build.fragment(name) for name in shipped.fragments(target, config)]
         log = logs / f"deb-config-{target.name}-{config}.log"
