@@ -74,6 +74,8 @@ int os_pkey_mprotect(void *addr, unsigned long len, int r, int w, int x,
  *
  * Signal frames have the standard (not compacted) format, in which a component
  * has a fixed place; a clear bit in XSTATE_BV means its initial value, zero.
+ *
+ * Return: the value that sigreturn would restore.
  */
 unsigned int mc_get_pkru(void *_mc)
 {
