@@ -59,6 +59,9 @@ from redoubt import (
     host as host_module,
 )
 from redoubt import (
+    htmldocs as htmldocs_module,
+)
+from redoubt import (
     linear_map as linear_map_module,
 )
 from redoubt import (
@@ -167,6 +170,7 @@ _UNFINISHED = (
     port_module.UNFINISHED,
     shipped.UNFINISHED,
     deb_module.UNFINISHED,
+    htmldocs_module.UNFINISHED,
 )
 
 
@@ -579,9 +583,20 @@ def lint(
     targets: Annotated[
         list[str] | None, typer.Argument(help="Targets whose objects are checked; um if none.")
     ] = None,
+    docs: Annotated[
+        bool, typer.Option("--docs", help="Only the documentation, for which no kernel is built.")
+    ] = False,
 ) -> None:
-    """Check the kernel code: checkpatch --strict, W=1, sparse."""
+    """Check the kernel code, with checkpatch --strict, W=1 and sparse, and its documentation."""
     display = Display()
+    if docs and targets:
+        raise typer.BadParameter("--docs checks no objects of a target")
+    htmldocs_module.sphinx()  # If it is missing, that is told before anything is built.
+    if docs:
+        with _alone():
+            documents = htmldocs_module.check(kernels.our_tree(display), display)
+        _print_lines(htmldocs_module.render(documents))
+        raise typer.Exit(0 if documents.ok else 1)
     chosen = _targets(targets or ["um"])
     with _alone():
         builds = {
@@ -590,8 +605,9 @@ def lint(
         }
         with display.step("Checking the kernel code"):
             report = lint_module.lint(kernels.our_tree(display), builds)
-    _print_lines(lint_module.render(report))
-    raise typer.Exit(0 if report.ok else 1)
+        documents = htmldocs_module.check(kernels.our_tree(display), display)
+    _print_lines([*lint_module.render(report), *htmldocs_module.render(documents)])
+    raise typer.Exit(0 if report.ok and documents.ok else 1)
 
 
 @app.command()

@@ -176,7 +176,7 @@ def render(report: Report) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Lines:
+class Lines:
     """The lines of the tree that are ours: whole files, or the changed lines of a file."""
 
     added: frozenset[str]
@@ -233,7 +233,17 @@ def _kept(tree: Path, patch: str) -> list[str]:
     )
 
 
-def _ours(tree: Path, added: Iterable[str]) -> _Lines:
+def our_lines(tree: Path, repo: Path) -> Lines:
+    """The lines of our materialised tree that are ours.
+
+    Raises RedoubtError if the tree has no patches applied.
+    """
+    kernel = repo / "kernel"
+    added = frozenset(
+        str(file.relative_to(kernel))
+        for file in kernel.rglob("*")
+        if file.is_file() and (tree / file.relative_to(kernel)).exists()
+    )
     changed: dict[str, frozenset[int]] = {}
     for patch in _applied(tree):
         for name in _kept(tree, patch):
@@ -242,7 +252,7 @@ def _ours(tree: Path, added: Iterable[str]) -> _Lines:
                 changed[name] = changed_lines(
                     _text(tree / ".pc" / patch / name), _text(tree / name)
                 )
-    return _Lines(frozenset(added), changed)
+    return Lines(added, changed)
 
 
 # === checkpatch ==================================================================================
@@ -445,13 +455,8 @@ def lint(tree: Path, builds: Mapping[Path, str], *, repo: Path | None = None) ->
     _need("perl", "sparse")
     repo = repo or paths.repo()
     tree = tree.resolve()
-    kernel = repo / "kernel"
-    added = sorted(
-        str(file.relative_to(kernel))
-        for file in kernel.rglob("*")
-        if file.is_file() and (tree / file.relative_to(kernel)).exists()
-    )
-    ours = _ours(tree, added)
+    ours = our_lines(tree, repo)
+    added = sorted(ours.added)
     with tempfile.TemporaryDirectory(prefix="redoubt-lint-") as home:
         findings = list(_check_sources(tree, repo, added, Path(home)))
     sources = sorted(n for n in ours.added | ours.changed.keys() if n.endswith(".c"))
