@@ -50,6 +50,14 @@ report: setup				## one HTML page of all that is in results/
 series: setup				## export the queue as mails for git am
 	@$(REDOUBT) series
 
+deb: setup				## Debian packages of the protected kernel, in build/deb
+	@scripts/prerequisites deb x86_64
+	@$(REDOUBT) deb x86_64
+
+deb-arm64: setup			## the same for arm64
+	@scripts/prerequisites deb arm64
+	@$(REDOUBT) deb arm64
+
 lint: setup				## ruff, mypy, checkpatch, W=1 and sparse
 	@scripts/prerequisites lint x86_64 arm64
 	@.venv/bin/ruff check .
@@ -74,4 +82,4 @@ help:					## this list
 
 again:
 .PHONY: demo test test-long selftests selftests-arm64 check bench bench-x86_64 bench-arm64 linear-map \
-	report series lint setup prerequisites clean help again
+	report series deb deb-arm64 lint setup prerequisites clean help again
