@@ -37,8 +37,8 @@ ARGS = (
     "ramdisk_size=131072",
 )
 # Seconds for each program, and for a boot.
-PROGRAM_S = 240
-BOOT_S = 2400.0
+PROGRAM_S = 480
+BOOT_S = 4800.0
 # How often a category is run again in which the kernels differ, on both.
 AGAIN = 2
 # What a guest of another architecture than this machine's is made of: the shell, what scripts call,
