@@ -56,6 +56,9 @@ from redoubt import (
     doctor as doctor_module,
 )
 from redoubt import (
+    hardening as hardening_module,
+)
+from redoubt import (
     host as host_module,
 )
 from redoubt import (
@@ -608,6 +611,21 @@ def lint(
         documents = htmldocs_module.check(kernels.our_tree(display), display)
     _print_lines([*lint_module.render(report), *htmldocs_module.render(documents)])
     raise typer.Exit(0 if report.ok and documents.ok else 1)
+
+
+@app.command()
+def hardening(target: TargetArg) -> None:
+    """Ask kernel-hardening-checker what our packages change of the distribution's options."""
+    display = Display()
+    with _alone():
+        report = hardening_module.check(
+            get_target(target),
+            source_module.obtain(display).path,
+            kernels.our_tree(display),
+            display,
+        )
+    _print_lines(hardening_module.render(report))
+    raise typer.Exit(0 if report.ok else 1)
 
 
 @app.command()
