@@ -185,19 +185,20 @@ class Archive:
             file.rename(kept / name)
         return kept / name
 
-    def download_whole(self, package: str, into: Path) -> list[Path]:
-        """The package files of a package and all that it depends on, as if nothing were installed.
+    def download_whole(self, packages: Sequence[str], into: Path) -> list[Path]:
+        """The package files of packages and all they depend on, as if nothing were installed.
 
         The newest suite counts. They are left in `into`. Raises RedoubtError if one cannot be had.
         """
         (into / "partial").mkdir(parents=True)
-        with self.progress.step(f"Downloading {package} and what it depends on"):
+        what = f"{' and '.join(packages)} with all dependencies"
+        with self.progress.step(f"Downloading {what}"):
             run_logged(
                 ["apt-get", *self._options(), "-o", f"Dir::Cache::archives={into}",
                  "--download-only", "--no-install-recommends", "-y",
-                 "-t", self.suites[0], "install", package],
+                 "-t", self.suites[0], "install", *packages],
                 self.log,
-                what=f"downloading {package}",
+                what=f"downloading {what}",
                 on_line=self.progress.detail,
             )  # fmt: skip
         return sorted(into.glob("*.deb"))

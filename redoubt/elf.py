@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The part of ELF that `audit` and `offcheck` read: 64-bit little-endian, as our targets are.
+"""The part of ELF that we read: 64-bit little-endian, as our targets are.
 
-Only what is needed: sections with their bytes, symbols, and relocations with addends. Anything
-else (32-bit, big-endian, REL relocations) is refused with a RedoubtError rather than misread.
+Only what is needed: sections with their bytes, symbols, relocations with addends, and what a
+program is linked with. Anything else (32-bit, big-endian, REL relocations) is refused with a
+RedoubtError rather than misread.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ OBJDUMP = {EM_X86_64: "objdump", EM_AARCH64: "aarch64-linux-gnu-objdump"}
 
 SHT_SYMTAB = 2
 SHT_RELA = 4
+SHT_DYNAMIC = 6
 SHT_NOBITS = 8
 SHT_REL = 9
 SHF_WRITE = 1
@@ -32,10 +34,13 @@ STB_LOCAL = 0
 STT_SECTION = 3
 STT_FILE = 4
 
+DT_NEEDED = 1
+
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELA = struct.Struct("<QQq")
+_DYNAMIC = struct.Struct("<qQ")
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,25 @@ class Elf:
                 for name, info, other, index, value, size in _SYMBOL.iter_unpack(section.data)
             ]
         return []
+
+    @property
+    def interpreter(self) -> str | None:
+        """The path of the loader that a program asks for; None if it needs none."""
+        for section in self.sections:
+            if section.name == ".interp":
+                return _string(section.data, 0)
+        return None
+
+    @property
+    def needed(self) -> list[str]:
+        """The names of the libraries that it is linked with, in its order."""
+        return [
+            _string(self.sections[section.link].data, value)
+            for section in self.sections
+            if section.type == SHT_DYNAMIC
+            for tag, value in _DYNAMIC.iter_unpack(section.data)
+            if tag == DT_NEEDED
+        ]
 
     def relocations(self) -> dict[int, list[Relocation]]:
         """Relocations by the index of the section they patch."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redoubt import debian, paths
+from redoubt.elf import Elf
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress
 
@@ -55,16 +56,66 @@ def obtain(package: str, progress: Progress) -> Unpacked:
 
     Raises RedoubtError if it cannot be had.
     """
-    if found := there(package):
-        return found
     archive = debian.Archive(
         progress, (debian.SUITE, debian.RELEASE), f"install {package} of {debian.SUITE} or later"
     )
-    archive.update()
-    place = _place(package)
-    what = f"{package} and what it depends on"
-    _unpack(place, what, progress, lambda where: archive.download_whole(package, where))
-    return Unpacked(place)
+    return Unpacked(_whole(_place(package), archive, (package,)))
+
+
+def _whole(place: Path, archive: debian.Archive, packages: Sequence[str]) -> Path:
+    """Unpack packages with all that they depend on in `place`, unless they are there."""
+    if not place.exists():
+        archive.update()
+        what = f"{' and '.join(packages)} with all dependencies"
+        _unpack(
+            place, what, archive.progress, lambda where: archive.download_whole(packages, where)
+        )
+    return place
+
+
+def system(architecture: str, packages: Sequence[str], progress: Progress) -> Path:
+    """The files of packages with all that they depend on: what a guest can run. Got once.
+
+    `architecture` is Debian's name of the guest's, which may be this machine's. Raises RedoubtError
+    if they cannot be had.
+    """
+    place = _place("+".join((debian.RELEASE, architecture, *packages)))
+    archive = debian.Archive(
+        progress,
+        (debian.RELEASE,),
+        f"unpack {', '.join(packages)} of {architecture}, with what they depend on, in {place}",
+        architecture,
+    )
+    return _whole(place, archive, packages)
+
+
+def _library(root: Path, name: str) -> Path:
+    found = next(root.glob(f"usr/lib/*-linux-gnu/{name}"), None)
+    if not found:
+        raise RedoubtError(f"{root} has no {name}", f"rm -r {root}")
+    return found
+
+
+def program(root: Path, name: str) -> dict[str, Path]:
+    """What a guest needs to run a program of unpacked packages: from its path there to the file.
+
+    That is the program, its loader, and the libraries it is linked with. Raises RedoubtError if one
+    is missing.
+    """
+    file = root / "usr/bin" / name
+    files = {f"usr/bin/{name}": file}
+    read = Elf(file)
+    if read.interpreter:
+        loader = Path(read.interpreter)
+        files[str(loader.relative_to("/"))] = _library(root, loader.name)
+    todo = read.needed
+    while todo:
+        library = _library(root, todo.pop())
+        where = str(library.relative_to(root))
+        if where not in files:
+            files[where] = library
+            todo += Elf(library).needed
+    return files
 
 
 def place_of(architecture: str, packages: Sequence[str]) -> Path:

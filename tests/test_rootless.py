@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,9 @@ def downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     package(source, "qemu", {f"usr/bin/{VIRT.program}": "", "usr/share/qemu/bios": ""})
     package(source, "libc", {f"{LIBRARIES}/ld-linux-x86-64.so.2": ""})
 
-    def download(self: debian.Archive, name: str, into: Path) -> list[Path]:
+    def download(self: debian.Archive, names: Sequence[str], into: Path) -> list[Path]:
         assert self.suites == (debian.SUITE, debian.RELEASE)
-        asked.append(name)
+        asked.extend(names)
         return sorted(source.glob("*.deb"))
 
     monkeypatch.setattr(debian.Archive, "update", lambda self: None)
@@ -160,6 +161,27 @@ def test_files_of_another_architecture_are_downloaded_once(
     assert (root / "bin/bash-static").exists()
     assert (root / "usr/include/sys/capability.h").exists()
     assert not list(root.parent.glob(".partial-*"))
+
+
+def test_what_a_guest_runs_comes_with_all_it_depends_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
+) -> None:
+    asked: list[tuple[str, tuple[str, ...]]] = []
+    package(tmp_path, "libc", {f"{LIBRARIES}/libc.so.6": ""})
+
+    def download(self: debian.Archive, names: Sequence[str], into: Path) -> list[Path]:
+        assert self.suites == (debian.RELEASE,)
+        asked.append((self.architecture, tuple(names)))
+        return [tmp_path / "libc.deb"]
+
+    monkeypatch.setattr(debian.Archive, "update", lambda self: None)
+    monkeypatch.setattr(debian.Archive, "download_whole", download)
+    wanted = ("stress-ng", "busybox-static")
+    roots = [rootless.system(name, wanted, Silent()) for name in ("amd64", "amd64", "arm64")]
+    assert asked == [("amd64", wanted), ("arm64", wanted)]
+    assert roots[0] == roots[1] != roots[2]
+    assert all(root.is_relative_to(cache) for root in roots)
+    assert (roots[2] / LIBRARIES / "libc.so.6").exists()
 
 
 def test_other_packages_have_another_place(foreign_archive: list[str]) -> None:
