@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,8 @@ from redoubt.errors import RedoubtError
 from redoubt.progress import Progress
 from redoubt.targets import Variant
 
-_CHECK = "/sys/kernel/debug/kpkeys/check"
-_STATS = "/sys/kernel/debug/kpkeys/stats"
+FILE = "/sys/kernel/debug/kpkeys/check"
+STATS = "/sys/kernel/debug/kpkeys/stats"
 # A message of the kernel may follow on the same line of the console.
 _COUNT = re.compile(r"^(tables|untagged|aliases|foreign) (\d+)")
 _EXCEPTION = re.compile(r"^(?:untagged|alias|foreign) \D.* 0x")
@@ -105,6 +106,11 @@ def parse_walks(lines: tuple[str, ...]) -> tuple[Walk, ...]:
     return tuple(walks)
 
 
+def exceptions(lines: Sequence[str]) -> tuple[str, ...]:
+    """The pages that the checker complains of on a console."""
+    return tuple(line for line in lines if _EXCEPTION.match(line))
+
+
 def possible(machine: Machine) -> set[str]:
     """The kinds of operations that not every machine has, and this one should."""
     have = machine.build.configuration()
@@ -114,6 +120,11 @@ def possible(machine: Machine) -> set[str]:
         if all(have.get(name, "n") == "y" for name in names)
     }
     return kinds if machine.cpus > 1 else kinds - {"cpu"}
+
+
+def counts(machine: Machine) -> bool:
+    """Does its kernel count what it does?"""
+    return machine.build.configuration().get("CONFIG_KPKEYS_STATS") != "n"
 
 
 def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -> Report:
@@ -127,12 +138,12 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
             "check the variant on",
         )
     target = machine.build.target.name
-    commands = [["/bin/cat", _CHECK]]
+    commands = [["/bin/cat", FILE]]
     if stress_s:
         commands.append(["/bin/stress", str(stress_s), str(max(2, machine.cpus))])
-    commands.append(["/bin/cat", _CHECK])
-    if machine.build.configuration().get("CONFIG_KPKEYS_STATS") != "n":
-        commands.append(["/bin/cat", _STATS])
+    commands.append(["/bin/cat", FILE])
+    if counts(machine):
+        commands.append(["/bin/cat", STATS])
     title = f"Checking {target} ({variant.name}), {stress_s} s of stress on {machine.cpus} CPUs"
     with progress.step(title):
         result = boot(
@@ -152,7 +163,7 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
         target,
         variant.name,
         parse_walks(result.console),
-        tuple(line for line in result.console if _EXCEPTION.match(line)),
+        exceptions(result.console),
         operations,
         errors,
         result.complaints,

@@ -26,8 +26,11 @@ OWN_PAGES = 4
 _SMALL_BLOCK = 4
 _BLOCK_PAGES = 512
 _PAGE_KB = 4
+_JUDGED = {
+    "blocks", "small_pages", "free", "cached", "reserve", "stuck", "bad_takes", "bad_frees",
+    "blocks_added", "blocks_returned", "small_added", "small_returned",
+}  # fmt: skip
 
-_CHECK = "/sys/kernel/debug/kpkeys/check"
 _TABLES = re.compile(r"^PageTables:\s+(\d+) kB$")
 _NODE = re.compile(r"^node \d+ (blocks \d+ empty \d+ small_pages \d+ free \d+)$")
 _VALUE = re.compile(r"^([a-z_]+) (-?\d+)$")
@@ -54,6 +57,11 @@ class Pool:
 
     def __getitem__(self, name: str) -> int:
         return self.values[name]
+
+    @property
+    def whole(self) -> bool:
+        """True if nothing is missing of what is judged."""
+        return self.values.keys() >= _JUDGED
 
     @property
     def held(self) -> int:
@@ -120,7 +128,7 @@ def _problems(report: Report) -> Iterator[str]:
         if name not in {one.name for one in report.rounds}:
             yield f"no round {name}"
     for one in report.rounds:
-        yield from _problems_of_round(one, report.protected)
+        yield from problems_of_round(one, report.protected)
     if not report.protected:
         return
     if report.before is None or report.at_last is None:
@@ -133,11 +141,12 @@ def _problems(report: Report) -> Iterator[str]:
     yield from (f"not clean: {walk}" for walk in report.walks if not walk.clean)
     states = [(f"round {one.name}", one.after) for one in report.rounds]
     for what, pool in [*states, ("memory cgroups", report.at_last)]:
-        yield from (f"after {what}: {text}" for text in _problems_of_pool(report.before, pool))
+        yield from (f"after {what}: {text}" for text in problems_of_pool(report.before, pool))
     yield from _untested(report.before, report.rounds, report.at_last)
 
 
-def _problems_of_round(one: Round, protected: bool) -> Iterator[str]:
+def problems_of_round(one: Round, protected: bool) -> Iterator[str]:
+    """What is wrong with a round of failing allocations, or was not tested by it."""
     if one.status or one.errors or not one.operations:
         yield f"round {one.name}: stress ended with {one.status}, {one.errors} errors"
     if not one.injected:
@@ -146,13 +155,20 @@ def _problems_of_round(one: Round, protected: bool) -> Iterator[str]:
         yield f"round {one.name}: the checker never ran meanwhile"
 
 
-def _problems_of_pool(before: Pool, now: Pool) -> Iterator[str]:
-    if now["blocks"] > before["blocks"] + EXTRA_BLOCKS:
+def problems_of_pool(
+    before: Pool, now: Pool, own_pages: int = OWN_PAGES, extra_blocks: int = EXTRA_BLOCKS
+) -> Iterator[str]:
+    """What a pool at rest has not given back, or has lost, since it was seen before.
+
+    `own_pages` is how many pages its own data may have grown by since, `extra_blocks` how many
+    blocks it may have more.
+    """
+    if now["blocks"] > before["blocks"] + extra_blocks:
         yield f"{now['blocks']} blocks, {before['blocks']} after boot"
     # Each page table that is still there (vmalloc's stay forever) may pin one small block.
-    if now["small_pages"] > _SMALL_BLOCK * (OWN_PAGES + now.tables):
+    if now["small_pages"] > _SMALL_BLOCK * (own_pages + now.tables):
         yield f"{now['small_pages']} pages in small blocks"
-    if not 0 <= now.held - before.held <= OWN_PAGES:
+    if not 0 <= now.held - before.held <= own_pages:
         yield f"{now.held} pages neither free nor in use, {before.held} after boot"
     for name, expected in (("reserve", RESERVE), ("stuck", 0), ("bad_takes", 0), ("bad_frees", 0)):
         if now[name] != expected:
@@ -194,7 +210,8 @@ def parse_pools(lines: Sequence[str]) -> Iterator[Pool]:
             tables = None
 
 
-def _parse_rounds(lines: Sequence[str]) -> Iterator[Round]:
+def parse_rounds(lines: Sequence[str]) -> Iterator[Round]:
+    """Every round of failing allocations on a console, with the pool at rest after it."""
     counts, checks = (0, 0, 1), 0
     for at, line in enumerate(lines):
         if match := _STRESS.match(line):
@@ -210,6 +227,11 @@ def _parse_rounds(lines: Sequence[str]) -> Iterator[Round]:
             counts, checks = (0, 0, 1), 0
 
 
+def complaints(result: Result) -> tuple[str, ...]:
+    """What a kernel must not say while memory is scarce, either."""
+    return tuple(line for line in result.complaints if not _TRACE.search(line))
+
+
 def parse(result: Result, variant: Variant) -> Report:
     """What a console shows."""
     pools = list(parse_pools(result.console))
@@ -217,25 +239,38 @@ def parse(result: Result, variant: Variant) -> Report:
     return Report(
         variant.protected,
         pools[0] if pools else None,
-        tuple(_parse_rounds(result.console)),
+        tuple(parse_rounds(result.console)),
         check.parse_walks(result.console),
         cgroups[0] if cgroups else None,
         pools[-1] if len(pools) > 1 else None,
-        tuple(line for line in result.complaints if not _TRACE.search(line)),
+        complaints(result),
         result,
     )
 
 
-def commands(protected: bool, stress_s: int, workers: int) -> list[list[str]]:
-    """What the guest runs: boot, each round of stress, cgroups, and a look after each."""
-    look = [["/bin/settle"], *([["/bin/cat", _CHECK]] if protected else [])]
-    words = [*look]
-    for name in rounds(protected):
+def look(protected: bool) -> list[list[str]]:
+    """What shows the pool at rest, and whether all is protected."""
+    return [["/bin/settle"], *([["/bin/cat", check.FILE]] if protected else [])]
+
+
+def fault_rounds(
+    names: Sequence[str], protected: bool, stress_s: int, workers: int
+) -> list[list[str]]:
+    """Rounds of stress under faults, and a look after each."""
+    words = []
+    for name in names:
         words.append(
             ["/bin/faults", name, "/bin/stress", str(stress_s), str(workers), "--scarce"]
         )  # fmt: skip
-        words += look
-    return [*words, ["/bin/cgroup"], *look]
+        words += look(protected)
+    return words
+
+
+def commands(protected: bool, stress_s: int, workers: int) -> list[list[str]]:
+    """What the guest runs: boot, each round of stress, cgroups, and a look after each."""
+    seen = look(protected)
+    under_faults = fault_rounds(rounds(protected), protected, stress_s, workers)
+    return [*seen, *under_faults, ["/bin/cgroup"], *seen]
 
 
 def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -> Report:

@@ -55,6 +55,27 @@ case "$*" in
 esac
 """
 
+# What the checker says when all is well.
+WALK = ["tables 100", "untagged 0", "aliases 0", "foreign 0"]
+# Of a pool, after boot.
+EVENTS = {
+    "blocks_added": 1, "blocks_returned": 0, "small_added": 0, "small_returned": 0, "splits": 0,
+    "failed_allocs": 0, "failed_tags": 0, "failed_untags": 0, "bad_takes": 0,
+    "bad_frees": 0,
+}  # fmt: skip
+
+
+def pool(*, free: int = 390, tables: int = 100, blocks: int = 1, small: int = 0,
+         **values: int) -> list[str]:  # fmt: skip
+    """A pool at rest as a guest shows it; all is well unless something is replaced."""
+    shown = {"cached": 16, "reserve": 2, "spare": 2, "stuck": 0, **EVENTS, **values}
+    return [
+        f"PageTables:        {4 * tables} kB",
+        f"node 0 blocks {blocks} empty 0 small_pages {small} free {free}",
+        *(f"{name} {value}" for name, value in shown.items()),
+        "@settle: rounds=4",
+    ]
+
 
 def write_tree(where: Path, files: dict[str, str]) -> Path:
     """Files by their names below a directory."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import WALK, pool
 
 from redoubt import shortage
 from redoubt.boot import Result
@@ -13,23 +14,6 @@ from redoubt.shortage import ROUNDS
 from redoubt.targets import UM, get_variant
 
 ON, OFF = get_variant(UM, "on"), get_variant(UM, "off")
-WALK = ["tables 100", "untagged 0", "aliases 0", "foreign 0"]
-EVENTS = {
-    "blocks_added": 1, "blocks_returned": 0, "small_added": 0, "small_returned": 0, "splits": 0,
-    "failed_allocs": 0, "failed_tags": 0, "failed_untags": 0, "bad_takes": 0,
-    "bad_frees": 0,
-}  # fmt: skip
-
-
-def pool(*, free: int = 390, tables: int = 100, blocks: int = 1, small: int = 0,
-         **values: int) -> list[str]:  # fmt: skip
-    shown = {"cached": 16, "reserve": 2, "spare": 2, "stuck": 0, **EVENTS, **values}
-    return [
-        f"PageTables:        {4 * tables} kB",
-        f"node 0 blocks {blocks} empty 0 small_pages {small} free {free}",
-        *(f"{name} {value}" for name, value in shown.items()),
-        "@settle: rounds=4",
-    ]
 
 
 def stressed(name: str, *, injected: int = 50, ops: int = 9, errors: int = 0, checks: int = 1,
