@@ -95,6 +95,9 @@ from redoubt import (
     source as source_module,
 )
 from redoubt import (
+    stress as stress_module,
+)
+from redoubt import (
     suite as suite_module,
 )
 from redoubt import (
@@ -420,6 +423,36 @@ def check(
     _print_lines(list(report.exceptions))
     if not report.ok:
         raise RedoubtError("the check failed: " + report.boot.describe())
+
+
+@app.command()
+def stress(
+    target: TargetArg,
+    minutes: Annotated[int, typer.Option(help="Of guest time.", min=1, max=1440)] = 10,
+    variant: VariantOpt = "on",
+    host: HostOpt = "auto",
+    flavour: Annotated[
+        str | None,
+        typer.Option(help="Of the kernel, as debug; the one that stressors need if none."),
+    ] = None,
+    json_file: JsonOpt = None,
+) -> None:
+    """Stress a kernel for long by stress-ng: is all protected, and nothing lost?"""
+    display = Display()
+    chosen = get_target(target)
+    way = get_variant(chosen, variant)
+    origin = provenance.collect(sys.argv[1:])
+    with _alone():
+        place = _needs_enforcing(chosen, host) if way.protected else host_module.pick(chosen, host)
+        machine = stress_module.machine(chosen, way, place, display, flavour)
+    report = stress_module.run(machine, way, display, seconds=60 * minutes)
+    _write_json(json_file, report.as_json() | origin)
+    _print_lines(list(stress_module.render(report)))
+    if not report.ok:
+        raise RedoubtError(
+            "the stress failed: " + "\n    ".join(report.problems),
+            f"its console: {report.boot.log}",
+        )
 
 
 @app.command()

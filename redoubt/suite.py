@@ -31,6 +31,7 @@ from redoubt import (
     series,
     shortage,
     source,
+    stress,
 )
 from redoubt.boot import boot
 from redoubt.errors import RedoubtError
@@ -43,6 +44,8 @@ STRESS_S = 60
 LONG_STRESS_S = 120
 # In each round of failing allocations.
 SHORTAGE_S = 20
+# Of stress-ng: two rounds.
+STRESS_NG_S = 16
 _KUNIT_TIMEOUT = 300.0
 _TRUE = ("/bin/cat", "/proc/version")
 
@@ -515,6 +518,19 @@ def _selftests(run: Run) -> Iterator[Item]:
     yield Item(name, on.name, len(report.passed), failed, others, detail)
 
 
+def _stress_ng(run: Run) -> Iterator[Item]:
+    """A little of stress-ng; `redoubt stress` is for long."""
+    name, on = f"{STRESS_NG_S} s of stress-ng", run.variant("on")
+    chosen = _enforcing(run, name)
+    if isinstance(chosen, Item):
+        yield chosen
+        return
+    machine = stress.machine(run.target, on, chosen, run.progress)
+    report = stress.run(machine, on, run.progress, seconds=STRESS_NG_S)
+    detail = "\n".join((*report.problems[:20], report.boot.describe()))
+    yield replace(_verdict(name, on.name, report.ok, detail), skipped=len(report.left_out))
+
+
 @dataclass(frozen=True)
 class _Step:
     """A part of the run, about one target or about none ("-")."""
@@ -547,6 +563,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
         yield from each("debug flavour", _debug)
         yield from each("distro flavour", _distro)
         yield from each("selftests", _selftests)
+        yield from each("stress-ng", _stress_ng)
         yield from each("linear map, flavours", _linear_map_flavours, mapped)
 
 
