@@ -15,9 +15,8 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from redoubt import paths
 from redoubt.errors import RedoubtError
@@ -54,10 +53,6 @@ class Report:
     def ok(self) -> bool:
         """True if nothing was found in what is ours."""
         return not self.findings
-
-    def as_json(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return {**asdict(self), "pages": [str(page) for page in self.pages], "ok": self.ok}
 
 
 def render(report: Report) -> list[str]:
@@ -107,9 +102,9 @@ def judge(lines: Iterable[str], tree: Path, ours: Lines) -> tuple[list[Finding],
     return list(findings), list(old)
 
 
-def _directories(tree: Path, documents: Iterable[str]) -> dict[str, list[str]]:
+def _directories(tree: Path, documents: Iterable[str]) -> list[str]:
     """The directories, below Documentation, to build for some documents; each has an index."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, None] = {}
     for name in documents:
         # The index of everything is left out: building that takes long.
         above = [d for d in Path(name).parents if len(d.parts) > 1]
@@ -119,8 +114,8 @@ def _directories(tree: Path, documents: Iterable[str]) -> dict[str, list[str]]:
                 f"{name}: no index.rst there or above, so nobody finds it",
                 "move it to a directory of Documentation that has one",
             )
-        found.setdefault(str(Path(*place.parts[1:])), []).append(name)
-    return found
+        found[str(Path(*place.parts[1:]))] = None
+    return list(found)
 
 
 def _missing(tree: Path, documents: Iterable[str]) -> Iterator[Finding]:
