@@ -58,7 +58,7 @@ deb-arm64: setup			## the same for arm64
 	@scripts/prerequisites deb arm64
 	@$(REDOUBT) deb arm64
 
-lint: setup				## ruff, mypy, checkpatch, W=1 and sparse
+lint: setup				## ruff, mypy, checkpatch, W=1, sparse and the documentation
 	@scripts/prerequisites lint x86_64 arm64
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
