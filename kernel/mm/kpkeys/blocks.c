@@ -101,6 +101,10 @@ static int set_key(const struct kpkeys_pool *pool, struct page *page,
 		pool->state->tagging = NULL;
 
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
+	/* Not in this phase of boot: nothing was changed. */
+	if (err == -EBUSY)
+		return err;
+
 	if (pkey != KPKEYS_PKEY_DEFAULT) {
 		/* Even after a failure: part of it may be tagged. */
 		kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, nr);
@@ -205,7 +209,7 @@ static int add_to_pool(const struct kpkeys_pool *pool, struct page *page,
 		return enter_pages(pool, page, order, min_spare, true);
 	}
 
-	/* Not in this phase of boot: nothing was changed. */
+	/* Nothing was changed. */
 	if (err == -EBUSY) {
 		free_pages_singly(page, nr);
 		return err;

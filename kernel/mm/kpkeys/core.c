@@ -15,6 +15,7 @@
 #include <linux/sched/debug.h>
 #include <linux/sched/task.h>
 #include <linux/string.h>
+#include <linux/vmalloc.h>
 
 #include <kunit/static_stub.h>
 
@@ -29,8 +30,11 @@
  * @pkey: the key, at most arch_max_pkey(); KPKEYS_PKEY_DEFAULT makes the range
  *	ordinary memory again.
  *
- * Context: as the architecture allows; may need memory for page tables where
- * the linear map has to be split.
+ * Mappings of the range by vmalloc that are gone do not outlive the call in
+ * TLBs.
+ *
+ * Context: may sleep; may need memory for page tables where the linear map has
+ * to be split.
  * Return: 0; -EINVAL if an argument is bad or the range not in the linear map;
  * -EBUSY if keys cannot be set in this phase of boot; -ENOMEM, and part of the
  * range may then have the new key.
@@ -46,6 +50,9 @@ int set_memory_pkey(unsigned long addr, int numpages, int pkey)
 	if (!arch_kpkeys_enabled())
 		return 0;
 
+	/* What vmalloc unmapped may be in TLBs still, without the key. */
+	if (pkey != KPKEYS_PKEY_DEFAULT)
+		vm_unmap_aliases();
 	return arch_set_memory_pkey(addr, numpages, pkey);
 }
 

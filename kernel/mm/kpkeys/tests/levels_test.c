@@ -384,6 +384,30 @@ static void tagged_memory_is_read_only(struct kunit *test)
 	EXPECT_WRITABLE(test, second);
 }
 
+/* vunmap() leaves TLBs as they are, for many to be flushed at once. */
+static void tag_outlives_no_other_mapping(struct kunit *test)
+{
+	char *pages = get_pages(test);
+	struct page *page = virt_to_page(pages);
+	unsigned long value = 42;
+	unsigned long *other;
+
+	skip_unless_protected(test);
+	if (IS_ENABLED(CONFIG_UML))
+		kunit_skip(test, "a fault in vmalloc space has no end there");
+
+	other = vmap(&page, 1, VM_MAP, PAGE_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	WRITE_ONCE(*other, 1);
+	vunmap(other);
+	KUNIT_ASSERT_EQ(test, set_memory_pkey((unsigned long)pages, 1,
+					      KPKEYS_PKEY_PGTABLES), 0);
+
+	KUNIT_EXPECT_EQ(test, copy_to_kernel_nofault(other, &value,
+						     sizeof(value)), -EFAULT);
+	KUNIT_EXPECT_EQ(test, *(unsigned long *)pages, 1);
+}
+
 static void set_memory_pkey_refuses_bad_input(struct kunit *test)
 {
 	unsigned long page = (unsigned long)get_pages(test);
@@ -424,6 +448,7 @@ static struct kunit_case levels_cases[] = {
 	KUNIT_CASE(new_thread_is_at_default),
 	KUNIT_CASE(every_cpu_is_at_default),
 	KUNIT_CASE(tagged_memory_is_read_only),
+	KUNIT_CASE(tag_outlives_no_other_mapping),
 	KUNIT_CASE(set_memory_pkey_refuses_bad_input),
 	KUNIT_CASE(set_memory_pkey_refuses_other_memory),
 	{}

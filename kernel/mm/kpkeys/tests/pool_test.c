@@ -553,22 +553,32 @@ static int no_setting(unsigned long addr, int numpages, int pkey)
 	return -EBUSY;
 }
 
-/* Nothing was tagged, so nothing has to be untagged. */
-static void block_is_given_back_if_keys_cannot_be_set(struct kunit *test)
+/* An allocation fails as @stub fails it, and leaves the pool as it was. */
+static void fail_to_grow(struct kunit *test,
+			 int (*stub)(unsigned long, int, int))
 {
-	struct tables *tables;
-	struct sums before;
+	struct tables *tables = exhaust(test);
+	struct sums before = audit(test);
 
-	skip_unless_protected(test);
-
-	tables = exhaust(test);
-	before = audit(test);
-	kunit_activate_static_stub(test, set_memory_pkey, no_setting);
+	kunit_activate_static_stub(test, set_memory_pkey, *stub);
 	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_KERNEL, 0));
 	kunit_deactivate_static_stub(test, set_memory_pkey);
 
 	KUNIT_EXPECT_EQ(test, audit(test).owned, before.owned);
 	put_tables(tables);
+}
+
+/* Nothing was tagged, so nothing has to be untagged, nor counts as tagged. */
+static void block_is_given_back_if_keys_cannot_be_set(struct kunit *test)
+{
+	unsigned long failures;
+
+	skip_unless_protected(test);
+
+	failures = kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES);
+	fail_to_grow(test, no_setting);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES),
+			failures);
 }
 
 static int half_tagging(unsigned long addr, int numpages, int pkey)
@@ -585,21 +595,12 @@ static int half_tagging(unsigned long addr, int numpages, int pkey)
 static void half_tagged_block_is_given_back(struct kunit *test)
 {
 	struct kpkeys_check_result res;
-	struct tables *tables;
-	struct sums before;
 
 	skip_unless_protected(test);
 
-	tables = exhaust(test);
-	before = audit(test);
-	kunit_activate_static_stub(test, set_memory_pkey, half_tagging);
-	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_KERNEL, 0));
-	kunit_deactivate_static_stub(test, set_memory_pkey);
-
-	KUNIT_EXPECT_EQ(test, audit(test).owned, before.owned);
+	fail_to_grow(test, half_tagging);
 	KUNIT_ASSERT_EQ(test, kpkeys_check(&res, NULL), 0);
 	KUNIT_EXPECT_EQ(test, res.foreign, 0);
-	put_tables(tables);
 }
 
 static int half_tagging_for_good(unsigned long addr, int numpages, int pkey)
