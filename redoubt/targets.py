@@ -39,13 +39,15 @@ class NoKeys:
 class Way:
     """Another way to boot a protected kernel: kernel arguments, and options of the emulator.
 
-    What does not enforce goes through all that protection needs, and protects nothing.
+    What does not enforce goes through all that protection needs, and protects nothing: of KUnit it
+    gets what `tests` is a pattern for, if that is not empty.
     """
 
     name: str
     args: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     enforces: bool = True
+    tests: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ X86_64 = Target(
     name="x86_64",
     arch="x86_64",
     fragments=("base", "x86_64"),
-    ours=("kpkeys", "x86-kpkeys", "kunit", "vuln", "bench"),
+    ours=("kpkeys", "x86-kpkeys", "x86-asi", "kunit", "vuln", "bench"),
     bench=("bench", "bench-vmalloc", "bench-emulated"),
     bench_keys=("x86-kpkeys",),
     bench_mock=(),
@@ -153,11 +155,14 @@ X86_64 = Target(
     vmlinux="vmlinux",
     architectures=("x86",),
     audit="audit-x86_64.toml",
+    kunit="*",
     variants=_VARIANTS,
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
+    ways=(Way("address space isolation", args=("asi=on",)),),
     flavours={
         "debug": ("debug", "debug-x86_64"),
         "distro": ("distro",),
+        "oracle": ("oracle-x86_64",),
         "selftests": ("selftests", "selftests-x86_64"),
     },
     flavour_args={
@@ -199,7 +204,8 @@ ARM64 = Target(
         # The linear map in blocks, of which some are split; and all of it split, for the others.
         Way("blocks", args=("kpkeys_bbml3=on",)),
         Way("blocks split", args=("kpkeys_bbml3=boot",)),
-        Way("mock", args=("kpkeys_mock",), enforces=False),
+        # The stand-in flushes TLBs with each switch. What is left in them shows only without it.
+        Way("mock", args=("kpkeys_mock",), enforces=False, tests="kpkeys_levels.tag_outlives*"),
     ),
     observers=("linear-map-stats",),
     flavours={

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Address space isolation: the restricted direct map.
+ *
+ * Its tables are its own, down to those of PMD_SIZE, as what differs is in
+ * these. An entry is that of the direct map, with a table below shared, or none.
+ */
+#include <linux/asi.h>
+#include <linux/cache.h>
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+
+#include <asm/cpufeature.h>
+#include <asm/pgalloc.h>
+
+/* The kernel's half of a restricted address space. */
+static pgd_t *asi_pgd __ro_after_init;
+
+/* === Tables: of the direct map, and ours ================================ */
+
+/* Both return NULL where nothing is. */
+static pud_t *pud_of(pgd_t *pgd, unsigned long addr)
+{
+	p4d_t *p4d;
+
+	pgd = pgd_offset_pgd(pgd, addr);
+	if (pgd_none(*pgd))
+		return NULL;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d))
+		return NULL;
+	return pud_offset(p4d, addr);
+}
+
+/* Entries of the PGD with nothing but memory below them, see kaslr.c. */
+static bool is_of_memory(unsigned int index)
+{
+	return index >= pgd_index(PAGE_OFFSET) &&
+	       index < pgd_index(VMALLOC_START);
+}
+
+static pmd_t *restricted_pmd(unsigned long addr)
+{
+	pud_t *pud;
+
+	if (WARN_ON_ONCE(!is_of_memory(pgd_index(addr))))
+		return NULL;
+	pud = pud_of(asi_pgd, addr);
+	return pud && !pud_none(*pud) ? pmd_offset(pud, addr) : NULL;
+}
+
+/* What the direct map has, as an entry for PMD_SIZE. */
+static pmd_t direct_entry(unsigned long addr)
+{
+	pud_t *pud = pud_of(init_mm.pgd, addr);
+
+	if (!pud || pud_none(*pud))
+		return __pmd(0);
+	if (!pud_leaf(*pud))
+		return *pmd_offset(pud, addr);
+	if (!pud_present(*pud))
+		return __pmd(0);
+	return pfn_pmd(pud_pfn(*pud) + pmd_index(addr) * PTRS_PER_PTE,
+		       pud_pgprot(*pud));
+}
+
+/* A table of ours at this level, unless there is one. */
+static int make_p4d(unsigned long addr)
+{
+	pgd_t *pgd = pgd_offset_pgd(asi_pgd, addr);
+	p4d_t *p4d;
+
+	if (!pgtable_l5_enabled() || !pgd_none(*pgd))
+		return 0;
+	p4d = p4d_alloc_one(&init_mm, addr);
+	if (!p4d)
+		return -ENOMEM;
+	set_pgd(pgd, __pgd(_KERNPG_TABLE | __pa(p4d)));
+	return 0;
+}
+
+static int make_pud(unsigned long addr)
+{
+	p4d_t *p4d = p4d_offset(pgd_offset_pgd(asi_pgd, addr), addr);
+	pud_t *pud;
+
+	if (!p4d_none(*p4d))
+		return 0;
+	pud = pud_alloc_one(&init_mm, addr);
+	if (!pud)
+		return -ENOMEM;
+	set_p4d(p4d, __p4d(_KERNPG_TABLE | __pa(pud)));
+	return 0;
+}
+
+static int make_pmd(unsigned long addr)
+{
+	pud_t *pud = pud_of(asi_pgd, addr);
+	pmd_t *pmd;
+
+	if (!pud_none(*pud))
+		return 0;
+	pmd = pmd_alloc_one(&init_mm, addr);
+	if (!pmd)
+		return -ENOMEM;
+	set_pud(pud, __pud(_KERNPG_TABLE | __pa(pmd)));
+	return 0;
+}
+
+/* === For mm/asi/ ========================================================= */
+
+int arch_asi_populate(unsigned long start, unsigned long end)
+{
+	unsigned long addr;
+	int err;
+
+	for (addr = ALIGN_DOWN(start, PUD_SIZE); addr < end; addr += PUD_SIZE) {
+		err = make_p4d(addr);
+		if (!err)
+			err = make_pud(addr);
+		if (!err)
+			err = make_pmd(addr);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+void arch_asi_set(unsigned long addr, bool map)
+{
+	pmd_t *pmd = restricted_pmd(addr);
+	pmd_t new = map ? direct_entry(addr) : __pmd(0);
+
+	if (pmd && pmd_val(*pmd) != pmd_val(new))
+		set_pmd(pmd, new);
+}
+
+enum asi_entry arch_asi_get(unsigned long addr)
+{
+	pmd_t *pmd = restricted_pmd(addr);
+
+	if (!pmd || pmd_none(*pmd))
+		return ASI_UNMAPPED;
+	return pmd_val(*pmd) == pmd_val(direct_entry(addr)) ? ASI_MAPPED :
+							      ASI_STALE;
+}
+
+const char * __init arch_asi_init(void)
+{
+	unsigned long end = (unsigned long)__va(PFN_PHYS(max_pfn));
+	struct ptdesc *pt;
+	unsigned int i;
+
+	if (boot_cpu_has(X86_FEATURE_XENPV))
+		return "a Xen PV guest has no page tables of its own";
+	if (!boot_cpu_has(X86_FEATURE_PSE))
+		return "the CPU has no large pages";
+	if (!IS_ALIGNED(PAGE_OFFSET, PGDIR_SIZE) ||
+	    !IS_ALIGNED(VMALLOC_START, PGDIR_SIZE))
+		return "memory shares page tables with other parts of the address space";
+
+	pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
+	if (!pt)
+		return "no memory for page tables";
+	asi_pgd = ptdesc_address(pt);
+
+	for (i = pgd_index(TASK_SIZE_MAX); i < PTRS_PER_PGD; i++) {
+		if (!is_of_memory(i))
+			set_pgd(asi_pgd + i, init_mm.pgd[i]);
+	}
+	if (arch_asi_populate(PAGE_OFFSET, end))
+		return "no memory for page tables";
+	return NULL;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Address space isolation, within mm/: which pageblocks are for sensitive
+ * memory.
+ */
+#ifndef __MM_ASI_ASI_H
+#define __MM_ASI_ASI_H
+
+#include <linux/asi.h>
+#include <linux/gfp_types.h>
+#include <linux/mmzone.h>
+
+#ifdef CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION
+
+/* === For the page allocator ============================================= */
+
+/* Is memory of this type kept from others? */
+static __always_inline bool asi_is_sensitive(int migratetype)
+{
+	return asi_enabled() && is_migrate_sensitive(migratetype);
+}
+
+/* May pages of one type be used as the other without being converted? */
+static __always_inline bool asi_compatible(int migratetype, int other)
+{
+	return !asi_enabled() || is_migrate_sensitive(migratetype) ==
+				 is_migrate_sensitive(other);
+}
+
+/* What may be moved, but is not sensitive, is not to be where all else is. */
+static __always_inline int asi_migratetype(gfp_t gfp, int mobility)
+{
+	if (!asi_enabled())
+		return mobility;
+	if (gfp & __GFP_SENSITIVE)
+		return mobility == MIGRATE_MOVABLE ? MIGRATE_MOVABLE :
+						     MIGRATE_UNMOVABLE_SENSITIVE;
+	return mobility == MIGRATE_MOVABLE ? MIGRATE_RECLAIMABLE : mobility;
+}
+
+/* The list per CPU for pages of a type that has none. */
+static __always_inline int asi_pcp_type(int migratetype)
+{
+	return asi_compatible(migratetype, MIGRATE_MOVABLE) ?
+		MIGRATE_MOVABLE : MIGRATE_UNMOVABLE;
+}
+
+bool __asi_convert(struct zone *zone, unsigned int order, gfp_t gfp,
+		   int migratetype);
+bool __asi_range_fits(unsigned long start_pfn, unsigned long end_pfn);
+
+/**
+ * asi_convert() - Make pageblocks of the other kind into such as are needed.
+ * @zone: where.
+ * @order: what is to be allocated.
+ * @gfp: how.
+ * @migratetype: of what type.
+ *
+ * Context: as @gfp says, with no lock of the page allocator held.
+ * Return: true if it is worth another try.
+ */
+static __always_inline bool asi_convert(struct zone *zone, unsigned int order,
+					gfp_t gfp, int migratetype)
+{
+	return asi_enabled() && __asi_convert(zone, order, gfp, migratetype);
+}
+
+/**
+ * asi_range_fits() - May a range be handed out for what it is wanted for?
+ * @start_pfn: start of the range, all of which is free and isolated.
+ * @end_pfn: its end.
+ * @gfp: what it is wanted for.
+ *
+ * Ordinary memory in a block for sensitive memory is only slow.
+ *
+ * Context: any.
+ * Return: false if it were sensitive memory in a block for other memory.
+ */
+static __always_inline bool asi_range_fits(unsigned long start_pfn,
+					   unsigned long end_pfn, gfp_t gfp)
+{
+	return !asi_enabled() || !(gfp & __GFP_SENSITIVE) ||
+	       __asi_range_fits(start_pfn, end_pfn);
+}
+
+void __init asi_init(void);
+
+/* === By the page allocator ============================================== */
+
+struct page *asi_take_free(struct zone *zone, unsigned int min_order,
+			   bool sensitive, unsigned int *order);
+void asi_give_free(struct zone *zone, struct page *page, unsigned int order);
+void asi_set_type(struct page *page, unsigned int order, int migratetype);
+int asi_get_type(struct page *page);
+unsigned int asi_count_free(struct zone *zone, bool sensitive, unsigned int max);
+bool __init asi_settle_block(struct zone *zone, unsigned long pfn);
+
+/* === Within mm/asi/ ====================================================== */
+
+enum asi_event {
+	ASI_TO_SENSITIVE,	/* pageblocks */
+	ASI_TO_ORDINARY,
+	ASI_FLUSHES,		/* of all TLBs, for some pageblocks */
+	ASI_REFUSED,		/* might not flush */
+	ASI_EXHAUSTED,		/* no free pageblock of the other kind */
+	ASI_NR_EVENTS
+};
+
+/**
+ * struct asi_audit - What is wrong with the restricted direct map.
+ * @sensitive: pageblocks for sensitive memory.
+ * @ordinary: pageblocks for other memory.
+ * @leaks: of the first kind, those that are mapped.
+ * @missing: of the second kind, those that are not. These are slow only.
+ * @stale: of the second kind, those that are mapped otherwise than in the
+ *	direct map.
+ */
+struct asi_audit {
+	unsigned long sensitive;
+	unsigned long ordinary;
+	unsigned long leaks;
+	unsigned long missing;
+	unsigned long stale;
+};
+
+enum asi_entry asi_look(struct page *page, unsigned long addr, bool *sensitive);
+void asi_audit(struct asi_audit *audit);
+long asi_event_read(enum asi_event event);
+
+#else
+
+#define asi_is_sensitive(migratetype)		false
+#define asi_compatible(migratetype, other)	true
+#define asi_pcp_type(migratetype)		MIGRATE_MOVABLE
+
+static __always_inline int asi_migratetype(gfp_t gfp, int mobility)
+{
+	return mobility;
+}
+
+static __always_inline bool asi_convert(struct zone *zone, unsigned int order,
+					gfp_t gfp, int migratetype)
+{
+	return false;
+}
+
+static __always_inline bool asi_range_fits(unsigned long start_pfn,
+					   unsigned long end_pfn, gfp_t gfp)
+{
+	return true;
+}
+
+static inline void asi_init(void)
+{
+}
+
+#endif
+
+#endif /* __MM_ASI_ASI_H */

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of address space isolation: pageblocks of one kind each, and the
+ * restricted direct map. They need a boot with asi=on.
+ */
+#include <kunit/test.h>
+#include <linux/asi.h>
+#include <linux/gfp.h>
+#include <linux/highmem.h>
+#include <linux/irqflags.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/set_memory.h>
+#include <linux/string.h>
+
+#include "../page_alloc.h"
+#include "asi.h"
+
+#define PATTERN		0x5a
+#define BLOCK_PAGES	(1UL << pageblock_order)
+#define NR_BLOCKS	16
+/* So many that some of them have to be met again, on a machine for tests. */
+#define LEFT_BLOCKS	64
+
+#define skip_unless_enabled(test)					\
+	do {								\
+		if (!asi_enabled())					\
+			kunit_skip(test, "needs asi=on");		\
+	} while (0)
+
+/* === Pages, freed with the test ========================================= */
+
+struct pages {
+	struct list_head list;
+};
+
+static void free_all(void *data)
+{
+	struct pages *pages = data;
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, &pages->list, lru) {
+		list_del(&page->lru);
+		__free_pages(page, page->private);
+	}
+}
+
+static struct pages *new_pages(struct kunit *test)
+{
+	struct pages *pages = kunit_kzalloc(test, sizeof(*pages), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	INIT_LIST_HEAD(&pages->list);
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, free_all, pages), 0);
+	return pages;
+}
+
+static struct page *get(struct pages *pages, gfp_t gfp, unsigned int order)
+{
+	struct page *page = alloc_pages(gfp | __GFP_NOWARN, order);
+
+	if (!page)
+		return NULL;
+	page->private = order;
+	list_add_tail(&page->lru, &pages->list);
+	return page;
+}
+
+/* Is a page of this kind, and the restricted direct map says the same? */
+static void expect_kind(struct kunit *test, struct page *page, bool sensitive,
+			const char *what)
+{
+	unsigned long addr = (unsigned long)page_address(page) & PMD_MASK;
+	enum asi_entry entry;
+	bool is_sensitive;
+
+	entry = asi_look(page, addr, &is_sensitive);
+	KUNIT_EXPECT_EQ_MSG(test, is_sensitive, sensitive, "%s", what);
+	KUNIT_EXPECT_EQ_MSG(test, entry, sensitive ? ASI_UNMAPPED : ASI_MAPPED,
+			    "%s", what);
+}
+
+static void expect_nothing_wrong(struct kunit *test)
+{
+	struct asi_audit audit;
+
+	asi_audit(&audit);
+	KUNIT_EXPECT_GT(test, audit.sensitive, 0);
+	KUNIT_EXPECT_GT(test, audit.ordinary, 0);
+	KUNIT_EXPECT_EQ(test, audit.leaks, 0);
+	KUNIT_EXPECT_EQ(test, audit.missing, 0);
+	KUNIT_EXPECT_EQ(test, audit.stale, 0);
+}
+
+/* === Who gets what ====================================================== */
+
+static const struct request {
+	const char *name;
+	gfp_t gfp;
+	bool sensitive;
+} requests[] = {
+	{ "GFP_KERNEL", GFP_KERNEL, false },
+	{ "GFP_ATOMIC", GFP_ATOMIC, false },
+	{ "GFP_USER", GFP_USER, false },
+	{ "reclaimable", GFP_KERNEL | __GFP_RECLAIMABLE, false },
+	{ "movable, as of block devices", GFP_USER | __GFP_MOVABLE, false },
+	{ "GFP_HIGHUSER", GFP_HIGHUSER, true },
+	{ "GFP_HIGHUSER_MOVABLE", GFP_HIGHUSER_MOVABLE, true },
+	{ "GFP_TRANSHUGE", GFP_TRANSHUGE, true },
+};
+
+static void request_desc(const struct request *request, char *desc)
+{
+	strscpy(desc, request->name, KUNIT_PARAM_DESC_SIZE);
+}
+KUNIT_ARRAY_PARAM(request, requests, request_desc);
+
+static void each_order_gets_its_kind(struct kunit *test)
+{
+	const struct request *request = test->param_value;
+	struct pages *pages;
+	unsigned int order;
+	struct page *page;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	for (order = 0; order <= MAX_PAGE_ORDER; order++) {
+		page = get(pages, request->gfp | __GFP_COMP, order);
+		if (page)
+			expect_kind(test, page, request->sensitive,
+				    request->name);
+		else
+			KUNIT_EXPECT_GT_MSG(test, order, PAGE_ALLOC_COSTLY_ORDER,
+					    "%s", request->name);
+	}
+	free_all(pages);
+	expect_nothing_wrong(test);
+}
+
+/* Pages that go by the lists of this CPU come back as what they were. */
+static void lists_per_cpu_keep_the_kinds_apart(struct kunit *test)
+{
+	static const unsigned int orders[] = { 0, 1, PAGE_ALLOC_COSTLY_ORDER,
+					       HPAGE_PMD_ORDER };
+	struct pages *pages;
+	int i, j, round;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	for (round = 0; round < 64; round++) {
+		for (i = 0; i < ARRAY_SIZE(orders); i++) {
+			for (j = 0; j < ARRAY_SIZE(requests); j++) {
+				struct page *page = get(pages, requests[j].gfp |
+							__GFP_COMP, orders[i]);
+
+				if (page)
+					expect_kind(test, page,
+						    requests[j].sensitive,
+						    requests[j].name);
+			}
+		}
+		free_all(pages);
+	}
+	expect_nothing_wrong(test);
+}
+
+static void types_without_a_list_per_cpu(struct kunit *test)
+{
+	skip_unless_enabled(test);
+
+	KUNIT_EXPECT_EQ(test, asi_pcp_type(MIGRATE_HIGHATOMIC),
+			MIGRATE_UNMOVABLE);
+#ifdef CONFIG_CMA
+	KUNIT_EXPECT_EQ(test, asi_pcp_type(MIGRATE_CMA), MIGRATE_MOVABLE);
+#endif
+}
+
+/* === Conversion ========================================================= */
+
+static void pageblocks_are_converted_in_need(struct kunit *test)
+{
+	long before = asi_event_read(ASI_TO_ORDINARY);
+	struct pages *pages;
+	struct page *page;
+	int i;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	for (i = 0; i < NR_BLOCKS; i++) {
+		page = get(pages, GFP_KERNEL, pageblock_order);
+		if (!page)
+			break;
+		expect_kind(test, page, false, "GFP_KERNEL");
+	}
+	KUNIT_EXPECT_GE(test, i, NR_BLOCKS / 2);
+	KUNIT_EXPECT_GT(test, asi_event_read(ASI_TO_ORDINARY), before);
+	free_all(pages);
+	expect_nothing_wrong(test);
+}
+
+/* What others have left is not there any more when the kernel maps it. */
+static void nothing_is_left_when_a_block_is_mapped(struct kunit *test)
+{
+	unsigned long *pfns, i, j, nr = 0, met = 0, left = 0;
+	struct pages *pages;
+	struct page *page;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	pfns = kunit_kcalloc(test, LEFT_BLOCKS, sizeof(*pfns), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, pfns);
+
+	for (i = 0; i < LEFT_BLOCKS; i++) {
+		page = get(pages, GFP_HIGHUSER_MOVABLE | __GFP_NORETRY,
+			   pageblock_order);
+		if (!page)
+			break;
+		memset(page_address(page), PATTERN, PAGE_SIZE << pageblock_order);
+		pfns[nr++] = page_to_pfn(page);
+	}
+	free_all(pages);
+	drain_all_pages(NULL);
+
+	for (i = 0; i < 2 * LEFT_BLOCKS && met < NR_BLOCKS / 4; i++) {
+		page = get(pages, GFP_KERNEL | __GFP_NORETRY, pageblock_order);
+		if (!page)
+			break;
+		for (j = 0; j < nr; j++)
+			met += pfns[j] == page_to_pfn(page);
+		for (j = 0; j < BLOCK_PAGES; j++)
+			left += *(u8 *)page_address(page + j) == PATTERN;
+	}
+	free_all(pages);
+	/* Else nothing was looked at. */
+	KUNIT_EXPECT_GT(test, met, 0);
+	KUNIT_EXPECT_EQ(test, left, 0);
+}
+
+/* Makes pageblocks that are ordinary and free. */
+static struct page *free_ordinary_block(struct kunit *test)
+{
+	struct pages *pages = new_pages(test);
+	struct page *page = NULL;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		page = get(pages, GFP_KERNEL, pageblock_order);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	free_all(pages);
+	drain_all_pages(NULL);
+	return page;
+}
+
+static void no_flush_where_there_must_be_none(struct kunit *test)
+{
+	long refused, flushes;	/* others may convert blocks as well */
+	unsigned long flags;
+	struct zone *zone;
+
+	skip_unless_enabled(test);
+
+	zone = page_zone(free_ordinary_block(test));
+	refused = asi_event_read(ASI_REFUSED);
+	KUNIT_EXPECT_FALSE(test, asi_convert(zone, 0, GFP_NOWAIT,
+					     MIGRATE_MOVABLE));
+	local_irq_save(flags);
+	KUNIT_EXPECT_FALSE(test, asi_convert(zone, 0, GFP_KERNEL,
+					     MIGRATE_MOVABLE));
+	local_irq_restore(flags);
+	KUNIT_EXPECT_GE(test, asi_event_read(ASI_REFUSED), refused + 2);
+
+	flushes = asi_event_read(ASI_FLUSHES);
+	KUNIT_EXPECT_TRUE(test, asi_convert(zone, 0, GFP_KERNEL,
+					    MIGRATE_MOVABLE));
+	KUNIT_EXPECT_GE(test, asi_event_read(ASI_FLUSHES), flushes + 1);
+	expect_nothing_wrong(test);
+}
+
+static void ordinary_memory_comes_with_interrupts_off(struct kunit *test)
+{
+	struct pages *pages;
+	unsigned long flags;
+	struct page *page;
+	int i;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	for (i = 0; i < NR_BLOCKS; i++) {
+		local_irq_save(flags);
+		page = get(pages, GFP_ATOMIC, pageblock_order);
+		local_irq_restore(flags);
+		if (!page)
+			break;
+		expect_kind(test, page, false, "GFP_ATOMIC");
+	}
+	KUNIT_EXPECT_GE(test, i, NR_BLOCKS / 2);
+	free_all(pages);
+	expect_nothing_wrong(test);
+}
+
+/* === Ranges ============================================================= */
+
+static void ranges_are_of_the_right_kind(struct kunit *test)
+{
+#ifdef CONFIG_CONTIG_ALLOC
+	unsigned long start, end;
+	int err;
+
+	skip_unless_enabled(test);
+
+	start = page_to_pfn(free_ordinary_block(test));
+	end = start + BLOCK_PAGES;
+	KUNIT_EXPECT_EQ(test, alloc_contig_range(start, end, ACR_FLAGS_NONE,
+						 GFP_HIGHUSER), -EBUSY);
+	err = alloc_contig_range(start, end, ACR_FLAGS_NONE, GFP_KERNEL);
+	if (!err)
+		free_contig_range(start, BLOCK_PAGES);
+	/* Somebody else may have been faster. */
+	else
+		KUNIT_EXPECT_EQ(test, err, -EBUSY);
+	expect_nothing_wrong(test);
+#else
+	kunit_skip(test, "needs CONTIG_ALLOC");
+#endif
+}
+
+/* === In step with the direct map ======================================== */
+
+static void protection_is_followed(struct kunit *test)
+{
+	struct pages *pages;
+	bool sensitive;
+	int i;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	for (i = 0; i < 2; i++) {
+		struct page *page = get(pages, i ? GFP_HIGHUSER : GFP_KERNEL,
+					pageblock_order);
+		unsigned long addr;
+
+		KUNIT_ASSERT_NOT_NULL(test, page);
+		addr = (unsigned long)page_address(page);
+
+		/* Of one page: split; of all: as a whole, or page by page. */
+		KUNIT_EXPECT_EQ(test, set_memory_ro(addr, 1), 0);
+		expect_kind(test, page, i, "split");
+		KUNIT_EXPECT_EQ(test, set_memory_rw(addr, 1), 0);
+		expect_kind(test, page, i, "put together");
+		KUNIT_EXPECT_EQ(test, set_memory_ro(addr, BLOCK_PAGES), 0);
+		expect_kind(test, page, i, "read-only");
+		KUNIT_EXPECT_EQ(test, set_memory_rw(addr, BLOCK_PAGES), 0);
+		expect_kind(test, page, i, "writable again");
+		asi_look(page, addr, &sensitive);
+		KUNIT_EXPECT_EQ(test, sensitive, i);
+	}
+	free_all(pages);
+	expect_nothing_wrong(test);
+}
+
+/* === The audit itself =================================================== */
+
+static void audit_finds_seeded_mistakes(struct kunit *test)
+{
+	struct page *ordinary, *sensitive;
+	struct asi_audit audit;
+	struct pages *pages;
+	unsigned long addr;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	ordinary = get(pages, GFP_KERNEL, pageblock_order);
+	sensitive = get(pages, GFP_HIGHUSER, pageblock_order);
+	KUNIT_ASSERT_NOT_NULL(test, ordinary);
+	KUNIT_ASSERT_NOT_NULL(test, sensitive);
+	expect_nothing_wrong(test);
+
+	addr = (unsigned long)page_address(sensitive);
+	arch_asi_set(addr, true);
+	asi_audit(&audit);
+	KUNIT_EXPECT_EQ(test, audit.leaks, 1);
+	arch_asi_set(addr, false);
+	flush_tlb_kernel_range(addr, addr + PMD_SIZE);
+
+	addr = (unsigned long)page_address(ordinary);
+	arch_asi_set(addr, false);
+	asi_audit(&audit);
+	KUNIT_EXPECT_EQ(test, audit.missing, 1);
+	asi_sync_direct_map(addr, addr + PMD_SIZE);
+	expect_nothing_wrong(test);
+}
+
+static struct kunit_case asi_cases[] = {
+	KUNIT_CASE_PARAM(each_order_gets_its_kind, request_gen_params),
+	KUNIT_CASE(lists_per_cpu_keep_the_kinds_apart),
+	KUNIT_CASE(types_without_a_list_per_cpu),
+	KUNIT_CASE(pageblocks_are_converted_in_need),
+	KUNIT_CASE(nothing_is_left_when_a_block_is_mapped),
+	KUNIT_CASE(no_flush_where_there_must_be_none),
+	KUNIT_CASE(ordinary_memory_comes_with_interrupts_off),
+	KUNIT_CASE(ranges_are_of_the_right_kind),
+	KUNIT_CASE(protection_is_followed),
+	KUNIT_CASE(audit_finds_seeded_mistakes),
+	{}
+};
+
+static struct kunit_suite asi_suite = {
+	.name = "asi",
+	.test_cases = asi_cases,
+};
+
+kunit_test_suite(asi_suite);

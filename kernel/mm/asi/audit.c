@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Address space isolation: is the restricted direct map what it is said to be?
+ *
+ * In debugfs as asi/audit, and numbers as asi/stats.
+ */
+#include <linux/asi.h>
+#include <linux/debugfs.h>
+#include <linux/init.h>
+#include <linux/memory_hotplug.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+#include <linux/seq_file.h>
+
+#include "asi.h"
+
+static const char * const event_names[ASI_NR_EVENTS] = {
+	[ASI_TO_SENSITIVE]	= "to_sensitive",
+	[ASI_TO_ORDINARY]	= "to_ordinary",
+	[ASI_FLUSHES]		= "flushes",
+	[ASI_REFUSED]		= "refused",
+	[ASI_EXHAUSTED]		= "exhausted",
+};
+
+static void audit_block(struct page *page, struct asi_audit *audit)
+{
+	unsigned long addr = (unsigned long)page_address(page);
+	bool sensitive;
+	enum asi_entry entry = asi_look(page, addr, &sensitive);
+
+	if (sensitive) {
+		audit->sensitive++;
+		audit->leaks += entry != ASI_UNMAPPED;
+		return;
+	}
+	audit->ordinary++;
+	audit->missing += entry == ASI_UNMAPPED;
+	audit->stale += entry == ASI_STALE;
+}
+
+/**
+ * asi_audit() - Compare all pageblocks with the restricted direct map.
+ * @audit: receives what was found.
+ *
+ * Context: may sleep.
+ */
+void asi_audit(struct asi_audit *audit)
+{
+	struct zone *zone;
+
+	memset(audit, 0, sizeof(*audit));
+	if (!asi_enabled())
+		return;
+
+	get_online_mems();
+	for_each_populated_zone(zone) {
+		unsigned long pfn = ALIGN_DOWN(zone->zone_start_pfn,
+					       PTRS_PER_PMD);
+
+		for (; pfn < zone_end_pfn(zone); pfn += PTRS_PER_PMD) {
+			struct page *page = pfn_to_online_page(pfn);
+
+			if (page && page_zone(page) == zone)
+				audit_block(page, audit);
+			cond_resched();
+		}
+	}
+	put_online_mems();
+}
+
+static int audit_show(struct seq_file *m, void *unused)
+{
+	struct asi_audit audit;
+
+	asi_audit(&audit);
+	seq_printf(m, "sensitive %lu\nordinary %lu\nleaks %lu\nmissing %lu\nstale %lu\n",
+		   audit.sensitive, audit.ordinary, audit.leaks, audit.missing,
+		   audit.stale);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(audit);
+
+static int stats_show(struct seq_file *m, void *unused)
+{
+	int i;
+
+	for (i = 0; i < ASI_NR_EVENTS; i++)
+		seq_printf(m, "%s %ld\n", event_names[i], asi_event_read(i));
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(stats);
+
+static int __init asi_debugfs(void)
+{
+	struct dentry *dir;
+
+	if (!asi_enabled())
+		return 0;
+
+	dir = debugfs_create_dir("asi", NULL);
+	debugfs_create_file("audit", 0400, dir, NULL, &audit_fops);
+	debugfs_create_file("stats", 0400, dir, NULL, &stats_fops);
+	return 0;
+}
+late_initcall(asi_debugfs);
