@@ -77,6 +77,9 @@ from redoubt import (
     offcheck as offcheck_module,
 )
 from redoubt import (
+    oracle as oracle_module,
+)
+from redoubt import (
     port as port_module,
 )
 from redoubt import (
@@ -426,6 +429,41 @@ def check(
 
 
 @app.command()
+def oracle(
+    target: TargetArg,
+    root: Annotated[
+        str,
+        typer.Option(
+            help="Page tables: current, in which everything has to be found, or restricted, in "
+            "which nothing of it may be."
+        ),
+    ] = "current",
+    variant: VariantOpt = "on",
+    append: Annotated[
+        list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
+    ] = None,
+    json_file: JsonOpt = None,
+) -> None:
+    """Stop a guest and find out from outside which secrets of others its page tables reach."""
+    display = Display()
+    chosen = get_target(target)
+    way = get_variant(chosen, variant)
+    oracle_module.needs(chosen, root)
+    place = host_module.pick(chosen, "auto")
+    origin = provenance.collect(sys.argv[1:])
+    with _alone():
+        made = kernels.workbench(chosen, way, place, display, flavour=oracle_module.FLAVOUR)
+    report = oracle_module.run(made.machine(way, *(append or ())), root, display)
+    _write_json(json_file, report.as_json() | {"variant": way.name} | origin)
+    _print_lines(oracle_module.render(report))
+    if not report.ok:
+        raise RedoubtError(
+            f"what the page tables '{root}' reach is not what it should be",
+            f"the guest's console: {report.boot.log}",
+        )
+
+
+@app.command()
 def stress(
     target: TargetArg,
     minutes: Annotated[int, typer.Option(help="Of guest time.", min=1, max=1440)] = 10,
@@ -668,6 +706,9 @@ def test(
     long: Annotated[
         bool, typer.Option("--long", help="Also what takes long: debug flavour, offcheck.")
     ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="The step of this name, slow or not; repeatable.")
+    ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Run all tests, with protection on and off; the last line counts them."""
@@ -690,7 +731,7 @@ def test(
 
     with _alone():
         runs = [suite_module.Run(target, host, long, display) for target in chosen]
-        items = suite_module.run_all(runs, show)
+        items = suite_module.run_all(runs, show, only or ())
     _write_json(json_file, suite_module.as_json(chosen[0].name, items))
     passed, failed, skipped = (
         sum(getattr(item, name) for item in items) for name in ("passed", "failed", "skipped")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from redoubt import (
     linear_map,
     lint,
     offcheck,
+    oracle,
     paths,
     selftests,
     series,
@@ -154,12 +155,20 @@ def _pytest(run: Run, label: str, title: str, marks: str) -> Item:
 
 
 def _kunit(
-    run: Run, made: kernels.Workbench, variant: Variant, *, cpus: int = 1, label: str = ""
+    run: Run,
+    made: kernels.Workbench,
+    variant: Variant,
+    *,
+    cpus: int = 1,
+    label: str = "",
+    tests: str = "",
 ) -> Iterator[Item]:
+    # Of two patterns the kernel takes the last.
+    only = (f"kunit.filter_glob={tests}",) if tests else ()
     name = f"{run.target.name}-{variant.name}-{cpus}{label}".replace(", ", "-").replace(" ", "-")
     with run.progress.step(f"KUnit on {run.target.name} ({variant.name}, {cpus} CPU)"):
         result = boot(
-            made.kunit_machine(variant, cpus=cpus),
+            made.kunit_machine(variant, *only, cpus=cpus),
             _TRUE,
             timeout=_KUNIT_TIMEOUT,
             name=f"kunit-{name}",
@@ -272,6 +281,8 @@ def _other_way(run: Run, made: kernels.Workbench, way: Way) -> Iterator[Item]:
     if way.enforces:
         yield from _kunit(run, made, run.variant("on"), cpus=4, label=label)
         yield from _attacks(run, made, label)
+    elif way.tests:
+        yield from _kunit(run, made, run.variant("on"), cpus=2, label=label, tests=way.tests)
     # With the kernel asserting that each level that was raised is lowered.
     yield _checked(run, made, 10, cpus=2, label=label)
 
@@ -331,6 +342,24 @@ def _boot_alone(run: Run, made: kernels.Workbench) -> Item:
     return _verdict("boot", on.name, good, "\n".join((*result.complaints, result.describe())))
 
 
+# === From outside ================================================================================
+
+
+def _oracle(run: Run) -> Iterator[Item]:
+    """What the page tables of a process reach, read from outside: here, all of another's secrets.
+
+    The kernel is the one that is built, without a disk: the secret in a file lies in ramfs.
+    """
+    name, on = "oracle: secrets of another are found from outside", run.variant("on")
+    chosen = _enforcing(run, name)
+    if isinstance(chosen, Item):
+        yield chosen
+        return
+    made = kernels.workbench(run.target, on, chosen, run.progress)
+    report = oracle.run(made.machine(on), "current", run.progress)
+    yield _verdict(name, on.name, report.ok, "\n".join(oracle.render(report)))
+
+
 # === The linear map ==============================================================================
 
 
@@ -378,8 +407,8 @@ def series_check(
 ) -> series.Report:
     """Take the series back with git am, look at its mails with checkpatch, and build prefixes.
 
-    All for all targets that their last topic concerns, or one such for the first target; none if
-    there is no target. The `mails` are those of a directory, or made anew.
+    All for all targets that their last topic concerns, or the last such for the first target; none
+    if there is no target. The `mails` are those of a directory, or made anew.
 
     Raises RedoubtError if a mail does not apply or a prefix does not build.
     """
@@ -391,24 +420,23 @@ def series_check(
         mails = paths.build_dir() / "series-test"
         # A fresh machine has no git identity.
         series.export(pristine, mails, author=("Redoubt", "redoubt@localhost"), letter=letter)
-    topics = {topic.name: topic for topic in series.topics(paths.repo())}
-    built: list[str] = []
+    if sampled:
+        targets = targets[:1]
+    wanted = {
+        topic.name: [target for target in targets if topic.concerns(target.architectures)]
+        for topic in series.topics(paths.repo())
+        if not topic.local
+    }
+    if sampled:
+        wanted = dict([entry for entry in wanted.items() if entry[1]][-1:])
 
     def compile_prefix(prefix: Path, topic: str) -> bool:
-        if sampled and built:
-            return False
-        concerned = [
-            target
-            for target in (targets[:1] if sampled else targets)
-            if topics[topic].concerns(target.architectures)
-        ]
+        concerned = wanted.get(topic, [])
         for target in concerned:
             build.compile_kernel(
                 target, prefix, f"series-{topic}", target.fragments, progress,
                 directory=paths.build_dir() / target.name / "series",
             )  # fmt: skip
-        if concerned:
-            built.append(topic)
         return bool(concerned)
 
     with progress.step("Checking the series"):
@@ -538,6 +566,7 @@ class _Step:
     name: str
     target: str
     items: Callable[[], Iterator[Item]]
+    slow: bool = False
 
 
 def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
@@ -545,33 +574,57 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
     one = runs[0]
 
     mapped = [run for run in runs if run.target.observers]
+    seen = [run for run in runs if oracle.FLAVOUR in run.target.flavours]
 
     def each(
-        name: str, step: Callable[[Run], Iterator[Item]], among: Sequence[Run] = runs
+        name: str,
+        step: Callable[[Run], Iterator[Item]],
+        among: Sequence[Run] = runs,
+        *,
+        slow: bool = False,
     ) -> Iterator[_Step]:
         for run in among:
-            yield _Step(name, run.target.name, partial(step, run))
+            yield _Step(name, run.target.name, partial(step, run), slow)
 
     yield _Step("tool", "-", partial(_unit, one))
     yield from each("boots", _booted)
+    yield from each("oracle", _oracle, seen)
     yield from each("linear map", _linear_map, mapped)
     yield _Step("tool, with guests", "-", partial(_guests, one))
     yield from each("audit", _audit)
     yield _Step("series", "-", partial(_series, runs))
-    if one.long:
-        yield from each("offcheck", _offcheck)
-        yield from each("debug flavour", _debug)
-        yield from each("distro flavour", _distro)
-        yield from each("selftests", _selftests)
-        yield from each("stress-ng", _stress_ng)
-        yield from each("linear map, flavours", _linear_map_flavours, mapped)
+    yield from each("offcheck", _offcheck, slow=True)
+    yield from each("debug flavour", _debug, slow=True)
+    yield from each("distro flavour", _distro, slow=True)
+    yield from each("selftests", _selftests, slow=True)
+    yield from each("stress-ng", _stress_ng, slow=True)
+    yield from each("linear map, flavours", _linear_map_flavours, mapped, slow=True)
 
 
-def run_all(runs: Sequence[Run], show: Callable[[Item], None]) -> list[Item]:
+def _chosen(runs: Sequence[Run], only: Collection[str]) -> list[_Step]:
+    """The steps of these names, slow or not; without any, all that the runs ask for."""
+    steps = list(_steps(runs))
+    known = list(dict.fromkeys(step.name for step in steps))
+    for name in only:
+        if name not in known:
+            raise RedoubtError(
+                f"there is no step {name!r} in these tests", f"steps: {'; '.join(known)}"
+            )
+    if only:
+        return [step for step in steps if step.name in only]
+    return [step for step in steps if runs[0].long or not step.slow]
+
+
+def run_all(
+    runs: Sequence[Run], show: Callable[[Item], None], only: Collection[str] = ()
+) -> list[Item]:
     """Run everything, for one run or for several that differ by their targets.
 
-    `show` gets each item when it is done. A step that cannot run at all is a failure with the
-    reason, and the rest goes on.
+    Or the steps of some names only, slow ones even if the runs are not long. `show` gets each item
+    when it is done. A step that cannot run at all is a failure with the reason, and the rest goes
+    on.
+
+    Raises RedoubtError if there is no step of such a name.
     """
     items: list[Item] = []
 
@@ -579,7 +632,7 @@ def run_all(runs: Sequence[Run], show: Callable[[Item], None]) -> list[Item]:
         items.append(replace(item, target=step.target))
         show(items[-1])
 
-    for step in _steps(runs):
+    for step in _chosen(runs, only):
         try:
             for item in step.items():
                 add(step, item)

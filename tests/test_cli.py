@@ -179,7 +179,11 @@ def test_an_emulated_target_without_qemu_is_skipped(
     lines = done.out.splitlines()
     assert lines[0] == "skip  on   no protection keys: 0 passed, 0 failed, 1 skipped"
     assert lines[1] == "          qemu-system-x86_64 not found"
-    assert lines[-1] == "0 passed, 0 failed, 6 skipped"
+    assert lines[12] == (
+        "skip  on   oracle: secrets of another are found from outside: "
+        "0 passed, 0 failed, 1 skipped"
+    )
+    assert lines[-1] == "0 passed, 0 failed, 7 skipped"
 
 
 def test_an_emulated_target_has_no_native_host(call: Call, no_pku: None) -> None:
@@ -193,7 +197,7 @@ def test_an_emulated_target_has_no_native_host(call: Call, no_pku: None) -> None
 
 def run_items(monkeypatch: pytest.MonkeyPatch, *items: Item) -> None:
     monkeypatch.setattr(suite, "_unit", lambda run: iter(items))
-    quiet(monkeypatch, "_booted", "_guests", "_audit", "_series")
+    quiet(monkeypatch, "_booted", "_oracle", "_guests", "_audit", "_series")
 
 
 @pytest.mark.parametrize(
@@ -237,6 +241,21 @@ def test_the_json_of_a_test_run(
     ]  # fmt: skip
     # Numbers, not truth values that compare like them.
     assert not re.search(r"true|false", (tmp_path / "r").read_text())
+
+
+def test_single_steps_can_be_run(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_items(monkeypatch, Item("tool", "-", 5, 0, 0))
+    monkeypatch.setattr(suite, "_audit", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
+    # It takes no --long to run a slow one.
+    monkeypatch.setattr(suite, "_debug", lambda run: iter([Item("debug", "on", 2, 0, 0)]))
+    done = call("test", "um", "--only", "debug flavour", "--only", "audit")
+    assert done.out.endswith("\n3 passed, 0 failed, 0 skipped\n")
+    assert done.code == 0
+    done = call("test", "um", "--only", "audit", "--only", "Debug")
+    assert done.code == 1
+    assert "no step 'Debug'" in done.err
+    assert "debug flavour; " in done.err
+    assert not done.out
 
 
 def test_several_targets_are_one_run(
@@ -283,15 +302,18 @@ def test_several_targets_are_one_run(
 @pytest.mark.parametrize(
     ("sampled", "expected"),
     [
-        (True, [("um", "second")]),
-        (False, [("arm64", "first"), *((name, "second") for name in TARGETS)]),
+        (True, [("um", "third")]),
+        (False, [("arm64", "first"), *((name, "second") for name in TARGETS), ("um", "third")]),
     ],
 )
 def test_which_prefixes_of_the_series_are_built(
     monkeypatch: pytest.MonkeyPatch, sampled: bool, expected: list[tuple[str, str]]
 ) -> None:
     compiled: list[tuple[str, str]] = []
-    files = {"first": "arch/arm64/mm/a.c", "second": "mm/b.c", "third": "arch/riscv/c.c"}
+    files = {
+        "first": "arch/arm64/mm/a.c", "second": "mm/b.c", "third": "arch/um/c.c",
+        "fourth": "arch/riscv/c.c",
+    }  # fmt: skip
     topics = {name: series.Topic(name, False, (file,), ()) for name, file in files.items()}
 
     def compile_kernel(target: Target, _: Path, kind: str, *__: object, **___: object) -> None:

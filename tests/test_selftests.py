@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -428,6 +429,20 @@ def test_a_guest_of_another_architecture_gets_programs_of_that(tmp_path: Path) -
     selftests.system(tmp_path / "root", packages)
     assert (tmp_path / "root/bin/bash").read_text() == "foreign bash-static"
     assert (tmp_path / "root/usr/bin/busybox").read_text() == "foreign busybox"
+
+
+def test_pgrep_finds_what_runs(tmp_path: Path) -> None:
+    packages = packages_in(tmp_path / "packages", "bash-static", "busybox")
+    selftests.system(tmp_path / "root", packages)
+    pgrep = [str(tmp_path / "root/usr/bin/pgrep"), "-f", f"600 {tmp_path}"]
+    with subprocess.Popen(
+        ["sh", "-c", "read line", "600", str(tmp_path)], stdin=subprocess.PIPE
+    ) as sleeper:
+        found = subprocess.run(pgrep, capture_output=True, text=True)
+        sleeper.communicate()
+    assert found.stdout.split() == [str(sleeper.pid)]
+    assert found.returncode == 0
+    assert subprocess.run(pgrep).returncode == 1
 
 
 def test_a_program_that_is_gone_is_told(tmp_path: Path) -> None:

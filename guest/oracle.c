@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Somebody who has secrets, and somebody else who spins in user mode: what his
+ * page tables reach is then found out from outside of the machine.
+ *
+ * oracle SEED ramfs: the secret that is in a file lies in ramfs.
+ * oracle SEED ext4 DEVICE: the same on a disk.
+ *
+ * Every word of a secret comes of SEED and of nothing that is kept anywhere:
+ * what is found in memory is the secret itself. redoubt/patterns.py computes
+ * the same words.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compiler.h"
+
+#define PAGE		4096
+#define PAGES		8
+#define SIZE		(PAGES * PAGE)
+#define WORDS		(SIZE / sizeof(u64))
+
+#define VICTIM		1001
+#define ATTACKER	1002
+
+#define TMPFS_FILE	"/tmp/oracle-secret"
+#define FILES		"/tmp/oracle"
+#define FILE_SECRET	FILES "/secret"
+
+enum pattern { ANONYMOUS, TMPFS, IN_FILE, OWN, MAGIC };
+
+static u64 seed;
+
+static noreturn __attribute__((format(printf, 1, 2))) void
+fail(const char *format, ...)
+{
+	int error = errno;
+	va_list args;
+
+	fprintf(stderr, "oracle: ");
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fprintf(stderr, ": %s\n", strerror(error));
+	_exit(1);
+}
+
+/*
+ * SplitMix64 of Steele, Lea and Flood, "Fast splittable pseudorandom number
+ * generators", OOPSLA 2014, which gives the n-th word without those before it.
+ */
+static u64 word(enum pattern pattern, u64 n)
+{
+	u64 x = seed + (pattern * WORDS + n + 1) * 0x9e3779b97f4a7c15;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+	return x ^ (x >> 31);
+}
+
+/* Volatile, as what is on its way through a buffer would be found there. */
+static void *fill(enum pattern pattern, int fd)
+{
+	volatile u64 *to = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+				fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS :
+					 MAP_SHARED,
+				fd, 0);
+	size_t i;
+
+	if (to == MAP_FAILED)
+		fail("mmap");
+	for (i = 0; i < WORDS; i++)
+		to[i] = word(pattern, i);
+	return (void *)to;
+}
+
+/* The secret is in the page cache afterwards, and mapped by nobody. */
+static void keep_in_file(enum pattern pattern, const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	void *at;
+
+	if (fd < 0 || ftruncate(fd, SIZE))
+		fail("%s", path);
+	at = fill(pattern, fd);
+	if (msync(at, SIZE, MS_SYNC) || munmap(at, SIZE) || close(fd))
+		fail("%s", path);
+}
+
+static void become(uid_t id)
+{
+	if (setgroups(0, NULL) || setresgid(id, id, id) ||
+	    setresuid(id, id, id))
+		fail("uid %d", id);
+}
+
+static noreturn void be_victim(int ready)
+{
+	become(VICTIM);
+	fill(ANONYMOUS, -1);
+	keep_in_file(TMPFS, TMPFS_FILE);
+	keep_in_file(IN_FILE, FILE_SECRET);
+	if (write(ready, "", 1) != 1)
+		fail("pipe");
+	for (;;)
+		pause();
+}
+
+static void start_victim(void)
+{
+	int ready[2];
+	pid_t pid;
+	char byte;
+
+	if (pipe(ready))
+		fail("pipe");
+	pid = fork();
+	if (pid < 0)
+		fail("fork");
+	if (!pid) {
+		close(ready[0]);
+		be_victim(ready[1]);
+	}
+	close(ready[1]);
+	errno = 0;
+	if (read(ready[0], &byte, 1) != 1)
+		fail("the victim has ended");
+	close(ready[0]);
+}
+
+#ifdef __x86_64__
+/* The two ends of a loop that does nothing. */
+extern const char spin_start[], spin_end[];
+asm(".pushsection .text\n"
+    "spin_start:	jmp	spin_start\n"
+    "spin_end:\n"
+    ".popsection\n");
+
+static noreturn void be_attacker(void)
+{
+	become(ATTACKER);
+	fill(OWN, -1);
+	printf("@oracle: spinning %p-%p\n", (void *)spin_start,
+	       (void *)spin_end);
+	fflush(stdout);
+	asm volatile("mov %0, %%r15\n\tjmp spin_start"
+		     : : "r"(word(MAGIC, 0)) : "r15");
+	__builtin_unreachable();
+}
+#else
+static noreturn void be_attacker(void)
+{
+	errno = ENOSYS;
+	fail("spinning");
+}
+#endif
+
+int main(int argc, char *argv[])
+{
+	const char *type, *device;
+	int status;
+	pid_t pid;
+
+	if (argc < 3 || argc > 4) {
+		fprintf(stderr, "usage: oracle SEED ramfs | ext4 DEVICE\n");
+		return 2;
+	}
+	seed = strtoull(argv[1], NULL, 16);
+	type = argv[2];
+	device = argc == 4 ? argv[3] : type;
+
+	if (mkdir(FILES, 0700) || mount(device, FILES, type, 0, NULL) ||
+	    chown(FILES, VICTIM, VICTIM) || chmod(FILES, 0700))
+		fail("%s of %s", device, type);
+	start_victim();
+
+	pid = fork();
+	if (pid < 0)
+		fail("fork");
+	if (!pid)
+		be_attacker();
+	waitpid(pid, &status, 0);
+	fprintf(stderr, "oracle: the attacker has ended\n");
+	return 1;
+}

@@ -1,0 +1,724 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the oracle says of memories that are made by hand, and one run of a real guest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import REAL_BUILD, Done, Sandbox
+
+from redoubt import boot, cli, host, kernels, oracle, pagewalk, patterns, qemu, suite
+from redoubt.boot import Machine, Result
+from redoubt.build import Build
+from redoubt.errors import GuestError, RedoubtError
+from redoubt.oracle import Console, Registers, Report
+from redoubt.patterns import PAGES, WORDS
+from redoubt.progress import Silent
+from redoubt.targets import TARGETS, X86_64, get_variant
+
+PRESENT, WRITABLE, USER, LARGE, GLOBAL = 1, 2, 4, 1 << 7, 1 << 8
+RW = PRESENT | WRITABLE
+DIRECT = 0xFFFF_8880_0000_0000
+IMAGE = 0xFFFF_FFFF_8100_0000
+OWN_AT = 0x7FFF_0000_0000
+FRAMES = 1024
+NAMES = ("anonymous", "tmpfs", "file", "own")
+# Where the page frames of each pattern begin, and those of the kernel's text.
+AT = {"anonymous": 512, "tmpfs": 560, "file": 600, "own": 700}
+TEXT = 64
+RESULT = Result("died", None, (), (), Path("console.log"))
+
+
+@dataclass
+class Guest:
+    """A memory of 4 MiB with secrets, and the page tables of three roots in it."""
+
+    memory: pagewalk.Memory
+    roots: dict[str, int]
+    used: int = 12
+
+    def put(self, root: str, address: int, entry: int, level: int = 1) -> None:
+        frame = self.roots[root] >> 12
+        for above in (4, 3, 2):
+            at = address >> (12 + 9 * (above - 1)) & 511
+            if above == level:
+                break
+            if not self.memory[frame, at]:
+                self.used += 1
+                self.memory[frame, at] = self.used << 12 | RW | USER
+            frame = int(self.memory[frame, at]) >> 12
+        else:
+            at = address >> 12 & 511
+        self.memory[frame, at] = entry
+
+    def hold(self, root: str, name: str, address: int) -> None:
+        """Map the pages of a pattern from an address on."""
+        for page in range(PAGES):
+            self.put(root, address + page * 4096, AT[name] + page << 12 | RW | USER)
+
+    def report(self, root: str = "current", **changes: Any) -> Report:
+        found = dict(
+            zip(
+                NAMES,
+                patterns.find(self.memory, [patterns.pattern(5, n) for n in range(4)]),
+                strict=True,
+            )
+        )
+        roots = {name: at for name, at in self.roots.items() if name in ("current", "user", root)}
+        base, views = oracle.examine(self.memory, roots, 4, found)
+        made = Report(
+            "x86_64", root, "ramfs", self.roots["user"], 4, "user", FRAMES, base, found, views,
+            RESULT,
+        )  # fmt: skip
+        return replace(made, **changes)
+
+    def problem(self, root: str = "current", **changes: Any) -> str:
+        """The one thing that is wrong."""
+        report = self.report(root, **changes)
+        assert len(report.problems) == 1, report.problems
+        assert not report.ok
+        return report.problems[0]
+
+
+@pytest.fixture
+def guest() -> Guest:
+    memory = np.zeros((FRAMES, WORDS), dtype=np.uint64)
+    for number, name in enumerate(NAMES):
+        memory[AT[name] : AT[name] + PAGES] = patterns.pattern(5, number)
+    made = Guest(memory, {"current": 8 << 12, "user": 9 << 12, "restricted": 10 << 12})
+    for root in made.roots:
+        made.hold(root, "own", OWN_AT)
+    # The direct map: 2 MiB in pages, some of them the kernel's text, and 2 MiB in one.
+    for root in ("current", "restricted"):
+        for frame in range(512):
+            text = TEXT <= frame < TEXT + 4
+            made.put(root, DIRECT + frame * 4096, frame << 12 | (PRESENT if text else RW))
+        for page in range(4):
+            made.put(root, IMAGE + page * 4096, TEXT + page << 12 | PRESENT | GLOBAL)
+    made.put("current", DIRECT + (1 << 21), 1 << 21 | RW | LARGE, 2)
+    return made
+
+
+# === The verdict =================================================================================
+
+
+def test_all_is_found_from_ordinary_page_tables(guest: Guest) -> None:
+    report = guest.report()
+    assert report.problems == ()
+    assert report.ok
+    assert [view.root for view in report.views] == ["current", "user"]
+    assert report.direct_map == DIRECT
+    view = report.views[0]
+    assert (view.kernel_pages, view.user_pages) == (FRAMES, PAGES)
+    assert (view.global_leaves, view.global_direct) == (4, 0)
+    assert (view.read_only, view.aliases, view.outside) == (4, 0, 0)
+    for sight in view.sights:
+        assert (sight.kernel, sight.stray) == (PAGES, 0)
+        assert sight.user == (PAGES if sight.secret == "own" else 0)
+        for page, place in enumerate(sight.places):
+            frame = AT[sight.secret] + page
+            assert (place.page, place.physical) == (page, frame << 12)
+            ways = [(way.address, way.region) for way in place.ways]
+            assert (DIRECT + (frame << 12), "direct map") in ways
+            assert len(ways) == (2 if sight.secret == "own" else 1)
+    assert all(not place.ways for sight in report.views[1].sights[:3] for place in sight.places)
+
+
+def test_nothing_is_found_from_restricted_ones(guest: Guest) -> None:
+    report = guest.report("restricted")
+    assert report.problems == ()
+    assert [view.root for view in report.views] == ["current", "user", "restricted"]
+    view = report.views[2]
+    assert (view.kernel_pages, view.user_pages) == (512, PAGES)
+    assert [sight.kernel for sight in view.sights] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+def test_a_blind_oracle_is_broken(guest: Guest, name: str) -> None:
+    """One page of one secret is not where the kernel has all of memory."""
+    guest.put("current", DIRECT + (1 << 21), 0, 2)
+    for frame in range(512, FRAMES):
+        if frame != AT[name] + 3:
+            guest.put("current", DIRECT + frame * 4096, frame << 12 | RW)
+    says = f"current: 7 of 8 pages of the secret '{name}' are reached: the oracle is broken"
+    for root in ("current", "restricted"):
+        assert guest.problem(root) == says
+
+
+def test_a_secret_that_user_mode_reaches_is_no_control(guest: Guest) -> None:
+    guest.put("current", DIRECT + (1 << 21), 0, 2)
+    for name in NAMES[:3]:
+        guest.hold("current", name, 0x10_0000 * AT[name])
+    assert len(guest.report().problems) == 4  # There is no direct map, either.
+
+
+@pytest.mark.parametrize("name", NAMES[:3])
+@pytest.mark.parametrize("root", ["user", "restricted"])
+@pytest.mark.parametrize(
+    ("address", "region"),
+    [
+        (DIRECT + (700 << 12), "direct map"),
+        (IMAGE + (1 << 21), "image or modules"),
+        (0xFFFF_C900_0000_0000, "other kernel memory"),
+        (0x5555_0000, "user"),
+    ],
+)
+def test_one_page_too_many(guest: Guest, root: str, name: str, address: int, region: str) -> None:
+    guest.put(root, address, AT[name] + 6 << 12 | PRESENT)
+    assert guest.problem("restricted") == (
+        f"{root}: 1 of 8 pages of the secret '{name}' are reached, through {address:#x} ({region})"
+    )
+
+
+def test_a_copy_of_a_secret_is_one(guest: Guest) -> None:
+    guest.memory[100] = guest.memory[AT["tmpfs"] + 1]
+    assert "1 of 8 pages of the secret 'tmpfs'" in guest.problem("restricted")
+
+
+def test_words_of_a_secret_in_other_places_are_told(guest: Guest) -> None:
+    guest.memory[100, 5:8] = guest.memory[AT["file"], :3]
+    guest.memory[900, 5:7] = guest.memory[AT["file"], :2]
+    report = guest.report("restricted")
+    assert report.ok
+    stray = {view.root: view.sights[2].stray for view in report.views}
+    assert stray == {"current": 5, "user": 0, "restricted": 3}
+    assert "0 reached through kernel addresses, 0 through user addresses, and 3 stray words" in (
+        "\n".join(oracle.render(report))
+    )
+
+
+@pytest.mark.parametrize("root", ["current", "user", "restricted"])
+def test_the_page_tables_of_somebody_else(guest: Guest, root: str) -> None:
+    guest.put(root, OWN_AT + 4096, 0)
+    assert "7 of 8 pages of the process itself" in guest.problem("restricted")
+
+
+def test_page_tables_that_are_none(guest: Guest) -> None:
+    """An empty page reaches no secret, and proves nothing."""
+    guest.roots["restricted"] = 11 << 12
+    assert "0 of 8 pages of the process itself" in guest.problem("restricted")
+
+
+@pytest.mark.parametrize("root", ["current", "restricted"])
+def test_a_global_entry_of_the_direct_map(guest: Guest, root: str) -> None:
+    guest.put(root, DIRECT + 0x5000, 5 << 12 | RW | GLOBAL)
+    assert guest.report().ok
+    assert f"{root}: 1 global entries of the direct map" in guest.problem("restricted")
+
+
+def test_text_that_can_be_written_elsewhere(guest: Guest) -> None:
+    guest.put("restricted", DIRECT + (TEXT + 2 << 12), TEXT + 2 << 12 | RW)
+    report = guest.report("restricted")
+    assert (report.views[2].read_only, report.views[2].aliases) == (4, 1)
+    assert "1 read-only pages can be written elsewhere" in guest.problem("restricted")
+
+
+def test_what_is_read_only_elsewhere_has_writable_aliases_by_design(guest: Guest) -> None:
+    """Such as the descriptor tables, which every CPU has to see at a fixed place."""
+    guest.put("restricted", 0xFFFF_FE00_0000_0000, 5 << 12 | PRESENT)
+    report = guest.report("restricted")
+    assert report.ok
+    assert report.views[2].read_only == 4
+
+
+def test_text_that_can_be_written_elsewhere_without_restrictions_is_told(guest: Guest) -> None:
+    guest.put("current", DIRECT + (TEXT << 12), TEXT << 12 | RW)
+    for root in ("current", "restricted"):
+        report = guest.report(root)
+        assert report.ok
+        assert report.views[0].aliases == 1
+        assert "1 of 4" in "\n".join(oracle.render(report))
+
+
+def test_a_bad_table(guest: Guest) -> None:
+    guest.put("user", 0x1000_0000, FRAMES << 12 | RW, 2)
+    assert guest.problem().startswith("user: entry 128 of the table of level 2")
+
+
+def test_very_many_bad_tables_are_told_in_short(guest: Guest) -> None:
+    for index in range(50):
+        guest.put("user", 0x1000_0000 + (index << 21), FRAMES << 12 | RW, 2)
+    problems = guest.report().problems
+    assert len(problems) == 21
+    assert problems[-1] == "user: 50 entries or tables like these"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pattern_that_is_nowhere(guest: Guest, name: str) -> None:
+    guest.memory[AT[name] + 5] = 0
+    assert f"the pattern '{name}' is not in memory: the oracle is broken" in guest.report().problems
+
+
+def test_no_direct_map(guest: Guest) -> None:
+    assert guest.problem(direct_map=None) == "no direct map was found: the oracle is broken"
+
+
+def test_a_root_that_nobody_looked_at(guest: Guest) -> None:
+    views = guest.report().views
+    assert guest.problem(root="restricted", views=views) == (
+        "nobody looked at the root 'restricted'"
+    )
+
+
+def test_a_kernel_that_complains(guest: Guest) -> None:
+    said = replace(RESULT, splats=("WARNING: at mm/x.c",), violations=("kpkeys: violation: y",))
+    problems = guest.report(boot=said).problems
+    assert [one.removeprefix("the kernel complained: ") for one in problems] == [
+        "kpkeys: violation: y",
+        "WARNING: at mm/x.c",
+    ]
+
+
+def test_the_json(guest: Guest) -> None:
+    guest.put("restricted", DIRECT + (AT["file"] << 12), AT["file"] << 12 | RW)
+    value = json.loads(json.dumps(guest.report("restricted").as_json()))
+    assert value["ok"] is False
+    assert len(value["problems"]) == 1
+    assert (value["cr3"], value["loaded"], value["levels"]) == ("0x9000", "user", 4)
+    assert (value["memory_pages"], value["direct_map"]) == (FRAMES, f"{DIRECT:#x}")
+    view = value["views"][2]
+    assert (view["root"], view["address"], view["bad"]) == ("restricted", "0xa000", 0)
+    sight = view["sights"][2]
+    assert (sight["secret"], sight["kernel"], sight["user"]) == ("file", 1, 0)
+    assert sight["places"][0] == {
+        "page": 0,
+        "physical": "0x258000",
+        "ways": [{"address": f"{DIRECT + 0x258000:#x}", "region": "direct map"}],
+    }
+    assert sight["places"][1]["ways"] == []
+
+
+def test_the_text(guest: Guest) -> None:
+    text = "\n".join(oracle.render(guest.report()))
+    assert "file (ramfs), 8 pages:" in text
+    assert f"page 0 at 0x258000: {DIRECT + 0x258000:#x} (direct map)" in text
+    assert "WRONG" not in text
+    guest.hold("user", "file", 0x5555_0000)
+    assert "WRONG: user: 8 of 8 pages" in "\n".join(oracle.render(guest.report()))
+
+
+# === Looking at a machine ========================================================================
+
+SHOWN = """
+CPU#0
+RAX=0000000000000001 RBX=0000000000000002 RCX=0000000000000003 RDX=0000000000000004
+R12=0000000000000000 R13=0000000000000000 R14=0000000000000000 R15=00000000deadbeef
+RIP=0000000000401000 RFL=00000246 [---Z-P-] CPL=3 II=0 A20=1 SMM=0 HLT=0
+CS =0033 0000000000000000 ffffffff 00affb00 DPL=3 CS64 [-RA]
+CR0=80050033 CR2=00007f00 CR3=0000000001235000 CR4=00000ef0
+DR6=00000000ffff0ff0 DR7=0000000000000400
+EFER=0000000000000d01
+"""
+LOOP = range(0x401000, 0x401002)
+MAGIC = 0xDEADBEEF
+at_work = oracle.parse_registers(SHOWN)
+
+
+def test_the_registers() -> None:
+    assert at_work == Registers(0x401000, MAGIC, 3, 0x80050033, 0x1235000, 0xEF0, 0xD01)
+    assert at_work.levels == 4
+    assert replace(at_work, cr4=0x1EF0).levels == 5
+
+
+@pytest.mark.parametrize("name", ["RIP", "R15", "CPL", "CR0", "CR3", "CR4", "EFER"])
+def test_a_register_that_is_missing(name: str) -> None:
+    with pytest.raises(RedoubtError, match=f"does not show {name.lower()}"):
+        oracle.parse_registers(SHOWN.replace(f"{name}=", "X="))
+
+
+@pytest.mark.parametrize("change", [{"cr0": 0x33}, {"efer": 0x901}, {"efer": 0x501}])
+def test_a_cpu_in_another_mode(change: dict[str, int]) -> None:
+    with pytest.raises(RedoubtError, match="not in 64-bit mode"):
+        assert replace(at_work, **change).levels
+
+
+class Monitor:
+    """A machine that shows these registers, one after the other, and the last of them for ever."""
+
+    def __init__(self, *shown: str) -> None:
+        self.shown = [*shown]
+        self.asked: list[str] = []
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.asked.append("closed")
+
+    def stop(self) -> None:
+        self.asked.append("stop")
+
+    def resume(self) -> None:
+        self.asked.append("resume")
+
+    def quit(self) -> None:
+        self.asked.append("quit")
+
+    def human(self, line: str) -> str:
+        assert self.asked[-1] == "stop"
+        assert line == "info registers"
+        return self.shown.pop(0) if len(self.shown) > 1 else self.shown[0]
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oracle, "_PAUSE", 0)
+
+
+IN_THE_KERNEL = SHOWN.replace("CPL=3", "CPL=0")
+SOMEBODY_ELSE = SHOWN.replace("deadbeef", "deadbeee")
+BEHIND_THE_LOOP = SHOWN.replace("401000", "401002")
+
+
+def test_the_attacker_is_waited_for() -> None:
+    monitor = Monitor(IN_THE_KERNEL, SOMEBODY_ELSE, BEHIND_THE_LOOP, SHOWN)
+    assert oracle.catch(monitor, LOOP, MAGIC) == at_work  # type: ignore[arg-type]
+    # It is not resumed any more.
+    assert monitor.asked == ["stop", "resume"] * 3 + ["stop"]
+
+
+@pytest.mark.parametrize("shown", [IN_THE_KERNEL, SOMEBODY_ELSE, BEHIND_THE_LOOP])
+def test_an_attacker_that_never_runs(shown: str) -> None:
+    monitor = Monitor(shown)
+    with pytest.raises(GuestError, match="the attacker is not running, in 100 looks"):
+        oracle.catch(monitor, LOOP, MAGIC)  # type: ignore[arg-type]
+    assert monitor.asked.count("stop") == 100
+
+
+ISOLATED = "Kernel/User page tables isolation: enabled"
+FORCED = "Kernel/User page tables isolation: force enabled on command line."
+SPINNING = "@oracle: spinning 0x401000-0x401002"
+
+
+def console(*lines: str, cr3: int = 0x1235000, root: str = "current") -> Console:
+    monitor = Monitor(SHOWN.replace("1235000", f"{cr3:x}"))
+    made = Console(lambda: monitor, MAGIC, root)  # type: ignore[arg-type,return-value]
+    for line in ("Linux version 7.3.4", *lines, SPINNING):
+        made(line)
+    assert monitor.asked == ["stop", "quit", "closed"]
+    return made
+
+
+def test_one_set_of_page_tables() -> None:
+    made = console(FORCED)
+    assert made.roots() == {"current": 0x1235000}
+    assert made.loaded() == "current"
+
+
+def test_a_set_for_user_mode() -> None:
+    for cr3, loaded in ((0x1235FFF, "user"), (0x1234000, "current")):
+        made = console(ISOLATED, cr3=cr3)
+        assert made.roots() == {"current": 0x1234000, "user": 0x1235000}
+        assert made.loaded() == loaded
+
+
+@pytest.mark.parametrize(
+    ("cr3", "loaded"),
+    [
+        (0x1234000, "current"),
+        (0x1235000, "user"),
+        (0x1236000, "restricted"),
+        (0x1237000, "user, restricted"),
+    ],
+)
+def test_restricted_ones(cr3: int, loaded: str) -> None:
+    made = console(ISOLATED, "[    0.1] asi: on", cr3=cr3, root="restricted")
+    assert made.roots() == {"current": 0x1234000, "user": 0x1235000, "restricted": 0x1236000}
+    assert made.loaded() == loaded
+
+
+def test_restricted_ones_without_isolation() -> None:
+    assert console("asi: on", cr3=0x1236000).roots() == {
+        "current": 0x1234000,
+        "restricted": 0x1236000,
+    }
+
+
+def test_bits_of_cr3_that_are_no_address() -> None:
+    # Of linear address masking, and a PCID.
+    assert console(cr3=0x6000_0000_0123_4567).roots() == {"current": 0x1234000}
+
+
+@pytest.mark.parametrize("said", ["asi: off", "asi: online", "Command line: asi: on"])
+def test_a_kernel_without_restricted_page_tables(said: str) -> None:
+    made = Console(lambda: pytest.fail("nobody is asked"), MAGIC, "restricted")
+    made(said)
+    with pytest.raises(RedoubtError, match="this kernel has no restricted page tables") as caught:
+        made(SPINNING)
+    assert "--root current" in str(caught.value.hint)
+
+
+def test_another_start_begins_anew() -> None:
+    made = console(ISOLATED, "asi: on")
+    made("Linux version 7.3.4")
+    assert (made.registers, made.isolated, made.asi) == (None, False, False)
+
+
+# === A run, with a machine that is none ==========================================================
+
+
+def machine(tmp_path: Path, **changes: Any) -> Machine:
+    return replace(
+        Machine(Build(X86_64, tmp_path, tmp_path / "i", tmp_path / "v"), tmp_path, host.EMULATED),
+        **changes,
+    )
+
+
+def value(words: tuple[str, ...], option: str) -> str:
+    return words[words.index(option) + 1]
+
+
+def test_a_run(guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Machine] = []
+    monitor = Monitor(SHOWN.replace("1235000", "8000").replace("deadbeef", "0"))
+
+    def booted(machine: Machine, command: list[str], *, watch: Any, **_: Any) -> Result:
+        seen.append(machine)
+        assert command[0] == "/bin/oracle" and command[2:] == ["ramfs"]
+        seed = int(command[1], 16)
+        for number, name in enumerate(NAMES):
+            guest.memory[AT[name] : AT[name] + PAGES] = patterns.pattern(seed, number)
+        magic = int(patterns.pattern(seed, 4)[0, 0])
+        monitor.shown = [monitor.shown[0].replace("R15=00000000", f"R15={magic:x} X=")]
+        file = Path(value(machine.devices, "-object").partition("mem-path=")[2])
+        guest.memory.tofile(file)
+        watch(SPINNING)
+        return RESULT
+
+    monkeypatch.setattr(oracle, "boot", booted)
+    monkeypatch.setattr(oracle, "Qmp", lambda path, timeout: monitor)
+    report = oracle.run(machine(tmp_path, devices=("-first", "1")), "current", Silent())
+    assert report.problems == ()
+    assert [view.root for view in report.views] == ["current"]
+    devices = seen[0].devices
+    assert devices[:2] == ("-first", "1")
+    assert "size=256M,share=on" in value(devices, "-object")
+    assert value(devices, "-machine") == "memory-backend=memory"
+    assert "-drive" not in devices
+    assert "asi=on" not in seen[0].args
+    # What the guest is asked for changes from run to run, and it is not kept.
+    assert not Path(value(devices, "-object").partition("mem-path=")[2]).exists()
+
+
+def test_a_guest_that_does_not_get_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = replace(RESULT, outcome="finished", status=1, console=("oracle: mmap: no",))
+    monkeypatch.setattr(oracle, "boot", lambda *_, **__: last)
+    with pytest.raises(GuestError, match="did not get to be looked at") as caught:
+        oracle.run(machine(tmp_path), "current", Silent())
+    assert "oracle: mmap: no" in caught.value.message
+
+
+def test_restricted_page_tables_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def booted(machine: Machine, *_: Any, watch: Any, **__: Any) -> Result:
+        assert machine.args[-1] == "asi=on"
+        watch(SPINNING)
+        return RESULT
+
+    monkeypatch.setattr(oracle, "boot", booted)
+    with pytest.raises(RedoubtError, match="does not say 'asi: on'"):
+        oracle.run(machine(tmp_path), "restricted", Silent())
+
+
+def test_a_disk_if_the_kernel_can_mount_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".config").write_text("".join(f"{name}=y\n" for name in oracle._DISK_OPTIONS))
+    words: list[str] = []
+
+    def booted(machine: Machine, command: list[str], **_: Any) -> Result:
+        words.extend(command)
+        file = value(machine.devices, "-drive").partition("file=")[2]
+        # The magic number of ext4, in its superblock.
+        assert Path(file).read_bytes()[0x438:0x43A] == b"\x53\xef"
+        return RESULT
+
+    monkeypatch.setattr(oracle, "boot", booted)
+    with pytest.raises(GuestError):
+        oracle.run(machine(tmp_path), "current", Silent())
+    assert words[2:] == ["ext4", "/dev/vda"]
+
+
+def test_no_program_that_makes_file_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oracle.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(RedoubtError, match=r"mkfs\.ext4 not found") as caught:
+        oracle._disk(tmp_path)
+    assert "e2fsprogs" in str(caught.value.hint)
+
+
+def test_more_memory_than_can_be_read(tmp_path: Path) -> None:
+    with pytest.raises(RedoubtError, match="more than 3072 MiB"):
+        oracle.run(machine(tmp_path, memory_mb=3073), "current", Silent())
+
+
+# === The command line ============================================================================
+
+Call = Callable[..., Done]
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if name != "x86_64"])
+def test_another_target(call: Call, name: str) -> None:
+    done = call("oracle", name)
+    assert done.code == 1
+    assert f"and none of {name} yet" in done.err
+    assert "redoubt oracle x86_64" in done.err
+
+
+def test_another_root(call: Call) -> None:
+    done = call("oracle", "x86_64", "--root", "user")
+    assert done.code == 1
+    assert "unknown root 'user'" in done.err
+    assert "roots: current, restricted" in done.err
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_the_verb(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guest: Guest, good: bool
+) -> None:
+    asked: list[tuple[Machine, str]] = []
+    if not good:
+        guest.put("user", DIRECT, AT["file"] << 12 | PRESENT)
+    made = kernels.Workbench(Build(X86_64, tmp_path, tmp_path, tmp_path), tmp_path, host.EMULATED)
+
+    def workbench(*_: Any, flavour: str) -> kernels.Workbench:
+        assert flavour == oracle.FLAVOUR
+        return made
+
+    def ran(machine: Machine, root: str, progress: Any) -> Report:
+        asked.append((machine, root))
+        return guest.report()
+
+    monkeypatch.setattr(host, "pick", lambda *_: host.EMULATED)
+    monkeypatch.setattr(kernels, "workbench", workbench)
+    monkeypatch.setattr(cli.oracle_module, "run", ran)
+    file = tmp_path / "result.json"
+    done = call("oracle", "x86_64", "--append", "no5lvl", "--json", str(file))
+    assert done.code == int(not good)
+    assert "anonymous, 8 pages:" in done.out
+    assert ("WRONG: user: 1 of 8 pages" in done.out) is not good
+    assert ("console.log" in done.err) is not good
+    assert asked[0][0].args[-1] == "no5lvl" and asked[0][1] == "current"
+    written = json.loads(file.read_text())
+    assert (written["ok"], written["variant"]) == (good, "on")
+    assert {"commit", "command", "date"} <= written.keys()
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_the_step_of_the_test_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guest: Guest, good: bool
+) -> None:
+    if not good:
+        guest.put("user", DIRECT, AT["file"] << 12 | PRESENT)
+    made = kernels.Workbench(Build(X86_64, tmp_path, tmp_path, tmp_path), tmp_path, host.EMULATED)
+    monkeypatch.setattr(host, "lacking", lambda *_: None)
+    monkeypatch.setattr(host, "pick", lambda *_: host.EMULATED)
+    monkeypatch.setattr(kernels, "workbench", lambda *_: made)
+    monkeypatch.setattr(oracle, "run", lambda *_: guest.report())
+    run = suite.Run(X86_64, "auto", False, Silent())
+    (item,) = suite._oracle(run)
+    assert (item.passed, item.failed) == (int(good), int(not good))
+    assert ("WRONG" in item.detail) is not good
+    # Only where there is one, and without being asked for.
+    runs = [suite.Run(target, "auto", False, Silent()) for target in TARGETS.values()]
+    steps = [step for step in suite._chosen(runs, ()) if step.name == "oracle"]
+    assert [step.target for step in steps] == ["x86_64"]
+
+
+def test_the_step_is_skipped_without_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "lacking", lambda *_: RedoubtError("no QEMU"))
+    (item,) = suite._oracle(suite.Run(X86_64, "auto", False, Silent()))
+    assert (item.passed, item.failed, item.skipped, item.detail) == (0, 0, 1, "no QEMU")
+
+
+# === A real one ==================================================================================
+
+BUILDS = [REAL_BUILD / "x86_64" / kind for kind in ("redoubt", "pristine")]
+BUILD = next((build for build in BUILDS if (build / X86_64.image).exists()), BUILDS[0])
+PROGRAMS = REAL_BUILD / "guest"
+
+
+def real(*args: str, root: str = "current") -> Report:
+    built = Build(X86_64, BUILD, BUILD / X86_64.image, BUILD / X86_64.vmlinux)
+    made = kernels.Workbench(built, PROGRAMS, host.EMULATED)
+    return oracle.run(made.machine(get_variant(X86_64, "off"), *args), root, Silent())
+
+
+def needs_a_guest(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that boots the kernel."""
+    for mark in (
+        pytest.mark.guest,
+        pytest.mark.usefixtures("marked"),
+        pytest.mark.skipif(
+            not (BUILD / X86_64.image).exists(), reason="no kernel: redoubt build x86_64"
+        ),
+        pytest.mark.skipif(not (PROGRAMS / "oracle").exists(), reason="no guest programs"),
+        pytest.mark.skipif(qemu.problem(qemu.PC) is not None, reason="no QEMU of ours"),
+    ):
+        test = mark(test)
+    return test
+
+
+@needs_a_guest
+@pytest.mark.parametrize(
+    ("args", "levels", "roots"),
+    [((), 5, ["current", "user"]), (("no5lvl", "pti=off"), 4, ["current"])],
+)
+def test_a_guest(sandbox: Sandbox, args: tuple[str, ...], levels: int, roots: list[str]) -> None:
+    report = real(*args)
+    assert report.problems == ()
+    assert report.levels == levels
+    assert [view.root for view in report.views] == roots
+    assert report.loaded == roots[-1]
+    assert report.memory_pages == boot.MEMORY_MB << 8
+    # All but what the firmware keeps for itself.
+    assert report.views[0].kernel_pages > 0.99 * report.memory_pages
+    # The direct map has the kernel's text read-only, too.
+    assert report.views[0].read_only > report.views[0].aliases == 0
+    # Neither the machine nor its memory is there any more.
+    assert sandbox.living() == []
+    assert list((sandbox.where / "tmp").iterdir()) == []
+
+
+@needs_a_guest
+def test_a_guest_whose_page_tables_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One entry is copied to the tables of user mode, in a memory that is otherwise as it was."""
+    examine = oracle.examine
+
+    def leaking(
+        memory: pagewalk.Memory, roots: dict[str, int], levels: int, found: Any
+    ) -> tuple[int | None, tuple[oracle.View, ...]]:
+        base, _ = examine(memory, roots, levels, found)
+        assert base
+        entry = base >> (12 + 9 * (levels - 1)) & 511
+        changed = memory.copy()
+        changed[roots["user"] >> 12, entry] = memory[roots["current"] >> 12, entry]
+        return examine(changed, roots, levels, found)
+
+    monkeypatch.setattr(oracle, "examine", leaking)
+    problems = real().problems
+    assert len(problems) == 3
+    assert all("user: 8 of 8 pages of the secret" in problem for problem in problems)
+    assert all("(direct map)" in problem for problem in problems)
+
+
+@needs_a_guest
+def test_a_guest_without_restricted_page_tables(sandbox: Sandbox) -> None:
+    # Those that a kernel may have are off: what comes after -- is for its first program.
+    with pytest.raises(RedoubtError, match="no restricted page tables"):
+        real("asi=off", "--", root="restricted")
+    assert sandbox.living() == []
