@@ -53,6 +53,10 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"PARENTHESIS_ALIGNMENT", "OPEN_ENDED_LINE"}),
         "laid out as all files that declare trace events",
     ),
+    "include/trace/events/asi.h": (
+        frozenset({"PARENTHESIS_ALIGNMENT", "OPEN_ENDED_LINE"}),
+        "laid out as all files that declare trace events",
+    ),
     "mm/kpkeys/pool.h": (
         frozenset({"MACRO_ARG_REUSE", "BIT_MACRO"}),
         "KPKEYS_POOL() declares several things whose names begin with its argument; numbers of"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -72,9 +73,13 @@ def serve(tmp_path: Path, asked: list[dict[str, Any]]) -> Iterator[Serve]:
 
     yield start
     for one in sockets:
-        one.close()
+        # The thread may be reading from it: that ends, and then it may be closed.
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
     for thread in threads:
         thread.join(5)
+    for one in sockets:
+        one.close()
 
 
 def after_capabilities(*values: Any) -> Answer:

@@ -129,9 +129,20 @@ long asi_event_read(enum asi_event event);
 
 #else
 
-#define asi_is_sensitive(migratetype)		false
-#define asi_compatible(migratetype, other)	true
-#define asi_pcp_type(migratetype)		MIGRATE_MOVABLE
+static __always_inline bool asi_is_sensitive(int migratetype)
+{
+	return false;
+}
+
+static __always_inline bool asi_compatible(int migratetype, int other)
+{
+	return true;
+}
+
+static __always_inline int asi_pcp_type(int migratetype)
+{
+	return MIGRATE_MOVABLE;
+}
 
 static __always_inline int asi_migratetype(gfp_t gfp, int mobility)
 {

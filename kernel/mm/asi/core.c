@@ -226,6 +226,7 @@ static void reserve_work(struct work_struct *work)
 				     BATCH);
 	}
 }
+
 static DECLARE_DELAYED_WORK(reserve_dwork, reserve_work);
 
 /* Later, as it may be asked for under any lock. */
