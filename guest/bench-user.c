@@ -4,6 +4,7 @@
  *
  *   buildlike      the program of that name, with SIZE compilations
  *   null-syscall   a system call that does next to nothing
+ *   page-cache     a file of SIZE bytes is written page by page, and deleted
  *   storm          SIZE processes at the same time, each with 32 page tables of
  *                  its own, which then all end
  *   boot           no operation: what the clock of the CPU showed when this
@@ -15,6 +16,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,6 +34,7 @@
 #define POOL	"/sys/kernel/debug/kpkeys/pool"
 #define MEMINFO	"/proc/meminfo"
 #define BUILD	"/bin/buildlike"
+#define FILE_NAME	"/bench-page-cache"
 
 #define MAX_STATS	64
 #define TABLE_REACH	(2UL << 20)	/* what one table of entries maps */
@@ -139,6 +142,20 @@ static void null_syscall(u64 unused)
 	syscall(SYS_getppid);
 }
 
+static void page_cache(u64 size)
+{
+	static const char page[4096];
+	int fd = open(FILE_NAME, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	u64 done;
+
+	if (fd < 0 || unlink(FILE_NAME))
+		fail("%s: %s", FILE_NAME, strerror(errno));
+	for (done = 0; done < size; done += sizeof(page))
+		if (write(fd, page, sizeof(page)) != sizeof(page))
+			fail("%s: %s", FILE_NAME, strerror(errno));
+	close(fd);
+}
+
 /* Touch all of @memory, say so, and live until the parent lets go. */
 static noreturn void storm_child(volatile char *memory, int ready, int go)
 {
@@ -193,6 +210,7 @@ static const struct {
 } workloads[] = {
 	{ "buildlike", build },
 	{ "null-syscall", null_syscall },
+	{ "page-cache", page_cache },
 	{ "storm", storm },
 };
 

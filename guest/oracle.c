@@ -5,6 +5,8 @@
  *
  * oracle SEED ramfs: the secret that is in a file lies in ramfs.
  * oracle SEED ext4 DEVICE: the same on a disk.
+ * oracle mistake SEED ...: the kernel is told to map a page of the first secret
+ * where it must not be.
  *
  * Every word of a secret comes of SEED and of nothing that is kept anywhere:
  * what is found in memory is the secret itself. redoubt/patterns.py computes
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -26,6 +29,7 @@
 #include <unistd.h>
 
 #include "compiler.h"
+#include "kpkeys_vuln.h"
 
 #define PAGE		4096
 #define PAGES		8
@@ -38,10 +42,12 @@
 #define TMPFS_FILE	"/tmp/oracle-secret"
 #define FILES		"/tmp/oracle"
 #define FILE_SECRET	FILES "/secret"
+#define DRIVER		"/sys/kernel/debug/kpkeys_vuln/ctl"
 
 enum pattern { ANONYMOUS, TMPFS, IN_FILE, OWN, MAGIC };
 
 static u64 seed;
+static bool mistake;
 
 static noreturn __attribute__((format(printf, 1, 2))) void
 fail(const char *format, ...)
@@ -106,10 +112,29 @@ static void become(uid_t id)
 		fail("uid %d", id);
 }
 
+static void make_mistake(int driver, void *where)
+{
+	u64 addr = (u64)where;
+
+	if (ioctl(driver, KPKEYS_VULN_ASI_MAP, &addr))
+		fail("the mistake");
+	close(driver);
+}
+
 static noreturn void be_victim(int ready)
 {
+	int driver = -1;
+	void *secret;
+
+	if (mistake) {
+		driver = open(DRIVER, O_RDWR | O_CLOEXEC);
+		if (driver < 0)
+			fail("%s", DRIVER);
+	}
 	become(VICTIM);
-	fill(ANONYMOUS, -1);
+	secret = fill(ANONYMOUS, -1);
+	if (mistake)
+		make_mistake(driver, secret);
 	keep_in_file(TMPFS, TMPFS_FILE);
 	keep_in_file(IN_FILE, FILE_SECRET);
 	if (write(ready, "", 1) != 1)
@@ -173,8 +198,14 @@ int main(int argc, char *argv[])
 	int status;
 	pid_t pid;
 
+	if (argc > 1 && !strcmp(argv[1], "mistake")) {
+		mistake = true;
+		argc--;
+		argv++;
+	}
 	if (argc < 3 || argc > 4) {
-		fprintf(stderr, "usage: oracle SEED ramfs | ext4 DEVICE\n");
+		fprintf(stderr,
+			"usage: oracle [mistake] SEED ramfs | ext4 DEVICE\n");
 		return 2;
 	}
 	seed = strtoull(argv[1], NULL, 16);

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redoubt import guest
+from redoubt import asi, guest
+from redoubt.asi import Audit
 from redoubt.boot import Machine, Result, boot
 from redoubt.errors import RedoubtError
 from redoubt.progress import Progress
@@ -52,7 +53,8 @@ class Report:
     """The checker after boot and after stress; `operations` is what stress got done.
 
     `left_out` names the kinds of operations that were not done as the machine lacks what they
-    need; `missing` those among them that its kernel was configured for.
+    need; `missing` those among them that its kernel was configured for. `audits` are those of
+    address space isolation, None without it.
     """
 
     target: str
@@ -65,6 +67,7 @@ class Report:
     boot: Result
     left_out: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    audits: tuple[Audit, ...] | None = None
 
     @property
     def ok(self) -> bool:
@@ -74,6 +77,7 @@ class Report:
             and self.boot.status == 0
             and len(self.walks) == 2
             and all(walk.clean for walk in self.walks)
+            and (self.audits is None or [audit.clean for audit in self.audits] == [True, True])
             and not self.stress_errors
             and not self.missing
             and not self.splats
@@ -138,10 +142,9 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
             "check the variant on",
         )
     target = machine.build.target.name
-    commands = [["/bin/cat", FILE]]
-    if stress_s:
-        commands.append(["/bin/stress", str(stress_s), str(max(2, machine.cpus))])
-    commands.append(["/bin/cat", FILE])
+    look = [["/bin/cat", FILE], *asi.look(machine)]
+    stress = [["/bin/stress", str(stress_s), str(max(2, machine.cpus))]] if stress_s else []
+    commands = [*look, *stress, *look]
     if counts(machine):
         commands.append(["/bin/cat", STATS])
     title = f"Checking {target} ({variant.name}), {stress_s} s of stress on {machine.cpus} CPUs"
@@ -170,4 +173,5 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
         result,
         left_out,
         tuple(kind for kind in left_out if kind in possible(machine)),
+        asi.parse_audits(result.console) if asi.asked_for(machine) else None,
     )

@@ -398,6 +398,9 @@ def check(
     host: HostOpt = "auto",
     stress: Annotated[int, typer.Option(help="Seconds of stress between two checks.", min=0)] = 0,
     cpus: Annotated[int, typer.Option(help="CPUs of the guest.", min=1, max=2)] = 2,
+    append: Annotated[
+        list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
+    ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Ask a running kernel whether every page table is protected, before and after stress."""
@@ -406,13 +409,20 @@ def check(
     way = get_variant(chosen, variant)
     with _alone():
         made = kernels.workbench(chosen, way, _needs_enforcing(chosen, host), display)
-    report = check_module.run(made.machine(way, cpus=cpus), way, stress, display)
+    machine = made.machine(way, *(append or ()), cpus=cpus)
+    report = check_module.run(machine, way, stress, display)
     if json_file:
         _write_json(json_file, report.as_json() | provenance.collect(sys.argv[1:]))
     for when, walk in zip(("after boot", "after stress"), report.walks, strict=False):
         out.print(
             f"{when}: {walk.tables} page table pages, {walk.untagged} untagged, "
             f"{walk.aliases} writable aliases, {walk.foreign} foreign pages tagged",
+            markup=False,
+        )
+    for audit in report.audits or ():
+        out.print(
+            f"restricted direct map: {audit.sensitive} sensitive pageblocks, {audit.ordinary} "
+            f"others, {audit.leaks} leaks, {audit.stale} stale entries, {audit.missing} missing",
             markup=False,
         )
     if stress:
@@ -438,6 +448,12 @@ def oracle(
             "which nothing of it may be."
         ),
     ] = "current",
+    mistake: Annotated[
+        bool,
+        typer.Option(
+            "--mistake", help="Map a page of a secret on purpose where it must not be: it is found."
+        ),
+    ] = False,
     variant: VariantOpt = "on",
     append: Annotated[
         list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
@@ -448,12 +464,13 @@ def oracle(
     display = Display()
     chosen = get_target(target)
     way = get_variant(chosen, variant)
-    oracle_module.needs(chosen, root)
+    oracle_module.needs(chosen, root, mistake)
     place = host_module.pick(chosen, "auto")
     origin = provenance.collect(sys.argv[1:])
     with _alone():
         made = kernels.workbench(chosen, way, place, display, flavour=oracle_module.FLAVOUR)
-    report = oracle_module.run(made.machine(way, *(append or ())), root, display)
+    machine = made.machine(way, *(append or ()), attacks=mistake)
+    report = oracle_module.run(machine, root, display, mistake=mistake)
     _write_json(json_file, report.as_json() | {"variant": way.name} | origin)
     _print_lines(oracle_module.render(report))
     if not report.ok:
@@ -473,6 +490,9 @@ def stress(
         str | None,
         typer.Option(help="Of the kernel, as debug; the one that stressors need if none."),
     ] = None,
+    append: Annotated[
+        list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
+    ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Stress a kernel for long by stress-ng: is all protected, and nothing lost?"""
@@ -482,7 +502,7 @@ def stress(
     origin = provenance.collect(sys.argv[1:])
     with _alone():
         place = _needs_enforcing(chosen, host) if way.protected else host_module.pick(chosen, host)
-        machine = stress_module.machine(chosen, way, place, display, flavour)
+        machine = stress_module.machine(chosen, way, place, display, flavour, append or ())
     report = stress_module.run(machine, way, display, seconds=60 * minutes)
     _write_json(json_file, report.as_json() | origin)
     _print_lines(list(stress_module.render(report)))

@@ -291,8 +291,8 @@ def _counted(
     ratio = value / before
     mark = "~" if abs(math.log(ratio)) <= noise else ("(R)" if ratio > 1 else "(I)")
     figure = dataclasses.replace(figure, ratio=ratio, mark=mark)
-    limit = work.limit_at(figure.target, INSTRUCTIONS, figure.size)
-    if figure.variant != "on" or limit is None:
+    limit = work.limit_at(figure.target, INSTRUCTIONS, figure.size, figure.variant)
+    if limit is None:
         return figure
     verdict = judge_count(value, before, noise, limit)
     return dataclasses.replace(figure, limit=limit, verdict=verdict)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from redoubt import pagewalk, patterns
+from redoubt import asi, pagewalk, patterns
 from redoubt.boot import Machine, Result, boot
 from redoubt.errors import GuestError, RedoubtError
 from redoubt.pagewalk import PAGE_SHIFT, PAGE_SIZE, Memory, Walk
@@ -33,8 +33,9 @@ from redoubt.targets import Target
 # Of a kernel that can mount a disk.
 FLAVOUR = "oracle"
 ROOTS = ("current", "restricted")
-# What it takes to have the restricted page tables, where there are any.
-_ASI_ARGS = ("asi=on",)
+# A mistake of the kernel that is made on purpose, and the secret that is seen then.
+_MISTAKE = "mistake"
+_MISTAKEN = "anonymous"
 
 # The enum in guest/oracle.c.
 _SECRETS = ("anonymous", "tmpfs", "file")
@@ -250,6 +251,17 @@ def _none_found(view: View) -> list[str]:
     return wrong
 
 
+def _mistake_found(view: View) -> list[str]:
+    """The other positive control; what else lies in the block that was mapped is reached, too."""
+    for sight in view.sights:
+        if sight.secret == _MISTAKEN and sight.kernel:
+            return []
+    return [
+        f"{view.root}: no page of the secret '{_MISTAKEN}' is reached, and one was mapped on "
+        "purpose: the oracle is broken"
+    ]
+
+
 def _sealed(view: View) -> list[str]:
     """What the CPU could use in spite of restricted page tables, or through them."""
     wrong = []
@@ -270,10 +282,12 @@ class Report:
     `root` is the one that was asked for, and `views` has it with those it is compared with:
     `current` always, `user` if the kernel isolates user mode. `loaded` is which of them the CPU
     used. `file_system` is that of the secret in a file, `direct_map` the address of all memory.
+    With `mistake` the kernel mapped what is not to be in the restricted ones: found, it has to be.
     """
 
     target: str
     root: str
+    mistake: bool
     file_system: str
     cr3: int
     levels: int
@@ -299,7 +313,12 @@ class Report:
             wrong.append(f"nobody looked at the root '{self.root}'")
         for view in self.views:
             wrong += _wrong_everywhere(view)
-            wrong += _all_found(view) if view.root == "current" else _none_found(view)
+            if view.root == "current":
+                wrong += _all_found(view)
+            elif view.root == "restricted" and self.mistake:
+                wrong += _mistake_found(view)
+            else:
+                wrong += _none_found(view)
             if self.root == "restricted":
                 wrong += _sealed(view)
         return tuple(wrong)
@@ -314,6 +333,7 @@ class Report:
         return {
             "target": self.target,
             "root": self.root,
+            "mistake": self.mistake,
             "ok": self.ok,
             "problems": list(self.problems),
             "file_system": self.file_system,
@@ -502,8 +522,8 @@ class Console:
 # === A run =======================================================================================
 
 
-def needs(target: Target, root: str) -> None:
-    """Raise RedoubtError if there is no oracle for a target, or no such root."""
+def needs(target: Target, root: str, mistake: bool = False) -> None:
+    """Raise RedoubtError if there is no oracle for a target, no such root, or no mistake in it."""
     if FLAVOUR not in target.flavours:
         raise RedoubtError(
             f"the oracle reads page tables of x86-64, and none of {target.name} yet",
@@ -511,6 +531,11 @@ def needs(target: Target, root: str) -> None:
         )
     if root not in ROOTS:
         raise RedoubtError(f"unknown root '{root}'", f"roots: {', '.join(ROOTS)}")
+    if mistake and root != "restricted":
+        raise RedoubtError(
+            f"the mistake is one of the restricted page tables, not of '{root}'",
+            f"redoubt oracle {target.name} --root restricted --mistake",
+        )
 
 
 def _disk(directory: Path) -> Path:
@@ -551,11 +576,12 @@ def examine(
     return base, tuple(look(name, walk, base, found) for name, walk in walks.items())
 
 
-def run(machine: Machine, root: str, progress: Progress) -> Report:
+def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = False) -> Report:
     """Boot, stop, and look from outside.
 
-    The secret in a file lies on a disk if the kernel can mount one, else in ramfs. Raises
-    RedoubtError if the guest does not get as far, or has no such root.
+    The secret in a file lies on a disk if the kernel can mount one, else in ramfs. A mistake takes
+    a machine with the vulnerable driver. Raises RedoubtError if the guest does not get as far, or
+    has no such root.
     """
     target = machine.build.target.name
     if machine.memory_mb > _MOST_MB:
@@ -570,7 +596,7 @@ def run(machine: Machine, root: str, progress: Progress) -> Report:
         directory = Path(name)
         equipped = _equipped(machine, directory, _disk(directory) if on_disk else None)
         if root == "restricted":
-            equipped = replace(equipped, args=(*equipped.args, *_ASI_ARGS))
+            equipped = replace(equipped, args=(*equipped.args, asi.ON))
         console = Console(
             lambda: Qmp(directory / "monitor", _QMP_TIMEOUT),
             int(patterns.pattern(seed, _MAGIC)[0, 0]),
@@ -579,7 +605,12 @@ def run(machine: Machine, root: str, progress: Progress) -> Report:
         with progress.step(f"Stopping {target} in user mode"):
             ended = boot(
                 equipped,
-                ["/bin/oracle", f"{seed:x}", *(("ext4", "/dev/vda") if on_disk else ("ramfs",))],
+                [
+                    "/bin/oracle",
+                    *((_MISTAKE,) if mistake else ()),
+                    f"{seed:x}",
+                    *(("ext4", "/dev/vda") if on_disk else ("ramfs",)),
+                ],
                 timeout=_TIMEOUT,
                 name=f"oracle-{target}",
                 progress=progress,
@@ -606,6 +637,7 @@ def run(machine: Machine, root: str, progress: Progress) -> Report:
         return Report(
             target,
             root,
+            mistake,
             "ext4" if on_disk else "ramfs",
             console.registers.cr3,
             levels,

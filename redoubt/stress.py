@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from redoubt import check, guest, kernels, paths, rootless, selftests, shortage
+from redoubt import asi, check, guest, kernels, paths, rootless, selftests, shortage
+from redoubt.asi import Audit
 from redoubt.boot import Machine, Result, boot
 from redoubt.check import Walk
 from redoubt.progress import Progress
@@ -209,7 +210,7 @@ def commands(machine: Machine, protected: bool, seconds: int) -> list[list[str]]
         str(part_s), str(each), str(3 * each + _LATE_S), str(CHECK_S),
         check.FILE if protected else "-", *(words(turn, slow(machine)) for turn in turns),
     ]  # fmt: skip
-    look = shortage.look(protected)
+    look = [*shortage.look(protected), *asi.look(machine)]
     run = [*look, *([script, *look] * parts(seconds))]
     if injects(machine):
         run += shortage.fault_rounds(FAULT_ROUNDS, protected, FAULTS_S, CPUS)
@@ -275,7 +276,8 @@ class Report:
     `pools` are those of the machine at rest that were seen whole: after boot, after each part of
     the stress, of which `ended_parts` came to their end, and after each kind of failing
     allocations. `modules` and `cpus` count what was loaded and unloaded, switched off and on;
-    `swap_kb` is the most that was in swap at a time, summed over the parts.
+    `swap_kb` is the most that was in swap at a time, summed over the parts. `audits` are those of
+    address space isolation, None without it.
     """
 
     target: str
@@ -301,6 +303,7 @@ class Report:
     violations: int | None
     splats: tuple[str, ...]
     boot: Result
+    audits: tuple[Audit, ...] | None = None
 
     @property
     def stressors(self) -> tuple[Stressor, ...]:
@@ -485,6 +488,7 @@ def parse(result: Result, machine: Machine, variant: Variant, seconds: int) -> R
         violations=violations[-1] if violations else None,
         splats=tuple(line for line in shortage.complaints(result) if not _PROVOKED.search(line)),
         boot=result,
+        audits=asi.parse_audits(lines) if asi.asked_for(machine) else None,
     )
 
 
@@ -497,12 +501,16 @@ def _problems(report: Report) -> Iterator[str]:
     yield from report.splats
     yield from _problems_of_rounds(report)
     yield from (f"not clean: {walk}" for walk in report.walks if not walk.clean)
+    yield from (f"not clean: {audit}" for audit in report.audits or () if not audit.clean)
     if bad_end:
         # What was not done or seen then says no more.
         return
     yield from _undone(report)
     if report.injecting:
         yield from _problems_of_faults(report)
+    looks = 1 + parts(report.seconds)
+    if report.audits is not None and len(report.audits) != looks:
+        yield f"{len(report.audits)} audits of the restricted direct map, expected {looks}"
     if report.variant.protected:
         yield from _problems_of_checks(report)
         yield from _problems_of_pools(report)
@@ -604,11 +612,16 @@ def files(target: Target, progress: Progress) -> dict[str, Path]:
 
 
 def machine(
-    target: Target, variant: Variant, host: str, progress: Progress, flavour: str | None = None
+    target: Target,
+    variant: Variant,
+    host: str,
+    progress: Progress,
+    flavour: str | None = None,
+    extra: Sequence[str] = (),
 ) -> Machine:
     """Build a kernel, of the best flavour if none is given, and what its guest runs.
 
-    Raises RedoubtError if they cannot be built or had.
+    It gets `extra` kernel arguments. Raises RedoubtError if they cannot be built or had.
     """
     chosen = flavour_of(target) if flavour is None else flavour
     made = kernels.workbench(target, variant, host, progress, flavour=chosen)
@@ -620,7 +633,7 @@ def machine(
         for word in words
     ]
     return replace(
-        made.machine(variant, *args, cpus=CPUS),
+        made.machine(variant, *args, *extra, cpus=CPUS),
         memory_mb=MEMORY_MB,
         files=files(target, progress),
     )
@@ -685,4 +698,5 @@ def render(report: Report) -> Iterator[str]:
                 f"    pool at rest: {pool['blocks']} blocks for {pool.tables} tables, "
                 f"{pool['small_pages']} small pages, {pool.held} neither free nor in use"
             )
+    yield from map(str, report.audits or ())
     yield from report.exceptions

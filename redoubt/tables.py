@@ -36,6 +36,8 @@ _MOCKED = {
     INSTRUCTIONS: "Instructions on an emulated CPU (QEMU -icount), with a mock: the pkey register "
     "is one that nothing looks at, and nothing was protected; this is not time, and predicts none",
 }
+# The column of address space isolation, for targets that have it.
+_ISOLATED = "asi/off"
 SHORT = {
     TIME: "time",
     MOCK: "time, mock",
@@ -150,12 +152,15 @@ def table(report: Report, kind: str) -> Table:
         EVENTS: ("workload", "size", "tables", "switches/op, on-unbatched", "switches/op, on",
                  "bound", "nested guards/op", "tag ops/1000 PTPs", "target"),
         INSTRUCTIONS: ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off",
-                       "switches/op", "target (on/off)"),
+                       "switches/op", "target (on/off)", _ISOLATED),
     }.get(kind, ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off", "A/A",
                  "switches/op", "target (on/off)"))  # fmt: skip
     rows = tuple((place[0], WORKLOADS[place[0]].label(place[1]), *make(place, find, kind))
                  for place in places)  # fmt: skip
-    return Table(kind, heading(kind, report.target), columns, rows)
+    made = Table(kind, heading(kind, report.target), columns, rows)
+    if any(one.variant == "asi" for one in report.figures):
+        return made
+    return only(made, [name for name in columns if name != _ISOLATED])
 
 
 def _off(place: tuple[str, int], find: Find, kind: str) -> str:
@@ -177,7 +182,7 @@ def _instruction_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str
     on = find(place, "on")
     return (
         _off(place, find, kind), *(cell(find(place, name)) for name in names),
-        count(on.switches_per_op if on else None), demand(on),
+        count(on.switches_per_op if on else None), demand(on), cell(find(place, "asi")),
     )  # fmt: skip
 
 
@@ -232,7 +237,8 @@ def targets(report: Report) -> Table:
     """What the project demands, and whether this run shows that it holds."""
     rows: list[tuple[str, ...]] = []
     for figure in report.figures:
-        if figure.limit is None or figure.variant == "off":
+        # Of time that is one row for all, see _hooks().
+        if figure.limit is None or (figure.variant == "off" and figure.kind in TIMED):
             continue
         what = WORKLOADS[figure.workload].title(figure.size)
         if figure.ratio is not None:

@@ -123,6 +123,9 @@ _VARIANTS = (
     Variant("on", ("kpkeys_hardened_pgtables=on",), protected=True),
 )
 
+# Compared with "off", as that is without keys.
+_ISOLATED = Variant("asi", ("kpkeys_hardened_pgtables=off", "asi=on"))
+
 # Huge pages would hide what an entry costs; large folios go to the workload that asks for them.
 _SMALL_PAGES = ("transparent_hugepage=never", "thp_anon=64K:madvise")
 
@@ -147,18 +150,21 @@ X86_64 = Target(
     name="x86_64",
     arch="x86_64",
     fragments=("base", "x86_64"),
-    ours=("kpkeys", "x86-kpkeys", "x86-asi", "kunit", "vuln", "bench"),
+    ours=("kpkeys", "x86-kpkeys", "x86-asi", "kunit", "x86-kunit", "vuln", "bench"),
     bench=("bench", "bench-vmalloc", "bench-emulated"),
-    bench_keys=("x86-kpkeys",),
+    bench_keys=("x86-kpkeys", "x86-asi"),
     bench_mock=(),
     image="arch/x86/boot/bzImage",
     vmlinux="vmlinux",
     architectures=("x86",),
     audit="audit-x86_64.toml",
     kunit="*",
-    variants=_VARIANTS,
+    variants=(*_VARIANTS, _ISOLATED),
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
-    ways=(Way("address space isolation", args=("asi=on",)),),
+    ways=(
+        Way("address space isolation", args=("asi=on",)),
+        Way("address space isolation, 4 levels", args=("asi=on", "no5lvl", "pti=off")),
+    ),
     flavours={
         "debug": ("debug", "debug-x86_64"),
         "distro": ("distro",),

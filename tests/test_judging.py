@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import REAL_BUILD
 
-from redoubt import attack, boot, check, host, ktap
+from redoubt import asi, attack, boot, check, host, ktap
+from redoubt.asi import Audit
 from redoubt.attack import BLOCKED, ERROR, SUCCEEDED, Attack, Outcome
 from redoubt.build import Build
 from redoubt.check import Walk
@@ -216,17 +217,44 @@ def test_the_json_of_an_attack() -> None:
 CLEAN = ("tables 120", "untagged 0", "aliases 0", "foreign 0")
 
 
-def report(console: tuple[str, ...], *, status: int | None = 0, errors: int = 0) -> check.Report:
+def report(
+    console: tuple[str, ...],
+    *,
+    status: int | None = 0,
+    errors: int = 0,
+    audits: tuple[Audit, ...] | None = None,
+) -> check.Report:
     result = boot.Result("finished" if status is not None else "hang", status, console,
                          tuple(x for x in console if x.startswith("WARNING")), LOG)  # fmt: skip
     return check.Report(
-        "um", "on", check.parse_walks(console), (), 10, errors, result.splats, result
-    )
+        "um", "on", check.parse_walks(console), (), 10, errors, result.splats, result,
+        audits=audits,
+    )  # fmt: skip
 
 
 def test_a_message_of_the_kernel_behind_a_count() -> None:
     console = ("tables 120pagefault_out_of_memory: 13 callbacks suppressed", *CLEAN[1:])
     assert check.parse_walks(console) == (Walk(120, 0, 0, 0),)
+
+
+AUDITED = ("sensitive 90", "ordinary 38", "leaks 0", "missing 0", "stale 0")
+
+
+def test_audits_of_address_space_isolation() -> None:
+    console = (*CLEAN, *AUDITED, *CLEAN, *AUDITED[:2], "leaks 1", "missing 2", "stale 3[ 1.0] x")
+    first, last = asi.parse_audits(console)
+    assert (first, last) == (Audit(90, 38, 0, 0, 0), Audit(90, 38, 1, 2, 3))
+    assert first.clean and not last.clean
+    # What is missing is slow only; a kernel with blocks of one kind does not isolate.
+    assert Audit(90, 38, 0, 2, 0).clean
+    assert not Audit(128, 0, 0, 0, 0).clean and not Audit(0, 128, 0, 0, 0).clean
+    assert not Audit(90, 38, 0, 0, 1).clean
+    walked = (*CLEAN, *CLEAN)
+    assert report(walked, audits=(first, first)).ok
+    assert not report(walked, audits=(first, last)).ok
+    # Asked for, and not there.
+    assert not report(walked, audits=()).ok
+    assert not report(walked, audits=(first,)).ok
 
 
 def test_two_walks() -> None:

@@ -74,8 +74,8 @@ class Guest:
         roots = {name: at for name, at in self.roots.items() if name in ("current", "user", root)}
         base, views = oracle.examine(self.memory, roots, 4, found)
         made = Report(
-            "x86_64", root, "ramfs", self.roots["user"], 4, "user", FRAMES, base, found, views,
-            RESULT,
+            "x86_64", root, False, "ramfs", self.roots["user"], 4, "user", FRAMES, base, found,
+            views, RESULT,
         )  # fmt: skip
         return replace(made, **changes)
 
@@ -138,6 +138,21 @@ def test_nothing_is_found_from_restricted_ones(guest: Guest) -> None:
     view = report.views[2]
     assert (view.kernel_pages, view.user_pages) == (512, PAGES)
     assert [sight.kernel for sight in view.sights] == [0, 0, 0, 0]
+
+
+def test_a_mistake_has_to_be_found(guest: Guest) -> None:
+    assert guest.problem("restricted", mistake=True) == (
+        "restricted: no page of the secret 'anonymous' is reached, and one was mapped on purpose: "
+        "the oracle is broken"
+    )
+    # The block that is mapped has other pages, which may be of other secrets.
+    for name in ("anonymous", "file"):
+        frame = AT[name] + 3
+        guest.put("restricted", DIRECT + frame * 4096, frame << 12 | RW)
+    assert guest.report("restricted", mistake=True).ok
+    # Those of page table isolation have no mistake.
+    guest.put("user", DIRECT, AT["anonymous"] << 12 | RW)
+    assert "user: 1 of 8 pages" in guest.problem("restricted", mistake=True)
 
 
 @pytest.mark.parametrize("name", NAMES[:3])
@@ -523,14 +538,15 @@ def test_a_guest_that_does_not_get_there(tmp_path: Path, monkeypatch: pytest.Mon
 def test_restricted_page_tables_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def booted(machine: Machine, *_: Any, watch: Any, **__: Any) -> Result:
+    def booted(machine: Machine, command: list[str], *, watch: Any, **_: Any) -> Result:
         assert machine.args[-1] == "asi=on"
+        assert command[1] == "mistake"
         watch(SPINNING)
         return RESULT
 
     monkeypatch.setattr(oracle, "boot", booted)
     with pytest.raises(RedoubtError, match="does not say 'asi: on'"):
-        oracle.run(machine(tmp_path), "restricted", Silent())
+        oracle.run(machine(tmp_path), "restricted", Silent(), mistake=True)
 
 
 def test_a_disk_if_the_kernel_can_mount_one(
@@ -584,6 +600,10 @@ def test_another_root(call: Call) -> None:
     assert done.code == 1
     assert "unknown root 'user'" in done.err
     assert "roots: current, restricted" in done.err
+    done = call("oracle", "x86_64", "--mistake")
+    assert done.code == 1
+    assert "the mistake is one of the restricted page tables, not of 'current'" in done.err
+    assert "--root restricted --mistake" in done.err
 
 
 @pytest.mark.parametrize("good", [True, False])
@@ -599,7 +619,8 @@ def test_the_verb(
         assert flavour == oracle.FLAVOUR
         return made
 
-    def ran(machine: Machine, root: str, progress: Any) -> Report:
+    def ran(machine: Machine, root: str, progress: Any, *, mistake: bool) -> Report:
+        assert mistake == ("kpkeys_vuln=on" in machine.args)
         asked.append((machine, root))
         return guest.report()
 
@@ -613,6 +634,9 @@ def test_the_verb(
     assert ("WRONG: user: 1 of 8 pages" in done.out) is not good
     assert ("console.log" in done.err) is not good
     assert asked[0][0].args[-1] == "no5lvl" and asked[0][1] == "current"
+    assert "kpkeys_vuln=on" not in asked[0][0].args
+    call("oracle", "x86_64", "--root", "restricted", "--mistake")
+    assert "kpkeys_vuln=on" in asked[1][0].args and asked[1][1] == "restricted"
     written = json.loads(file.read_text())
     assert (written["ok"], written["variant"]) == (good, "on")
     assert {"commit", "command", "date"} <= written.keys()
@@ -628,11 +652,19 @@ def test_the_step_of_the_test_run(
     monkeypatch.setattr(host, "lacking", lambda *_: None)
     monkeypatch.setattr(host, "pick", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", lambda *_: made)
-    monkeypatch.setattr(oracle, "run", lambda *_: guest.report())
+    asked: list[tuple[str, bool]] = []
+
+    def ran(machine: Machine, root: str, progress: Any, *, mistake: bool) -> Report:
+        assert mistake == ("kpkeys_vuln=on" in machine.args)
+        asked.append((root, mistake))
+        return guest.report()
+
+    monkeypatch.setattr(oracle, "run", ran)
     run = suite.Run(X86_64, "auto", False, Silent())
-    (item,) = suite._oracle(run)
-    assert (item.passed, item.failed) == (int(good), int(not good))
-    assert ("WRONG" in item.detail) is not good
+    for item in suite._oracle(run):
+        assert (item.passed, item.failed) == (int(good), int(not good))
+        assert ("WRONG" in item.detail) is not good
+    assert asked == [("current", False), ("restricted", False), ("restricted", True)]
     # Only where there is one, and without being asked for.
     runs = [suite.Run(target, "auto", False, Silent()) for target in TARGETS.values()]
     steps = [step for step in suite._chosen(runs, ()) if step.name == "oracle"]
@@ -676,14 +708,23 @@ def needs_a_guest(test: Callable[..., None]) -> Callable[..., None]:
 @needs_a_guest
 @pytest.mark.parametrize(
     ("args", "levels", "roots"),
-    [((), 5, ["current", "user"]), (("no5lvl", "pti=off"), 4, ["current"])],
+    [
+        ((), 5, ["current", "user"]),
+        (("no5lvl", "pti=off"), 4, ["current"]),
+        (("pti=off",), 5, ["current", "restricted"]),
+        (("no5lvl", "pti=on"), 4, ["current", "user", "restricted"]),
+    ],
 )
 def test_a_guest(sandbox: Sandbox, args: tuple[str, ...], levels: int, roots: list[str]) -> None:
-    report = real(*args)
+    restricted = "restricted" in roots
+    if restricted and BUILD.name != "redoubt":
+        pytest.skip("no kernel of ours: redoubt build x86_64")
+    report = real(*args, root="restricted" if restricted else "current")
     assert report.problems == ()
     assert report.levels == levels
     assert [view.root for view in report.views] == roots
-    assert report.loaded == roots[-1]
+    # Nobody loads restricted ones yet.
+    assert report.loaded == ("user" if "user" in roots else "current")
     assert report.memory_pages == boot.MEMORY_MB << 8
     # All but what the firmware keeps for itself.
     assert report.views[0].kernel_pages > 0.99 * report.memory_pages

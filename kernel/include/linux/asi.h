@@ -11,6 +11,9 @@
 #ifdef CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION
 
 #include <linux/jump_label.h>
+#include <linux/pgtable.h>
+
+struct mm_struct;
 
 DECLARE_STATIC_KEY_FALSE(asi_key);
 
@@ -83,6 +86,15 @@ enum asi_entry {
  * Return: one of enum asi_entry.
  */
 enum asi_entry arch_asi_get(unsigned long addr);
+
+/**
+ * arch_asi_pgd() - The restricted page tables of a process.
+ * @mm: that of the process.
+ *
+ * Context: any.
+ * Return: the top-level table, or NULL if there are none.
+ */
+pgd_t *arch_asi_pgd(struct mm_struct *mm);
 
 #else
 

@@ -258,9 +258,9 @@ static __always_inline void kpkeys_leave_lazy_mmu_mode(void)
 		kpkeys_lower();
 }
 
-/* The order of a top-level table. */
+/* The order of the top-level table of an mm. */
 #ifndef arch_kpkeys_pgd_order
-#define arch_kpkeys_pgd_order()		0
+#define arch_kpkeys_pgd_order(mm)	((void)(mm), 0)
 #endif
 
 /* Does an entry give what it maps the key of page tables? Of no use if unsure. */

@@ -27,6 +27,12 @@ static __always_inline bool asi_compatible(int migratetype, int other)
 				 is_migrate_sensitive(other);
 }
 
+/* Does nothing help but a block that is free as a whole, to be converted? */
+static __always_inline bool asi_needs_block(int migratetype)
+{
+	return asi_enabled() && !is_migrate_sensitive(migratetype);
+}
+
 /* What may be moved, but is not sensitive, is not to be where all else is. */
 static __always_inline int asi_migratetype(gfp_t gfp, int mobility)
 {
@@ -48,6 +54,7 @@ static __always_inline int asi_pcp_type(int migratetype)
 bool __asi_convert(struct zone *zone, unsigned int order, gfp_t gfp,
 		   int migratetype);
 bool __asi_range_fits(unsigned long start_pfn, unsigned long end_pfn);
+void __asi_block_init(struct page *page);
 
 /**
  * asi_convert() - Make pageblocks of the other kind into such as are needed.
@@ -81,6 +88,20 @@ static __always_inline bool asi_range_fits(unsigned long start_pfn,
 {
 	return !asi_enabled() || !(gfp & __GFP_SENSITIVE) ||
 	       __asi_range_fits(start_pfn, end_pfn);
+}
+
+/**
+ * asi_block_init() - The type of a pageblock was set for the first time.
+ * @page: its first page.
+ *
+ * It may have been reserved, and thus ordinary, until now.
+ *
+ * Context: with interrupts, as TLBs may be flushed.
+ */
+static __always_inline void asi_block_init(struct page *page)
+{
+	if (asi_enabled())
+		__asi_block_init(page);
 }
 
 void __init asi_init(void);
@@ -139,6 +160,11 @@ static __always_inline bool asi_compatible(int migratetype, int other)
 	return true;
 }
 
+static __always_inline bool asi_needs_block(int migratetype)
+{
+	return false;
+}
+
 static __always_inline int asi_pcp_type(int migratetype)
 {
 	return MIGRATE_MOVABLE;
@@ -159,6 +185,10 @@ static __always_inline bool asi_range_fits(unsigned long start_pfn,
 					   unsigned long end_pfn, gfp_t gfp)
 {
 	return true;
+}
+
+static __always_inline void asi_block_init(struct page *page)
+{
 }
 
 static inline void asi_init(void)

@@ -5,13 +5,24 @@
  */
 #include <kunit/test.h>
 #include <linux/asi.h>
+#include <linux/cma.h>
+#include <linux/dma-map-ops.h>
 #include <linux/gfp.h>
 #include <linux/highmem.h>
 #include <linux/irqflags.h>
 #include <linux/list.h>
+#include <linux/memblock.h>
+#include <linux/memory_hotplug.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
+#include <linux/pgtable.h>
+#include <linux/sched.h>
 #include <linux/set_memory.h>
 #include <linux/string.h>
+#include <linux/uaccess.h>
+#include <linux/vmstat.h>
+
+#include <asm/sections.h>
 
 #include "../page_alloc.h"
 #include "asi.h"
@@ -106,6 +117,7 @@ static const struct request {
 	{ "GFP_HIGHUSER", GFP_HIGHUSER, true },
 	{ "GFP_HIGHUSER_MOVABLE", GFP_HIGHUSER_MOVABLE, true },
 	{ "GFP_TRANSHUGE", GFP_TRANSHUGE, true },
+	{ "atomic, of users", GFP_ATOMIC | __GFP_SENSITIVE, true },
 };
 
 static void request_desc(const struct request *request, char *desc)
@@ -175,6 +187,60 @@ static void types_without_a_list_per_cpu(struct kunit *test)
 #ifdef CONFIG_CMA
 	KUNIT_EXPECT_EQ(test, asi_pcp_type(MIGRATE_CMA), MIGRATE_MOVABLE);
 #endif
+}
+
+/* What is kept for atomic allocations of several pages. */
+static void atomic_reserve_is_ordinary(struct kunit *test)
+{
+	unsigned long pfn, reserved = 0;
+	struct pages *pages, *some;
+	struct page *page;
+	struct zone *zone;
+	int i;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	some = new_pages(test);
+	page = get(pages, GFP_ATOMIC, 2);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	zone = page_zone(page);
+	if (zone_managed_pages(zone) / 100 < pageblock_nr_pages)
+		kunit_skip(test, "too little memory for a reserve");
+
+	/* It begins when there is not much memory any more, but some. */
+	for (i = 0; i < 16; i++)
+		get(some, GFP_ATOMIC, 2);
+	drain_all_pages(NULL);
+	while (get(pages, GFP_NOWAIT | __GFP_SENSITIVE | __GFP_MOVABLE, 0) ||
+	       get(pages, GFP_NOWAIT, 0))
+		;
+	free_all(some);
+	drain_all_pages(NULL);
+	while (!zone->nr_reserved_highatomic && get(pages, GFP_ATOMIC, 2))
+		;
+	/* Somebody else may be freeing a lot. */
+	if (!zone->nr_reserved_highatomic)
+		kunit_skip(test, "there is no reserve");
+	for (pfn = pageblock_align(zone->zone_start_pfn);
+	     pfn < zone_end_pfn(zone); pfn += pageblock_nr_pages) {
+		page = pfn_to_online_page(pfn);
+		if (page && asi_get_type(page) == MIGRATE_HIGHATOMIC) {
+			expect_kind(test, page, false, "reserve");
+			reserved++;
+		}
+	}
+	KUNIT_EXPECT_GT(test, reserved, 0);
+	free_all(pages);
+
+	/* It is atomic, and is to have none of it. */
+	for (i = 0; i < PTRS_PER_PMD; i++) {
+		page = get(pages, GFP_ATOMIC | __GFP_SENSITIVE, 2);
+		if (page)
+			expect_kind(test, page, true, "atomic, of users");
+	}
+	free_all(pages);
+	expect_nothing_wrong(test);
 }
 
 /* === Conversion ========================================================= */
@@ -303,6 +369,45 @@ static void ordinary_memory_comes_with_interrupts_off(struct kunit *test)
 	expect_nothing_wrong(test);
 }
 
+/*
+ * Most of memory is a process's, which has given back every other page: what is
+ * free are holes in its blocks, and those have to be gathered.
+ */
+static void ordinary_memory_is_gathered_from_holes(struct kunit *test)
+{
+	unsigned long nr, i, start;
+	struct pages *pages;
+	struct page *page;
+
+	skip_unless_enabled(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	nr = global_zone_page_state(NR_FREE_PAGES) / 4 * 3;
+	start = vm_mmap(NULL, 0, nr * PAGE_SIZE, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(start));
+	KUNIT_ASSERT_EQ(test, do_madvise(current->mm, start, nr * PAGE_SIZE,
+					 MADV_NOHUGEPAGE), 0);
+	for (i = 0; i < nr; i++)
+		KUNIT_ASSERT_EQ(test, put_user(1, (char __user *)start +
+					       i * PAGE_SIZE), 0);
+	for (i = 0; i < nr; i += 2)
+		KUNIT_ASSERT_EQ(test, do_madvise(current->mm,
+						 start + i * PAGE_SIZE,
+						 PAGE_SIZE, MADV_DONTNEED), 0);
+
+	pages = new_pages(test);
+	nr /= 4;
+	for (i = 0; i < nr; i++) {
+		page = get(pages, GFP_KERNEL | __GFP_RETRY_MAYFAIL, 0);
+		if (!page)
+			break;
+	}
+	KUNIT_EXPECT_EQ(test, i, nr);
+	free_all(pages);
+	expect_nothing_wrong(test);
+}
+
 /* === Ranges ============================================================= */
 
 static void ranges_are_of_the_right_kind(struct kunit *test)
@@ -326,6 +431,27 @@ static void ranges_are_of_the_right_kind(struct kunit *test)
 	expect_nothing_wrong(test);
 #else
 	kunit_skip(test, "needs CONTIG_ALLOC");
+#endif
+}
+
+static void contiguous_memory_is_sensitive(struct kunit *test)
+{
+#ifdef CONFIG_DMA_CMA
+	struct cma *cma = dev_get_cma_area(NULL);
+	struct page *page;
+
+	skip_unless_enabled(test);
+	if (!cma)
+		kunit_skip(test, "needs an area of CMA");
+
+	page = cma_alloc(cma, 1, 0, true);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	/* Movable memory is there as well. */
+	expect_kind(test, page, true, "CMA");
+	KUNIT_EXPECT_TRUE(test, cma_release(cma, page, 1));
+	expect_nothing_wrong(test);
+#else
+	kunit_skip(test, "needs DMA_CMA");
 #endif
 }
 
@@ -359,6 +485,91 @@ static void protection_is_followed(struct kunit *test)
 	}
 	free_all(pages);
 	expect_nothing_wrong(test);
+}
+
+/* === Restricted page tables of a process ================================ */
+
+/* Far from all else there may be in an address space. */
+#define LONELY	(1UL << 46)
+
+static void expect_same_user_half(struct kunit *test, struct mm_struct *mm,
+				  const char *when)
+{
+	pgd_t *restricted = arch_asi_pgd(mm);
+	unsigned int i;
+
+	for (i = 0; i < pgd_index(TASK_SIZE_MAX); i++)
+		KUNIT_EXPECT_EQ_MSG(test, pgd_val(restricted[i]),
+				    pgd_val(mm->pgd[i]), "%s: %u", when, i);
+}
+
+static void user_half_is_followed(struct kunit *test)
+{
+	pgd_t *entry;
+
+	skip_unless_enabled(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	expect_same_user_half(test, current->mm, "new");
+	entry = arch_asi_pgd(current->mm) + pgd_index(LONELY);
+	KUNIT_ASSERT_EQ(test, pgd_val(*entry), 0);
+
+	KUNIT_ASSERT_EQ(test, vm_mmap(NULL, LONELY, PAGE_SIZE,
+				      PROT_READ | PROT_WRITE, MAP_PRIVATE |
+				      MAP_ANONYMOUS | MAP_FIXED, 0), LONELY);
+	KUNIT_ASSERT_EQ(test, put_user(1, (int __user *)LONELY), 0);
+	KUNIT_EXPECT_NE(test, pgd_val(*entry), 0);
+	expect_same_user_half(test, current->mm, "in use");
+
+	KUNIT_ASSERT_EQ(test, vm_munmap(LONELY, PAGE_SIZE), 0);
+	KUNIT_EXPECT_EQ(test, pgd_val(*entry), 0);
+	expect_same_user_half(test, current->mm, "unmapped");
+}
+
+/* What a restricted address space has of an address of the kernel. */
+static bool is_reached(pgd_t *restricted, unsigned long addr)
+{
+	pgd_t *pgd = pgd_offset_pgd(restricted, addr);
+	p4d_t *p4d;
+	pud_t *pud;
+
+	if (pgd_none(*pgd))
+		return false;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d))
+		return false;
+	pud = pud_offset(p4d, addr);
+	if (pud_none(*pud))
+		return false;
+	return pud_leaf(*pud) || !pmd_none(*pmd_offset(pud, addr));
+}
+
+static void sensitive_memory_is_not_reached(struct kunit *test)
+{
+	pgd_t *restricted;
+	struct pages *pages;
+	int i;
+
+	skip_unless_enabled(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	restricted = arch_asi_pgd(current->mm);
+
+	pages = new_pages(test);
+	for (i = 0; i < ARRAY_SIZE(requests); i++) {
+		struct page *page = get(pages, requests[i].gfp | __GFP_COMP, 0);
+
+		KUNIT_ASSERT_NOT_NULL(test, page);
+		KUNIT_EXPECT_EQ_MSG(test, is_reached(restricted,
+						     (unsigned long)page_address(page)),
+				    !requests[i].sensitive, "%s",
+				    requests[i].name);
+	}
+	/* The image, vmalloc, stacks, and descriptors of pages. */
+	KUNIT_EXPECT_TRUE(test, is_reached(restricted, (unsigned long)_text));
+	KUNIT_EXPECT_TRUE(test, is_reached(restricted, (unsigned long)&pages));
+	KUNIT_EXPECT_TRUE(test, is_reached(restricted,
+					   (unsigned long)pfn_to_page(max_pfn - 1)));
 }
 
 /* === The audit itself =================================================== */
@@ -402,8 +613,14 @@ static struct kunit_case asi_cases[] = {
 	KUNIT_CASE(nothing_is_left_when_a_block_is_mapped),
 	KUNIT_CASE(no_flush_where_there_must_be_none),
 	KUNIT_CASE(ordinary_memory_comes_with_interrupts_off),
+	/* These leave many ordinary blocks. */
+	KUNIT_CASE_SLOW(atomic_reserve_is_ordinary),
+	KUNIT_CASE_SLOW(ordinary_memory_is_gathered_from_holes),
 	KUNIT_CASE(ranges_are_of_the_right_kind),
+	KUNIT_CASE(contiguous_memory_is_sensitive),
 	KUNIT_CASE(protection_is_followed),
+	KUNIT_CASE(user_half_is_followed),
+	KUNIT_CASE(sensitive_memory_is_not_reached),
 	KUNIT_CASE(audit_finds_seeded_mistakes),
 	{}
 };

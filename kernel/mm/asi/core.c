@@ -17,6 +17,7 @@
 
 #include <linux/asi.h>
 #include <linux/cleanup.h>
+#include <linux/compaction.h>
 #include <linux/gfp.h>
 #include <linux/init.h>
 #include <linux/irqflags.h>
@@ -221,6 +222,10 @@ static void reserve_work(struct work_struct *work)
 		while (nr < RESERVE_LOW &&
 		       to_ordinary(zone, pageblock_order, MIGRATE_UNMOVABLE))
 			nr = asi_count_free(zone, false, RESERVE_LOW);
+		/* Memory may be free, and no block of it as a whole. */
+		if (nr < RESERVE_LOW)
+			wakeup_kcompactd(zone->zone_pgdat, pageblock_order,
+					 zone_idx(zone));
 		if (nr > RESERVE_HIGH)
 			to_sensitive(zone, pageblock_order, MIGRATE_MOVABLE,
 				     BATCH);
@@ -293,6 +298,29 @@ bool __asi_range_fits(unsigned long start_pfn, unsigned long end_pfn)
 		if (!is_migrate_sensitive(asi_get_type(pfn_to_page(pfn))))
 			return false;
 	return true;
+}
+
+/**
+ * __asi_block_init() - As asi_block_init(), if isolation is enabled.
+ * @page: first page of the block.
+ *
+ * Context: with interrupts, as TLBs may be flushed.
+ */
+void __asi_block_init(struct page *page)
+{
+	unsigned long addr = (unsigned long)page_address(page);
+	unsigned long end = addr + (PAGE_SIZE << pageblock_order);
+	bool mapped = false;
+
+	scoped_guard(spinlock_irqsave, &asi_lock) {
+		unsigned long pmd;
+
+		for (pmd = addr; pmd < end; pmd += PMD_SIZE)
+			mapped |= arch_asi_get(pmd) != ASI_UNMAPPED;
+		sync_locked(addr, end);
+	}
+	if (mapped)
+		flush_tlb_kernel_range(addr, end);
 }
 
 /* === Memory that comes and goes ========================================= */
@@ -416,5 +444,5 @@ void __init asi_init(void)
 	if (why)
 		pr_warn("inactive: %s\n", why);
 	else if (requested)
-		pr_info("sensitive memory is kept apart\n");
+		pr_info("on: sensitive memory is kept apart\n");
 }

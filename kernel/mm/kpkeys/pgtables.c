@@ -15,6 +15,8 @@
 #include <linux/pgtable.h>
 #include <linux/string.h>
 
+#include <asm/pgalloc.h>
+
 #include "kpkeys.h"
 #include "pool.h"
 
@@ -291,7 +293,7 @@ int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 	void *table = mm == &init_mm ? lm_alias(pgd) : pgd;
 	int i, err;
 
-	for (i = 0; i < 1 << arch_kpkeys_pgd_order(); i++) {
+	for (i = 0; i < 1 << arch_kpkeys_pgd_order(mm); i++) {
 		err = visit(walk, mm, "pgd", table + i * PAGE_SIZE);
 		if (err)
 			return err;

@@ -87,6 +87,8 @@ static long kpkeys_vuln_ioctl(struct file *file, unsigned int cmd,
 		return kpkeys_vuln_secret_get(arg);
 	case KPKEYS_VULN_FLUSH:
 		return kpkeys_vuln_flush();
+	case KPKEYS_VULN_ASI_MAP:
+		return kpkeys_vuln_asi_map(arg);
 	default:
 		return -ENOTTY;
 	}

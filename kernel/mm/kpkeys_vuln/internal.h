@@ -4,6 +4,7 @@
 #define MM_KPKEYS_VULN_INTERNAL_H
 
 #include <linux/compiler.h>
+#include <linux/errno.h>
 #include <linux/types.h>
 
 #include "kpkeys_vuln.h"
@@ -31,5 +32,14 @@ unsigned long kpkeys_vuln_policy_addr(void);
 int kpkeys_vuln_secret_set(void __user *arg);
 int kpkeys_vuln_secret_get(void __user *arg);
 int kpkeys_vuln_flush(void);
+
+#ifdef CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION
+int kpkeys_vuln_asi_map(void __user *arg);
+#else
+static inline int kpkeys_vuln_asi_map(void __user *arg)
+{
+	return -EOPNOTSUPP;
+}
+#endif
 
 #endif /* MM_KPKEYS_VULN_INTERNAL_H */

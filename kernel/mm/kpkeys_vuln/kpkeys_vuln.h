@@ -117,5 +117,7 @@ struct kpkeys_vuln_policy {
 #define KPKEYS_VULN_SECRET_GET	_IOR('V', 11, struct kpkeys_vuln_secret)
 /* A TLB flush of the policy page, such as any change of a mapping causes. */
 #define KPKEYS_VULN_FLUSH	_IO('V', 12)
+/* A mistake: this page of the caller in the restricted direct map. */
+#define KPKEYS_VULN_ASI_MAP	_IOW('V', 13, __u64)
 
 #endif /* KPKEYS_VULN_H */

@@ -18,6 +18,55 @@
 /* The kernel's half of a restricted address space. */
 static pgd_t *asi_pgd __ro_after_init;
 
+/* === Processes =========================================================== */
+
+/* Behind the two of page table isolation, see pgd_allocation_order(). */
+static pgd_t *restricted_pgd(pgd_t *pgd)
+{
+	return pgd + 2 * PTRS_PER_PGD;
+}
+
+/**
+ * asi_set_user_pgd() - Follow a change of the user half of a process.
+ * @pgdp: the entry, in the unrestricted top-level table.
+ * @pgd: what it is going to be.
+ *
+ * As in __pti_set_user_pgtbl(), what is in the other half is of no process, nor
+ * are identity mappings; init_mm has nothing in its lower half to follow.
+ *
+ * Context: any.
+ */
+void asi_set_user_pgd(pgd_t *pgdp, pgd_t pgd)
+{
+	if (!asi_requested() || !pgdp_maps_userspace(pgdp) ||
+	    pgd.pgd & _PAGE_NOPTISHADOW ||
+	    PTR_ALIGN_DOWN(pgdp, PAGE_SIZE) == swapper_pg_dir)
+		return;
+
+	guard(kpkeys_hardened_pgtables)();
+	WRITE_ONCE(*restricted_pgd(pgdp), pgd);
+}
+
+/**
+ * asi_pgd_ctor() - Set the kernel half of the restricted table of a process.
+ * @pgd: the unrestricted table.
+ *
+ * It stays empty for those that are made before there are processes.
+ *
+ * Context: under pgd_lock.
+ */
+void asi_pgd_ctor(pgd_t *pgd)
+{
+	if (asi_pgd)
+		clone_pgd_range(restricted_pgd(pgd) + KERNEL_PGD_BOUNDARY,
+				asi_pgd + KERNEL_PGD_BOUNDARY, KERNEL_PGD_PTRS);
+}
+
+pgd_t *arch_asi_pgd(struct mm_struct *mm)
+{
+	return asi_pgd ? restricted_pgd(mm->pgd) : NULL;
+}
+
 /* === Tables: of the direct map, and ours ================================ */
 
 /* Both return NULL where nothing is. */
@@ -161,14 +210,16 @@ const char * __init arch_asi_init(void)
 	    !IS_ALIGNED(VMALLOC_START, PGDIR_SIZE))
 		return "memory shares page tables with other parts of the address space";
 
-	pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
+	/* Of four pages as well: it is cloned as if it had a user half. */
+	pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO,
+			     pgd_allocation_order());
 	if (!pt)
 		return "no memory for page tables";
 	asi_pgd = ptdesc_address(pt);
 
-	for (i = pgd_index(TASK_SIZE_MAX); i < PTRS_PER_PGD; i++) {
+	for (i = KERNEL_PGD_BOUNDARY; i < PTRS_PER_PGD; i++) {
 		if (!is_of_memory(i))
-			set_pgd(asi_pgd + i, init_mm.pgd[i]);
+			clone_pgd_range(asi_pgd + i, swapper_pg_dir + i, 1);
 	}
 	if (arch_asi_populate(PAGE_OFFSET, end))
 		return "no memory for page tables";

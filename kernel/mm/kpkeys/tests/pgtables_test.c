@@ -94,7 +94,7 @@ static void linear_map_tables_are_protected(struct kunit *test)
 
 static void root_table_is_protected(struct kunit *test)
 {
-	int nr = PTRS_PER_PGD << arch_kpkeys_pgd_order();
+	int nr = PTRS_PER_PGD << arch_kpkeys_pgd_order(&init_mm);
 
 	if (arch_kpkeys_read_only(init_mm.pgd))
 		kunit_skip(test, "it is among the constants of the kernel");

@@ -48,8 +48,9 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 	return raw_cpu_read(x86_pks_shadow) == level;
 }
 
-/* With page table isolation, the half that user mode has follows. */
-#define arch_kpkeys_pgd_order()	boot_cpu_has(X86_FEATURE_PTI)
+/* Of the kernel itself there are two with page table isolation, and no more. */
+#define arch_kpkeys_pgd_order(mm)					\
+	((mm) == &init_mm ? boot_cpu_has(X86_FEATURE_PTI) : pgd_allocation_order())
 
 #define arch_kpkeys_walk_addr(addr)					\
 	__canonical_address(addr, __VIRTUAL_MASK_SHIFT + 1)
