@@ -490,7 +490,7 @@ static void protection_is_followed(struct kunit *test)
 /* === Restricted page tables of a process ================================ */
 
 /* Far from all else there may be in an address space. */
-#define LONELY	(1UL << 46)
+#define LONELY	0x400000000000UL
 
 static void expect_same_user_half(struct kunit *test, struct mm_struct *mm,
 				  const char *when)
