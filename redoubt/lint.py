@@ -57,6 +57,10 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"PARENTHESIS_ALIGNMENT", "OPEN_ENDED_LINE"}),
         "laid out as all files that declare trace events",
     ),
+    "mm/asi/asi.h": (
+        frozenset({"MACRO_ARG_UNUSED"}),
+        "without the option nothing is left of them, and the page allocator is what it was",
+    ),
     "mm/kpkeys/pool.h": (
         frozenset({"MACRO_ARG_REUSE", "BIT_MACRO"}),
         "KPKEYS_POOL() declares several things whose names begin with its argument; numbers of"

@@ -98,10 +98,7 @@ pgd_t *arch_asi_pgd(struct mm_struct *mm);
 
 #else
 
-static __always_inline bool asi_enabled(void)
-{
-	return false;
-}
+#define asi_enabled()	false
 
 static inline bool asi_requested(void)
 {

@@ -44,6 +44,13 @@ static __always_inline int asi_migratetype(gfp_t gfp, int mobility)
 	return mobility == MIGRATE_MOVABLE ? MIGRATE_RECLAIMABLE : mobility;
 }
 
+/* What a block of the atomic reserve becomes for those who need another type. */
+static __always_inline int asi_unreserved_type(int migratetype)
+{
+	return asi_compatible(migratetype, MIGRATE_HIGHATOMIC) ?
+		migratetype : MIGRATE_UNMOVABLE;
+}
+
 /* The list per CPU for pages of a type that has none. */
 static __always_inline int asi_pcp_type(int migratetype)
 {
@@ -150,46 +157,16 @@ long asi_event_read(enum asi_event event);
 
 #else
 
-static __always_inline bool asi_is_sensitive(int migratetype)
-{
-	return false;
-}
-
-static __always_inline bool asi_compatible(int migratetype, int other)
-{
-	return true;
-}
-
-static __always_inline bool asi_needs_block(int migratetype)
-{
-	return false;
-}
-
-static __always_inline int asi_pcp_type(int migratetype)
-{
-	return MIGRATE_MOVABLE;
-}
-
-static __always_inline int asi_migratetype(gfp_t gfp, int mobility)
-{
-	return mobility;
-}
-
-static __always_inline bool asi_convert(struct zone *zone, unsigned int order,
-					gfp_t gfp, int migratetype)
-{
-	return false;
-}
-
-static __always_inline bool asi_range_fits(unsigned long start_pfn,
-					   unsigned long end_pfn, gfp_t gfp)
-{
-	return true;
-}
-
-static __always_inline void asi_block_init(struct page *page)
-{
-}
+/* Macros, as inline functions would change what the compiler makes of others. */
+#define asi_is_sensitive(migratetype)		false
+#define asi_compatible(migratetype, other)	true
+#define asi_needs_block(migratetype)		false
+#define asi_unreserved_type(migratetype)	(migratetype)
+#define asi_pcp_type(migratetype)		MIGRATE_MOVABLE
+#define asi_migratetype(gfp, mobility)		(mobility)
+#define asi_convert(zone, order, gfp, type)	false
+#define asi_range_fits(start, end, gfp)		true
+#define asi_block_init(page)			do { } while (0)
 
 static inline void asi_init(void)
 {
