@@ -282,6 +282,8 @@ def test_no_place_is_overlooked(real: Real, target: Target) -> None:
             expected += counted("\n".join(one[1:] for one in ours if one.startswith("+")))
             expected -= counted("\n".join(one[1:] for one in ours if one.startswith("-")))
         for name in topic.files:
+            if topic.name == "asi" and target.architectures[0] != "x86":
+                continue
             if name.endswith((".c", ".h")) and "test" not in name:
                 expected += counted((paths.repo() / "kernel" / name).read_text())
     have = Counter(site.kind for site in mutants.sites(real(target)))
