@@ -130,6 +130,9 @@ HostOpt = Annotated[
         "Other targets always run on a machine emulated by QEMU.",
     ),
 ]
+AppendOpt = Annotated[
+    list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
+]
 JsonOpt = Annotated[
     Path | None, typer.Option("--json", help="Write the result to this file.", dir_okay=False)
 ]
@@ -296,9 +299,7 @@ def run(
     host: HostOpt = "auto",
     cpus: Annotated[int, typer.Option(help="CPUs of the guest.", min=1, max=2)] = 1,
     timeout: Annotated[float, typer.Option(help="Seconds for the command.", min=1)] = 300,
-    append: Annotated[
-        list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
-    ] = None,
+    append: AppendOpt = None,
 ) -> None:
     """Boot a kernel: with a shell, or to run a command and exit with its status."""
     display = Display()
@@ -398,9 +399,7 @@ def check(
     host: HostOpt = "auto",
     stress: Annotated[int, typer.Option(help="Seconds of stress between two checks.", min=0)] = 0,
     cpus: Annotated[int, typer.Option(help="CPUs of the guest.", min=1, max=2)] = 2,
-    append: Annotated[
-        list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
-    ] = None,
+    append: AppendOpt = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Ask a running kernel whether every page table is protected, before and after stress."""
@@ -455,9 +454,7 @@ def oracle(
         ),
     ] = False,
     variant: VariantOpt = "on",
-    append: Annotated[
-        list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
-    ] = None,
+    append: AppendOpt = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Stop a guest and find out from outside which secrets of others its page tables reach."""
@@ -490,9 +487,7 @@ def stress(
         str | None,
         typer.Option(help="Of the kernel, as debug; the one that stressors need if none."),
     ] = None,
-    append: Annotated[
-        list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
-    ] = None,
+    append: AppendOpt = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Stress a kernel for long by stress-ng: is all protected, and nothing lost?"""
