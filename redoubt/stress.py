@@ -116,6 +116,10 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "userfaultfd": ("CONFIG_USERFAULTFD",),
     "vm-rw": ("CONFIG_CROSS_MEMORY_ATTACH",),
 }
+# Its threads read /proc/self/maps under RCU while others change what they read. In Linux 7.3 such a
+# reader spins, not to be preempted unless RCU is, until the writer has gone on; who may be waiting
+# for its CPU (lib/maple_tree.c, mas_topiary_replace() against mas_ascend()).
+MAY_HANG = {"vma": "without CONFIG_PREEMPT_RCU a reader of /proc/self/maps may spin for ever"}
 # Of the boot, if the kernel has the option: two nodes to move pages between, and KiB to swap to.
 _ARGS = {
     "CONFIG_NUMA_EMU": ("numa=fake=2",),
@@ -163,6 +167,9 @@ def left_out(machine: Machine) -> dict[str, str]:
     """The stressors that a machine cannot run, and why."""
     found = dict(TOO_SLOW) if slow(machine) else {}
     configuration = machine.build.configuration()
+    preemption, rcu = (configuration.get(f"CONFIG_{one}") for one in ("PREEMPTION", "PREEMPT_RCU"))
+    if preemption == "y" and rcu != "y":
+        found |= MAY_HANG
     for stressor, options in NEEDS.items():
         missing = [name for name in options if configuration.get(name, "n") != "y"]
         if missing:

@@ -601,6 +601,19 @@ def test_what_the_kernel_lacks_is_not_asked_for(configured: Configured) -> None:
     assert len(turns[0]) == len(CLASSES) - 2
 
 
+@pytest.mark.parametrize(
+    ("options", "left_out"),
+    [("", False), ("PREEMPTION", True), ("PREEMPTION PREEMPT_RCU", False)],
+)
+def test_readers_that_keep_a_writer_from_its_cpu_are_not_asked_for(
+    configured: Configured, tmp_path: Path, options: str, left_out: bool
+) -> None:
+    machine = configured(*X86_64.fragments, target=X86_64)
+    with (tmp_path / ".config").open("a") as out:
+        out.writelines(f"CONFIG_{option}=y\n" for option in options.split())
+    assert set(stress.left_out(machine)) & {"madvise", "vma"} == ({"vma"} if left_out else set())
+
+
 def test_a_slow_machine_has_less_to_do_and_longer_rounds(configured: Configured) -> None:
     slow = configured()
     quick = [replace(slow, host=host.NATIVE), configured(target=X86_64)]
