@@ -161,7 +161,10 @@ X86_64 = Target(
     kunit="*",
     variants=(*_VARIANTS, _ISOLATED),
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
-    ways=(Way("address space isolation", args=("asi=on",)),),
+    ways=(
+        Way("address space isolation", args=("asi=on",)),
+        Way("address space isolation, 4 levels", args=("asi=on", "no5lvl", "pti=off")),
+    ),
     flavours={
         "debug": ("debug", "debug-x86_64"),
         "distro": ("distro",),

@@ -220,7 +220,8 @@ KUNIT_ARRAY_PARAM(writer, writers, writer_name);
 static void writers_write(struct kunit *test)
 {
 	const struct writer *writer = test->param_value;
-	struct ptdesc *pt = alloc_table(test, 0);
+	/* A helper that folds a level writes behind the table as well. */
+	struct ptdesc *pt = alloc_table(test, arch_kpkeys_pgd_order(NULL));
 	unsigned long *entry = ptdesc_address(pt);
 	unsigned long old, new;
 
