@@ -36,6 +36,9 @@ from redoubt import (
     check as check_module,
 )
 from redoubt import (
+    conversions as conversions_module,
+)
+from redoubt import (
     cover,
     figures,
     kernels,
@@ -435,6 +438,24 @@ def check(
     _print_lines(list(report.exceptions))
     if not report.ok:
         raise RedoubtError("the check failed: " + report.boot.describe())
+
+
+@app.command()
+def conversions(target: TargetArg, variant: VariantOpt = "on", json_file: JsonOpt = None) -> None:
+    """Count how often pageblocks change their kind under address space isolation."""
+    display = Display()
+    chosen = get_target(target)
+    way = get_variant(chosen, variant)
+    conversions_module.needs(chosen)
+    place = host_module.pick(chosen, "auto")
+    origin = provenance.collect(sys.argv[1:])
+    with _alone():
+        made = kernels.workbench(chosen, way, place, display)
+    report = conversions_module.run(made, way, display)
+    _write_json(json_file, report.as_json() | {"target": chosen.name, "variant": way.name} | origin)
+    _print_lines(list(conversions_module.render(report)))
+    if not report.ok:
+        raise RedoubtError(f"{len(report.problems)} complaints or failed allocations")
 
 
 @app.command()

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is made of the counters of a guest with address space isolation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from redoubt import conversions
+from redoubt.boot import Result
+from redoubt.conversions import Report, Row
+from redoubt.errors import RedoubtError
+from redoubt.targets import UM, X86_64
+
+
+def look(allocated: int, converted: int, stalls: int = 0) -> list[str]:
+    """What a guest prints of /proc/vmstat and of the counters of isolation."""
+    return [
+        "nr_free_pages 4711",
+        f"pgalloc_dma {allocated // 2}",
+        f"pgalloc_normal {allocated - allocated // 2}",
+        f"allocstall_normal {stalls}",
+        "oom_kill 0",
+        f"to_sensitive {converted}",
+        f"to_ordinary {2 * converted}",
+        f"flushes {converted}",
+        "refused 3",
+        "exhausted 0",
+    ]
+
+
+def ended(*looks: list[str], status: int = 0) -> Result:
+    lines = ["pgalloc_normal 99", *(line for one in looks for line in [*one, "something else"])]
+    return Result("finished", status, tuple(lines), (), Path("log"))
+
+
+def test_differences_are_counted() -> None:
+    rows = list(
+        conversions.rows_of(ended(look(100, 5), look(2100, 6), look(4100, 10, 7)), 256, True)
+    )
+    assert [row.workload for row in rows] == list(conversions.WORKLOADS)
+    assert [row.allocated for row in rows] == [2000, 2000]
+    assert [row.stalls for row in rows] == [0, 7]
+    assert rows[0].events == {
+        "to_sensitive": 1, "to_ordinary": 2, "flushes": 1, "refused": 0, "exhausted": 0,
+    }  # fmt: skip
+    assert rows[0].per_1000 == pytest.approx(1.5)
+    assert rows[1].per_1000 == pytest.approx(6)
+
+
+def test_without_isolation_only_allocations_are_counted() -> None:
+    row = next(conversions.rows_of(ended(look(0, 0), look(10, 0), look(20, 0)), 112, False))
+    assert row.allocated == 10
+    assert not row.events
+    text = list(conversions.render(Report((row,), ("so it is",))))
+    assert "off" in text[1]
+    assert text[-1] == "WRONG: so it is"
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        ended(look(0, 0), look(10, 0)),
+        ended(look(0, 0), look(10, 0), look(20, 0), status=1),
+        ended(look(0, 0), look(0, 0), look(0, 0)),
+    ],
+    ids=["half", "status", "no counters"],
+)
+def test_what_did_not_count_is_no_result(result: Result) -> None:
+    with pytest.raises(RedoubtError):
+        list(conversions.rows_of(result, 256, True))
+
+
+def test_what_is_wrong_is_told_in_json() -> None:
+    row = Row(256, "stress", True, 1000, 0, 0, dict.fromkeys(conversions.EVENTS, 1))
+    written = Report((row,), ("a complaint",)).as_json()
+    assert not written["ok"]
+    assert written["rows"][0]["to_sensitive"] == 1
+
+
+def test_only_who_has_isolation_is_asked() -> None:
+    conversions.needs(X86_64)
+    with pytest.raises(RedoubtError, match="um has no address space isolation"):
+        conversions.needs(UM)
