@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redoubt import check, guest, ktap
+from redoubt import asi, check, guest, ktap
 from redoubt.boot import Machine, Result, boot
 from redoubt.progress import Progress
 
@@ -19,7 +19,6 @@ SLEEPS = 2
 DIMM_MB = 256
 _TIMEOUT = 600.0
 
-_CHECK = ("/bin/cat", "/sys/kernel/debug/kpkeys/check")
 # KUnit suites that may be run again, later: they find out whether the register refuses.
 _SUITES = ("kpkeys_levels", "kpkeys_pgtables")
 _KUNIT_LATER = ("kunit.enable=1", "kunit.autorun=0")
@@ -50,12 +49,22 @@ class Outcome:
         return not self.problems
 
 
-def _unclean(result: Result, walks: int) -> list[str]:
-    """What is wrong with the checker's walks, of which there must be so many."""
-    found = check.parse_walks(result.console)
-    problems = [f"not clean: {walk}" for walk in found if not walk.clean]
-    if len(found) != walks:
-        problems.append(f"{len(found)} walks of the checker, expected {walks}")
+def _look(machine: Machine) -> list[list[str]]:
+    """The checker, and the audit of address space isolation where there is that."""
+    return [["/bin/cat", check.FILE], *asi.look(machine)]
+
+
+def _unclean(machine: Machine, result: Result, looks: int) -> list[str]:
+    """What is wrong with what so many looks at a machine must have found."""
+    walks = check.parse_walks(result.console)
+    problems = [f"not clean: {walk}" for walk in walks if not walk.clean]
+    if len(walks) != looks:
+        problems.append(f"{len(walks)} walks of the checker, expected {looks}")
+    if asi.asked_for(machine):
+        audits = asi.parse_audits(result.console)
+        problems += [f"not clean: {audit}" for audit in audits if not audit.clean]
+        if len(audits) != looks:
+            problems.append(f"{len(audits)} audits, expected {looks}")
     return problems
 
 
@@ -81,7 +90,7 @@ def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     commands = [["/bin/power", "suspend", str(SLEEPS)]]
     for suite in _SUITES:
         commands.append(["/bin/put", f"{_KUNIT}/{suite}/run", "again"])
-    commands.append(list(_CHECK))
+    commands += _look(machine)
     result = boot(
         replace(machine, args=(*machine.args, *_KUNIT_LATER)),
         guest.sequence(commands),
@@ -89,7 +98,9 @@ def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
         name=f"sleep-{machine.build.target.name}",
         progress=progress,
     )
-    problems = _ended_well(result) + _unclean(result, 1) + _unrefused(kernel, result.console)
+    problems = (
+        _ended_well(result) + _unclean(machine, result, 1) + _unrefused(kernel, result.console)
+    )
     if f"@power: resumed={SLEEPS}" not in result.console:
         problems.append("it did not sleep")
     return Outcome("suspend to RAM", tuple(problems), result)
@@ -97,21 +108,19 @@ def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
 
 def memory(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     """Add memory, with page tables that map it, and take it away."""
-    look = ["/bin/cat", "/proc/meminfo"]
+    look = [["/bin/cat", "/proc/meminfo"], *_look(machine)]
     result = boot(
         replace(
             machine,
             args=(*machine.args, "memhp_default_state=online_movable"),
             devices=_DIMM,
         ),
-        guest.sequence(
-            [look, list(_CHECK), ["/bin/put", _EJECT, "1"], ["/bin/settle"], look, list(_CHECK)]
-        ),
+        guest.sequence([*look, ["/bin/put", _EJECT, "1"], ["/bin/settle"], *look]),
         timeout=_TIMEOUT,
         name=f"memory-{machine.build.target.name}",
         progress=progress,
     )
-    problems = _ended_well(result) + _unclean(result, 2)
+    problems = _ended_well(result) + _unclean(machine, result, 2)
     totals = [int(match[1]) for line in result.console if (match := _MEMORY.match(line))]
     if len(totals) != 2 or totals[0] - totals[1] != DIMM_MB * 1024:
         problems.append(f"memory was not taken away: MemTotal {totals} kB")
@@ -151,4 +160,5 @@ def kexec(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     return Outcome("kexec", tuple(problems), result)
 
 
-ALL: tuple[Callable[[Machine, Path, Progress], Outcome], ...] = (sleep, memory, kexec)
+Event = Callable[[Machine, Path, Progress], Outcome]
+ALL: tuple[Event, ...] = (sleep, memory, kexec)

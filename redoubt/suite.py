@@ -276,9 +276,11 @@ def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
         yield from _other_way(run, made.by(way), way)
 
 
-def _other_way(run: Run, made: kernels.Workbench, way: Way) -> Iterator[Item]:
+def _other_way(
+    run: Run, made: kernels.Workbench, way: Way, flavour_label: str = ""
+) -> Iterator[Item]:
     """What must hold however the kernel is booted."""
-    label = f", {way.name}"
+    label = f", {way.name}{flavour_label}"
     if way.enforces:
         yield from _kunit(run, made, run.variant("on"), cpus=4, label=label)
         yield from _attacks(run, made, label)
@@ -487,11 +489,28 @@ def _enforcing(run: Run, name: str) -> str | Item:
 
 
 def _flavour(run: Run, made: kernels.Workbench, label: str) -> Iterator[Item]:
-    """What every flavour of a kernel has to pass, on two CPUs."""
+    """What every flavour of a kernel has to pass, on two CPUs, and however it is booted."""
     for name in ("on", "off"):
         yield from _kunit(run, made, run.variant(name), cpus=2, label=label)
     yield from _attacks(run, made, label)
     yield _checked(run, made, STRESS_S, cpus=2, label=label)
+    for way in run.target.ways:
+        yield from _other_way(run, made.by(way), way, label)
+
+
+def _life(
+    run: Run, made: kernels.Workbench, label: str, events: Sequence[lifecycle.Event]
+) -> Iterator[Item]:
+    """What a machine goes through in its life, however it was booted."""
+    kernel = kernels.our_tree(run.progress)
+    booted = {label: made}
+    booted |= {f", {way.name}{label}": made.by(way) for way in run.target.ways if way.enforces}
+    for name, way_made in booted.items():
+        for event in events:
+            with run.progress.step(f"Taking {run.target.name} through {event.__name__}"):
+                outcome = event(way_made.machine(run.variant("on"), cpus=2), kernel, run.progress)
+            detail = "\n".join((*outcome.problems, outcome.boot.describe()))
+            yield _verdict(f"{outcome.name}{name}", "on", outcome.ok, detail)
 
 
 def _debug(run: Run) -> Iterator[Item]:
@@ -504,6 +523,8 @@ def _debug(run: Run) -> Iterator[Item]:
     made = kernels.workbench(run.target, on, chosen, run.progress, flavour="debug")
     yield from _flavour(run, made, ", debug flavour")
     yield _checked(run, made, STRESS_S, cpus=1, label=", debug flavour")
+    if made.build.configuration().get("CONFIG_ACPI_HOTPLUG_MEMORY") == "y":
+        yield from _life(run, made, ", debug flavour", (lifecycle.memory,))
     # Without protection as well: what is expected of cgroups is what Linux does by itself.
     for variant, cpus in ((on, 2), (on, 1), (off, 2)):
         yield _shortage(run, made, variant, cpus)
@@ -529,12 +550,7 @@ def _distro(run: Run) -> Iterator[Item]:
     made = kernels.workbench(run.target, on, chosen, run.progress, flavour=distro.FLAVOUR)
     yield from _without_keys(run, made, label)
     yield from _flavour(run, made, label)
-    kernel = kernels.our_tree(run.progress)
-    for go_through in lifecycle.ALL:
-        with run.progress.step(f"Taking {run.target.name} through {go_through.__name__}"):
-            outcome = go_through(made.machine(on, cpus=2), kernel, run.progress)
-        detail = "\n".join((*outcome.problems, outcome.boot.describe()))
-        yield _verdict(f"{outcome.name}{label}", on.name, outcome.ok, detail)
+    yield from _life(run, made, label, lifecycle.ALL)
 
 
 def _selftests(run: Run) -> Iterator[Item]:

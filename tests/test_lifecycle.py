@@ -21,6 +21,8 @@ WALK = ["tables 100", "untagged 0", "aliases 0", "foreign 0"]
 BAD_WALK = ["tables 100", "untagged 1", "aliases 0", "foreign 0"]
 SUITES = ["kpkeys_levels 3 0", "kpkeys_pgtables 4 0"]
 SLEPT = ["@power: resumed=2", *SUITES, *WALK]
+AUDIT = ["sensitive 9", "ordinary 9", "leaks 0", "missing 0", "stale 0"]
+LEAK = ["sensitive 9", "ordinary 9", "leaks 1", "missing 0", "stale 0"]
 GIVEN = ["MemTotal:  1262144 kB", *WALK, "MemTotal:  1000000 kB", *WALK]
 STARTED = ["@power: kexec", "x kpkeys: page tables hardened (pkey 1)", "kpkeys_pgtables 4 0"]
 
@@ -36,7 +38,8 @@ def go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome
         return [Suite(name, int(good), int(bad), 0) for name, good, bad in words]
 
     def run(way: Way, lines: list[str], outcome: str = "finished", detail: str = "",
-            splats: tuple[str, ...] = (), status: int | None = 0) -> Outcome:  # fmt: skip
+            splats: tuple[str, ...] = (), status: int | None = 0,
+            args: tuple[str, ...] = ()) -> Outcome:  # fmt: skip
         def boot(machine: Machine, command: Sequence[str], **more: Any) -> Result:
             return Result(outcome, status, tuple(lines), splats, Path("log"), detail)
 
@@ -44,7 +47,7 @@ def go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome
         monkeypatch.setattr(lifecycle.ktap, "parse", parse)
         monkeypatch.setattr(lifecycle.ktap, "parse_runs", parse)
         built = Build(X86_64, tmp_path, tmp_path / "image", tmp_path / "vmlinux")
-        return way(Machine(built, tmp_path, "emulated"), tmp_path, Silent())
+        return way(Machine(built, tmp_path, "emulated", args), tmp_path, Silent())
 
     return run
 
@@ -79,6 +82,23 @@ def test_what_went_well(go: Callable[..., Outcome]) -> None:
 def test_what_did_not(go: Callable[..., Outcome], way: Way, lines: list[str], said: str) -> None:
     (problem,) = go(way, lines).problems
     assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("audits", "said"),
+    [
+        ((AUDIT, AUDIT), ()),
+        ((AUDIT, LEAK), ("leaks=1",)),
+        ((AUDIT,), ("1 audits, expected 2",)),
+    ],
+)
+def test_memory_that_comes_and_goes_is_audited(
+    go: Callable[..., Outcome], audits: Sequence[list[str]], said: tuple[str, ...]
+) -> None:
+    lines = [*GIVEN, *(line for audit in audits for line in audit)]
+    problems = go(lifecycle.memory, lines, args=("asi=on",)).problems
+    assert len(problems) == len(said)
+    assert all(text in problem for text, problem in zip(said, problems, strict=True))
 
 
 @pytest.mark.parametrize(
