@@ -113,7 +113,8 @@ def as_json(first: str, items: Sequence[Item]) -> list[dict[str, Any]]:
 
 def _unit(run: Run) -> Iterator[Item]:
     """The tool's own tests, by pytest."""
-    yield _pytest(run, "tool", "Testing the tool", "not guest and not network")
+    # They share nothing but time.
+    yield _pytest(run, "tool", "Testing the tool", "not guest and not network", "-n", "auto")
 
 
 def _guests(run: Run) -> Iterator[Item]:
@@ -121,7 +122,7 @@ def _guests(run: Run) -> Iterator[Item]:
     yield _pytest(run, "tool, with guests", "Testing the tool with guests", "guest")
 
 
-def _pytest(run: Run, label: str, title: str, marks: str) -> Item:
+def _pytest(run: Run, label: str, title: str, marks: str, *options: str) -> Item:
     with (
         run.progress.step(title),
         tempfile.TemporaryDirectory(prefix="redoubt-") as name,
@@ -130,7 +131,8 @@ def _pytest(run: Run, label: str, title: str, marks: str) -> Item:
         lines: list[str] = []
         ended = run_lines(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o",
-             "console_output_style=classic", f"--junitxml={report}", "-m", marks, "-rs", "tests"],
+             "console_output_style=classic", f"--junitxml={report}", "-m", marks, "-rs", *options,
+             "tests"],
             lines.append,
             cwd=paths.repo(),
         )  # fmt: skip
