@@ -38,7 +38,8 @@ static pgd_t *restricted_pgd(pgd_t *pgd)
  */
 void asi_set_user_pgd(pgd_t *pgdp, pgd_t pgd)
 {
-	if (!asi_requested() || !pgdp_maps_userspace(pgdp) ||
+	/* In this order: KASAN's shadow is mapped before there is one. */
+	if (!pgdp_maps_userspace(pgdp) || !asi_requested() ||
 	    pgd.pgd & _PAGE_NOPTISHADOW ||
 	    PTR_ALIGN_DOWN(pgdp, PAGE_SIZE) == swapper_pg_dir)
 		return;
