@@ -73,9 +73,12 @@ long asi_event_read(enum asi_event event)
 /* What nobody knows about is not mapped. */
 static bool is_ordinary(unsigned long addr)
 {
-	struct page *page = pfn_to_online_page(PFN_DOWN(__pa(addr)));
+	unsigned long pfn = PFN_DOWN(__pa(addr));
+	struct page *page = pfn_to_online_page(pfn);
 
-	return page && !is_migrate_sensitive(asi_get_type(page));
+	/* Behind the end of memory there may be descriptors as well. */
+	return page && pfn < zone_end_pfn(page_zone(page)) &&
+	       !is_migrate_sensitive(asi_get_type(page));
 }
 
 static void sync_locked(unsigned long start, unsigned long end)
