@@ -50,7 +50,7 @@ def test_differences_are_counted() -> None:
 
 
 def test_without_isolation_only_allocations_are_counted() -> None:
-    row = next(conversions.rows_of(ended(look(0, 0), look(10, 0), look(20, 0)), 112, False))
+    row = next(conversions.rows_of(ended(look(0, 0), look(10, 0), look(20, 0)), 80, False))
     assert row.allocated == 10
     assert not row.events
     text = list(conversions.render(Report((row,), ("so it is",))))
