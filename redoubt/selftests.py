@@ -642,9 +642,10 @@ def check(
 
     Raises RedoubtError if the target has no kernel for them, or they cannot be built or run.
     """
+    # First what may be missing: kernels take long.
+    files = root(target, progress)
     ways = (get_variant(target, "pristine"), variant)
     made = [kernels.workbench(target, way, host, progress, flavour=FLAVOUR) for way in ways]
-    files = root(target, progress)
     pristine, ours = (
         replace(bench.machine(way, *ARGS, cpus=CPUS), memory_mb=MEMORY_MB, files={".": files})
         for bench, way in zip(made, ways, strict=True)
