@@ -245,7 +245,7 @@ static int sample_thread(void *data)
 
 #ifdef CONFIG_PREEMPTION
 /* A thread that must run at once takes the CPU from a task in a guard. */
-static u64 level_after_preemption(struct kunit *test)
+static noinline u64 level_after_preemption(struct kunit *test)
 {
 	struct sample sample = { };
 	struct task_struct *task;
