@@ -110,6 +110,13 @@ def looks(lines: Sequence[str]) -> list[dict[str, int]]:
     return found
 
 
+def _more(before: Mapping[str, int], after: Mapping[str, int], prefix: str) -> int:
+    """By how much all counters of a prefix have grown."""
+    return sum(
+        value - before.get(name, 0) for name, value in after.items() if name.startswith(prefix)
+    )
+
+
 def rows_of(result: Result, memory_mb: int, isolated: bool) -> Iterator[Row]:
     """What a boot counted for each workload.
 
@@ -119,22 +126,13 @@ def rows_of(result: Result, memory_mb: int, isolated: bool) -> Iterator[Row]:
     if result.outcome != "finished" or result.status or len(found) != len(WORKLOADS) + 1:
         raise RedoubtError(f"{len(found)} looks at the counters; {result.describe()}")
     for workload, before, after in zip(WORKLOADS, found, found[1:], strict=False):
-
-        def more(
-            prefix: str, before: dict[str, int] = before, after: dict[str, int] = after
-        ) -> int:
-            return sum(
-                value - before.get(name, 0)
-                for name, value in after.items()
-                if name.startswith(prefix)
-            )
-
-        if not more(_ALLOCATED):
-            raise RedoubtError("the kernel does not count allocations", "set VM_EVENT_COUNTERS")
-        events = {name: more(name) for name in EVENTS} if isolated else {}
-        yield Row(
-            memory_mb, workload, isolated, more(_ALLOCATED), more(_STALLED), more(_KILLED), events
+        allocated, stalls, kills = (
+            _more(before, after, prefix) for prefix in (_ALLOCATED, _STALLED, _KILLED)
         )
+        if not allocated:
+            raise RedoubtError("the kernel does not count allocations", "set VM_EVENT_COUNTERS")
+        events = {name: _more(before, after, name) for name in EVENTS} if isolated else {}
+        yield Row(memory_mb, workload, isolated, allocated, stalls, kills, events)
 
 
 def needs(target: Target) -> None:
