@@ -8,40 +8,61 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redoubt.boot import Machine
+from redoubt.errors import RedoubtError
+from redoubt.targets import ASI_ARGS, Target
 
-ON = "asi=on"
+ARGS = ASI_ARGS
 AUDIT = "/sys/kernel/debug/asi/audit"
-_COUNT = re.compile(r"^(sensitive|ordinary|leaks|missing|stale) (\d+)")
-_LAST = "stale"
+SWITCHES = "/sys/kernel/debug/asi/switches"
+_COUNT = re.compile(r"^(sensitive|ordinary|leaks|missing|stale|aliases|enter|unrestricted) (\d+)")
+_LAST = "unrestricted"
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The pageblocks of a kernel; see kernel/Documentation/mm/asi.rst."""
+    """The pageblocks of a kernel, and how often it entered user mode anew, and unrestricted.
+
+    See kernel/Documentation/mm/asi.rst.
+    """
 
     sensitive: int
     ordinary: int
     leaks: int
     missing: int
     stale: int
+    aliases: int
+    enter: int
+    unrestricted: int
 
     @property
     def clean(self) -> bool:
         """Are there blocks of both kinds, and none in the restricted direct map that must not be?
 
-        What is missing there is slow only.
+        And has user mode been entered with it each time? What is missing there is slow only.
         """
-        return bool(self.sensitive and self.ordinary) and not (self.leaks or self.stale)
+        wrong = self.leaks or self.stale or self.aliases or self.unrestricted
+        return bool(self.sensitive and self.ordinary and self.enter) and not wrong
+
+
+def possible(target: Target) -> bool:
+    """Has a target's kernel address space isolation?"""
+    return "x86-asi" in target.ours
+
+
+def needs(target: Target) -> None:
+    """Raise RedoubtError if a target's kernel has none."""
+    if not possible(target):
+        raise RedoubtError(f"{target.name} has no address space isolation", "ask x86_64")
 
 
 def asked_for(machine: Machine) -> bool:
     """Is a machine booted with it?"""
-    return ON in machine.args
+    return ARGS[0] in machine.args
 
 
 def look(machine: Machine) -> list[list[str]]:
     """What a guest runs to audit itself; nothing if there is nothing to audit."""
-    return [["/bin/cat", AUDIT]] if asked_for(machine) else []
+    return [["/bin/cat", file] for file in (AUDIT, SWITCHES)] if asked_for(machine) else []
 
 
 def parse_audits(lines: Sequence[str]) -> tuple[Audit, ...]:

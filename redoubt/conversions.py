@@ -17,7 +17,7 @@ from redoubt.boot import Result, boot
 from redoubt.errors import RedoubtError
 from redoubt.kernels import Workbench
 from redoubt.progress import Progress
-from redoubt.targets import Target, Variant
+from redoubt.targets import Variant
 
 STATS = "/sys/kernel/debug/asi/stats"
 VMSTAT = "/proc/vmstat"
@@ -135,12 +135,6 @@ def rows_of(result: Result, memory_mb: int, isolated: bool) -> Iterator[Row]:
         yield Row(memory_mb, workload, isolated, allocated, stalls, kills, events)
 
 
-def needs(target: Target) -> None:
-    """Raise RedoubtError if a target cannot be asked."""
-    if "x86-asi" not in target.ours:
-        raise RedoubtError(f"{target.name} has no address space isolation", "ask x86_64")
-
-
 def run(made: Workbench, variant: Variant, progress: Progress) -> Report:
     """Count in all guests.
 
@@ -152,14 +146,14 @@ def run(made: Workbench, variant: Variant, progress: Progress) -> Report:
         failures = {}
         for isolated in (False, True):
             machine = replace(
-                made.machine(variant, *([asi.ON] if isolated else []), cpus=CPUS),
+                made.machine(variant, *(asi.ARGS if isolated else asi.ARGS[1:]), cpus=CPUS),
                 memory_mb=memory_mb,
             )
             look = [["/bin/cat", VMSTAT], *([["/bin/cat", STATS]] if isolated else [])]
             commands = [*look]
             for command in WORKLOADS.values():
                 commands += [[*command], *look]
-            how = asi.ON if isolated else "asi=off"
+            how = asi.ARGS[0] if isolated else "asi=off"
             with progress.step(f"Counting in {memory_mb} MiB ({how})"):
                 result = boot(
                     machine, guest.sequence(commands), timeout=_TIMEOUT,

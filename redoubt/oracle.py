@@ -311,6 +311,8 @@ class Report:
             wrong.append("no direct map was found: the oracle is broken")
         if self.root not in {view.root for view in self.views}:
             wrong.append(f"nobody looked at the root '{self.root}'")
+        if self.root == "restricted" != self.loaded:
+            wrong.append(f"in user mode the CPU had the page tables '{self.loaded}'")
         for view in self.views:
             wrong += _wrong_everywhere(view)
             if view.root == "current":
@@ -596,7 +598,7 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
         directory = Path(name)
         equipped = _equipped(machine, directory, _disk(directory) if on_disk else None)
         if root == "restricted":
-            equipped = replace(equipped, args=(*equipped.args, asi.ON))
+            equipped = replace(equipped, args=(*equipped.args, *asi.ARGS))
         console = Console(
             lambda: Qmp(directory / "monitor", _QMP_TIMEOUT),
             int(patterns.pattern(seed, _MAGIC)[0, 0]),

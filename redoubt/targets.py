@@ -123,8 +123,10 @@ _VARIANTS = (
     Variant("on", ("kpkeys_hardened_pgtables=on",), protected=True),
 )
 
+# Address space isolation, and what refuses it: emulated machines are given page table isolation.
+ASI_ARGS = ("asi=on", "pti=off")
 # Compared with "off", as that is without keys.
-_ISOLATED = Variant("asi", ("kpkeys_hardened_pgtables=off", "asi=on"))
+_ISOLATED = Variant("asi", ("kpkeys_hardened_pgtables=off", *ASI_ARGS))
 
 # Huge pages would hide what an entry costs; large folios go to the workload that asks for them.
 _SMALL_PAGES = ("transparent_hugepage=never", "thp_anon=64K:madvise")
@@ -162,8 +164,8 @@ X86_64 = Target(
     variants=(*_VARIANTS, _ISOLATED),
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
     ways=(
-        Way("address space isolation", args=("asi=on",)),
-        Way("address space isolation, 4 levels", args=("asi=on", "no5lvl", "pti=off")),
+        Way("address space isolation", args=ASI_ARGS),
+        Way("address space isolation, 4 levels", args=(*ASI_ARGS, "no5lvl")),
     ),
     flavours={
         "debug": ("debug", "debug-x86_64"),
@@ -186,7 +188,8 @@ X86_64 = Target(
     emulator=PC,
     # Each process has two topmost page tables then. An emulated CPU is not given them by itself.
     boot_args=("pti=on",),
-    bench_args=_SMALL_PAGES,
+    # Page table isolation refuses address space isolation, and is the same for all variants.
+    bench_args=(*_SMALL_PAGES, "pti=off"),
 )
 
 ARM64 = Target(

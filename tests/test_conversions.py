@@ -11,7 +11,6 @@ from redoubt import conversions
 from redoubt.boot import Result
 from redoubt.conversions import Report, Row
 from redoubt.errors import RedoubtError
-from redoubt.targets import UM, X86_64
 
 
 def look(allocated: int, converted: int, stalls: int = 0) -> list[str]:
@@ -77,9 +76,3 @@ def test_what_is_wrong_is_told_in_json() -> None:
     written = Report((row,), ("a complaint",)).as_json()
     assert not written["ok"]
     assert written["rows"][0]["to_sensitive"] == 1
-
-
-def test_only_who_has_isolation_is_asked() -> None:
-    conversions.needs(X86_64)
-    with pytest.raises(RedoubtError, match="um has no address space isolation"):
-        conversions.needs(UM)

@@ -237,18 +237,24 @@ def test_a_message_of_the_kernel_behind_a_count() -> None:
     assert check.parse_walks(console) == (Walk(120, 0, 0, 0),)
 
 
-AUDITED = ("sensitive 90", "ordinary 38", "leaks 0", "missing 0", "stale 0")
+AUDITED = (
+    "sensitive 90", "ordinary 38", "leaks 0", "missing 0", "stale 0", "aliases 0",
+    "enter 5", "unrestricted 0",
+)  # fmt: skip
 
 
 def test_audits_of_address_space_isolation() -> None:
-    console = (*CLEAN, *AUDITED, *CLEAN, *AUDITED[:2], "leaks 1", "missing 2", "stale 3[ 1.0] x")
+    console = (*CLEAN, *AUDITED, *CLEAN, *AUDITED[:2], "leaks 1", "missing 2", "stale 3",
+               "aliases 0", "exit_fault 6", *AUDITED[6:7], "unrestricted 4[ 1.0] x")  # fmt: skip
     first, last = asi.parse_audits(console)
-    assert (first, last) == (Audit(90, 38, 0, 0, 0), Audit(90, 38, 1, 2, 3))
+    assert (first, last) == (Audit(90, 38, 0, 0, 0, 0, 5, 0), Audit(90, 38, 1, 2, 3, 0, 5, 4))
     assert first.clean and not last.clean
     # What is missing is slow only; a kernel with blocks of one kind does not isolate.
-    assert Audit(90, 38, 0, 2, 0).clean
-    assert not Audit(128, 0, 0, 0, 0).clean and not Audit(0, 128, 0, 0, 0).clean
-    assert not Audit(90, 38, 0, 0, 1).clean
+    assert Audit(90, 38, 0, 2, 0, 0, 5, 0).clean
+    assert not Audit(128, 0, 0, 0, 0, 0, 5, 0).clean and not Audit(0, 128, 0, 0, 0, 0, 5, 0).clean
+    assert not Audit(90, 38, 0, 0, 1, 0, 5, 0).clean and not Audit(90, 38, 0, 0, 0, 1, 5, 0).clean
+    # Nor does one that never enters, or whose user mode is not restricted.
+    assert not Audit(90, 38, 0, 0, 0, 0, 0, 0).clean and not Audit(90, 38, 0, 0, 0, 0, 5, 1).clean
     walked = (*CLEAN, *CLEAN)
     assert report(walked, audits=(first, first)).ok
     assert not report(walked, audits=(first, last)).ok

@@ -77,6 +77,8 @@ class Guest:
             "x86_64", root, False, "ramfs", self.roots["user"], 4, "user", FRAMES, base, found,
             views, RESULT,
         )  # fmt: skip
+        if root == "restricted":
+            made = replace(made, loaded=root)
         return replace(made, **changes)
 
     def problem(self, root: str = "current", **changes: Any) -> str:
@@ -275,6 +277,10 @@ def test_no_direct_map(guest: Guest) -> None:
     assert guest.problem(direct_map=None) == "no direct map was found: the oracle is broken"
 
 
+def test_user_mode_that_is_not_restricted(guest: Guest) -> None:
+    assert "the CPU had the page tables 'current'" in guest.problem("restricted", loaded="current")
+
+
 def test_a_root_that_nobody_looked_at(guest: Guest) -> None:
     views = guest.report().views
     assert guest.problem(root="restricted", views=views) == (
@@ -296,7 +302,7 @@ def test_the_json(guest: Guest) -> None:
     value = json.loads(json.dumps(guest.report("restricted").as_json()))
     assert value["ok"] is False
     assert len(value["problems"]) == 1
-    assert (value["cr3"], value["loaded"], value["levels"]) == ("0x9000", "user", 4)
+    assert (value["cr3"], value["loaded"], value["levels"]) == ("0x9000", "restricted", 4)
     assert (value["memory_pages"], value["direct_map"]) == (FRAMES, f"{DIRECT:#x}")
     view = value["views"][2]
     assert (view["root"], view["address"], view["bad"]) == ("restricted", "0xa000", 0)
@@ -539,7 +545,7 @@ def test_restricted_page_tables_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def booted(machine: Machine, command: list[str], *, watch: Any, **_: Any) -> Result:
-        assert machine.args[-1] == "asi=on"
+        assert machine.args[-2:] == ("asi=on", "pti=off")
         assert command[1] == "mistake"
         watch(SPINNING)
         return RESULT
@@ -711,8 +717,8 @@ def needs_a_guest(test: Callable[..., None]) -> Callable[..., None]:
     [
         ((), 5, ["current", "user"]),
         (("no5lvl", "pti=off"), 4, ["current"]),
-        (("pti=off",), 5, ["current", "restricted"]),
-        (("no5lvl", "pti=on"), 4, ["current", "user", "restricted"]),
+        ((), 5, ["current", "restricted"]),
+        (("no5lvl",), 4, ["current", "restricted"]),
     ],
 )
 def test_a_guest(sandbox: Sandbox, args: tuple[str, ...], levels: int, roots: list[str]) -> None:
@@ -723,8 +729,8 @@ def test_a_guest(sandbox: Sandbox, args: tuple[str, ...], levels: int, roots: li
     assert report.problems == ()
     assert report.levels == levels
     assert [view.root for view in report.views] == roots
-    # Nobody loads restricted ones yet.
-    assert report.loaded == ("user" if "user" in roots else "current")
+    # The last is what user mode has.
+    assert report.loaded == roots[-1]
     assert report.memory_pages == boot.MEMORY_MB << 8
     # All but what the firmware keeps for itself.
     assert report.views[0].kernel_pages > 0.99 * report.memory_pages

@@ -11,6 +11,7 @@
 #ifdef CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION
 
 #include <linux/jump_label.h>
+#include <linux/percpu-defs.h>
 #include <linux/pgtable.h>
 
 struct mm_struct;
@@ -31,7 +32,44 @@ static __always_inline bool asi_enabled(void)
 }
 
 bool asi_requested(void);
+void asi_refuse(const char *why);
 void asi_sync_direct_map(unsigned long start, unsigned long end);
+
+/**
+ * enum asi_switch - What is counted of switches between address spaces.
+ * @ASI_ENTER: user mode was entered, and the address space had been left.
+ * @ASI_REENTER: it was left in an NMI.
+ * @ASI_EXIT_FAULT: left, as something was not mapped.
+ * @ASI_EXIT_SWITCH_MM: left, for another process.
+ * @ASI_EXIT_TEMPORARY_MM: left, for an address space of the kernel's own.
+ * @ASI_EXIT_KVM: left, for a guest.
+ * @ASI_EXIT_KEXEC: left, for another kernel.
+ * @ASI_EXIT_SUSPEND: left, to sleep.
+ * @ASI_IBPB: branch predictors flushed when leaving. This and the following are
+ *	counted also where the CPU has no instruction for it.
+ * @ASI_VERW: buffers flushed when entering.
+ * @ASI_L1D: the first-level data cache flushed when entering.
+ * @ASI_UNRESTRICTED: user mode had not been restricted. Must be 0; counted
+ *	with CONFIG_ASI_DEBUG only.
+ * @ASI_NR_SWITCHES: their number.
+ */
+enum asi_switch {
+	ASI_ENTER,
+	ASI_REENTER,
+	ASI_EXIT_FAULT,
+	ASI_EXIT_SWITCH_MM,
+	ASI_EXIT_TEMPORARY_MM,
+	ASI_EXIT_KVM,
+	ASI_EXIT_KEXEC,
+	ASI_EXIT_SUSPEND,
+	ASI_IBPB,
+	ASI_VERW,
+	ASI_L1D,
+	ASI_UNRESTRICTED,
+	ASI_NR_SWITCHES
+};
+
+DECLARE_PER_CPU(unsigned long [ASI_NR_SWITCHES], asi_switches);
 
 /* === What the architecture does ========================================= */
 
@@ -42,6 +80,21 @@ void asi_sync_direct_map(unsigned long start, unsigned long end);
  * Return: NULL, or why it cannot be.
  */
 const char *arch_asi_init(void);
+
+/**
+ * arch_asi_choose_flushes() - Find out what to flush with address spaces.
+ *
+ * Context: boot, before any is entered.
+ */
+void arch_asi_choose_flushes(void);
+
+/**
+ * arch_asi_flushes() - What is flushed when address spaces are switched?
+ *
+ * Context: boot.
+ * Return: in words, for the log.
+ */
+const char *arch_asi_flushes(void);
 
 /**
  * arch_asi_populate() - Make room in the restricted direct map.
@@ -86,6 +139,16 @@ enum asi_entry {
  * Return: one of enum asi_entry.
  */
 enum asi_entry arch_asi_get(unsigned long addr);
+
+/**
+ * arch_asi_aliases() - How much of the image was freed, and is mapped still?
+ *
+ * What is freed may become sensitive memory.
+ *
+ * Context: may sleep.
+ * Return: the number of pages. 0 before anything of it is freed.
+ */
+unsigned long arch_asi_aliases(void);
 
 /**
  * arch_asi_pgd() - The restricted page tables of a process.

@@ -142,6 +142,7 @@ enum asi_event {
  * @missing: of the second kind, those that are not. These are slow only.
  * @stale: of the second kind, those that are mapped otherwise than in the
  *	direct map.
+ * @aliases: pages of the kernel's image that were freed and are mapped there.
  */
 struct asi_audit {
 	unsigned long sensitive;
@@ -149,6 +150,7 @@ struct asi_audit {
 	unsigned long leaks;
 	unsigned long missing;
 	unsigned long stale;
+	unsigned long aliases;
 };
 
 enum asi_entry asi_look(struct page *page, unsigned long addr, bool *sensitive);

@@ -514,6 +514,18 @@ static void expect_same_user_half(struct kunit *test, struct mm_struct *mm,
 				    pgd_val(mm->pgd[i]), "%s: %u", when, i);
 }
 
+/* 12 KB more than without page table isolation, 8 KB more than with it. */
+static void a_process_has_four_topmost_tables(struct kunit *test)
+{
+	skip_unless_enabled(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	KUNIT_EXPECT_EQ(test, compound_nr(virt_to_head_page(current->mm->pgd)),
+			4);
+	KUNIT_EXPECT_PTR_EQ(test, arch_asi_pgd(current->mm),
+			    current->mm->pgd + 2 * PTRS_PER_PGD);
+}
+
 static void user_half_is_followed(struct kunit *test)
 {
 	pgd_t *entry;
@@ -630,6 +642,7 @@ static struct kunit_case asi_cases[] = {
 	KUNIT_CASE(ranges_are_of_the_right_kind),
 	KUNIT_CASE(contiguous_memory_is_sensitive),
 	KUNIT_CASE(protection_is_followed),
+	KUNIT_CASE(a_process_has_four_topmost_tables),
 	KUNIT_CASE(user_half_is_followed),
 	KUNIT_CASE(sensitive_memory_is_not_reached),
 	KUNIT_CASE(audit_finds_seeded_mistakes),

@@ -2,13 +2,15 @@
 /*
  * Address space isolation: is the restricted direct map what it is said to be?
  *
- * In debugfs as asi/audit, and numbers as asi/stats.
+ * In debugfs as asi/audit, and numbers as asi/stats and asi/switches.
  */
 #include <linux/asi.h>
+#include <linux/cpumask.h>
 #include <linux/debugfs.h>
 #include <linux/init.h>
 #include <linux/memory_hotplug.h>
 #include <linux/mm.h>
+#include <linux/percpu.h>
 #include <linux/pgtable.h>
 #include <linux/seq_file.h>
 
@@ -20,6 +22,21 @@ static const char * const event_names[ASI_NR_EVENTS] = {
 	[ASI_FLUSHES]		= "flushes",
 	[ASI_REFUSED]		= "refused",
 	[ASI_EXHAUSTED]		= "exhausted",
+};
+
+static const char * const switch_names[ASI_NR_SWITCHES] = {
+	[ASI_ENTER]		= "enter",
+	[ASI_REENTER]		= "reenter",
+	[ASI_EXIT_FAULT]	= "exit_fault",
+	[ASI_EXIT_SWITCH_MM]	= "exit_switch_mm",
+	[ASI_EXIT_TEMPORARY_MM]	= "exit_temporary_mm",
+	[ASI_EXIT_KVM]		= "exit_kvm",
+	[ASI_EXIT_KEXEC]	= "exit_kexec",
+	[ASI_EXIT_SUSPEND]	= "exit_suspend",
+	[ASI_IBPB]		= "ibpb",
+	[ASI_VERW]		= "verw",
+	[ASI_L1D]		= "l1d",
+	[ASI_UNRESTRICTED]	= "unrestricted",
 };
 
 static void audit_block(struct page *page, struct asi_audit *audit)
@@ -66,6 +83,7 @@ void asi_audit(struct asi_audit *audit)
 		}
 	}
 	put_online_mems();
+	audit->aliases = arch_asi_aliases();
 }
 
 static int audit_show(struct seq_file *m, void *unused)
@@ -73,9 +91,9 @@ static int audit_show(struct seq_file *m, void *unused)
 	struct asi_audit audit;
 
 	asi_audit(&audit);
-	seq_printf(m, "sensitive %lu\nordinary %lu\nleaks %lu\nmissing %lu\nstale %lu\n",
+	seq_printf(m, "sensitive %lu\nordinary %lu\nleaks %lu\nmissing %lu\nstale %lu\naliases %lu\n",
 		   audit.sensitive, audit.ordinary, audit.leaks, audit.missing,
-		   audit.stale);
+		   audit.stale, audit.aliases);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(audit);
@@ -90,6 +108,22 @@ static int stats_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(stats);
 
+/* Of all CPUs: these may be counting meanwhile. */
+static int switches_show(struct seq_file *m, void *unused)
+{
+	int i, cpu;
+
+	for (i = 0; i < ASI_NR_SWITCHES; i++) {
+		unsigned long sum = 0;
+
+		for_each_possible_cpu(cpu)
+			sum += READ_ONCE(per_cpu(asi_switches, cpu)[i]);
+		seq_printf(m, "%s %lu\n", switch_names[i], sum);
+	}
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(switches);
+
 static int __init asi_debugfs(void)
 {
 	struct dentry *dir;
@@ -100,6 +134,7 @@ static int __init asi_debugfs(void)
 	dir = debugfs_create_dir("asi", NULL);
 	debugfs_create_file("audit", 0400, dir, NULL, &audit_fops);
 	debugfs_create_file("stats", 0400, dir, NULL, &stats_fops);
+	debugfs_create_file("switches", 0400, dir, NULL, &switches_fops);
 	return 0;
 }
 late_initcall(asi_debugfs);

@@ -22,6 +22,7 @@
 #include <linux/init.h>
 #include <linux/irqflags.h>
 #include <linux/kernel.h>
+#include <linux/kvm_types.h>
 #include <linux/memory.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
@@ -44,7 +45,8 @@
 #define RESERVE_LOW	2
 #define RESERVE_HIGH	16
 
-DEFINE_STATIC_KEY_FALSE(asi_key);
+DEFINE_STATIC_KEY_FALSE_RO(asi_key);
+EXPORT_SYMBOL_FOR_KVM(asi_key);
 
 /* Types of pageblocks that are on no list, and the restricted direct map. */
 static DEFINE_SPINLOCK(asi_lock);
@@ -362,6 +364,7 @@ static struct notifier_block memory_nb = {
 /* === Boot =============================================================== */
 
 static bool requested __ro_after_init;
+static const char *refused __initdata;
 
 static int __init early_asi(char *arg)
 {
@@ -380,6 +383,18 @@ early_param("asi", early_asi);
 bool asi_requested(void)
 {
 	return requested;
+}
+
+/**
+ * asi_refuse() - Do without, as if it had not been asked for.
+ * @why: in words, for the log.
+ *
+ * Context: boot, before a process has page tables.
+ */
+void __init asi_refuse(const char *why)
+{
+	requested = false;
+	refused = why;
 }
 
 /* Returns false if a pageblock cannot be told to be of one kind. */
@@ -418,6 +433,7 @@ static const char * __init start(void)
 	if (why)
 		return why;
 
+	arch_asi_choose_flushes();
 	/* From now on no block gets both kinds; which have, is found here. */
 	static_branch_enable(&asi_key);
 	drain_all_pages(NULL);
@@ -442,10 +458,11 @@ static const char * __init start(void)
  */
 void __init asi_init(void)
 {
-	const char *why = requested ? start() : NULL;
+	const char *why = requested ? start() : refused;
 
 	if (why)
 		pr_warn("inactive: %s\n", why);
 	else if (requested)
-		pr_info("on: sensitive memory is kept apart\n");
+		pr_info("on: user mode is entered with a restricted address space, and %s flushed\n",
+			arch_asi_flushes());
 }

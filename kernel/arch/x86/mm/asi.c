@@ -12,8 +12,11 @@
 #include <linux/mm.h>
 #include <linux/pgtable.h>
 
+#include <asm/asi.h>
 #include <asm/cpufeature.h>
+#include <asm/hypervisor.h>
 #include <asm/pgalloc.h>
+#include <asm/sections.h>
 
 /* The kernel's half of a restricted address space. */
 static pgd_t *asi_pgd __ro_after_init;
@@ -159,23 +162,58 @@ static int make_pmd(unsigned long addr)
 	return 0;
 }
 
+/* Give all processes what ours has in entries of the PGD. */
+static void spread(unsigned long start, unsigned long end)
+{
+	unsigned int i;
+
+	guard(spinlock)(&pgd_lock);
+	for (i = pgd_index(start); i <= pgd_index(end); i++) {
+		struct ptdesc *ptdesc;
+
+		list_for_each_entry(ptdesc, &pgd_list, pt_list)
+			clone_pgd_range(restricted_pgd(ptdesc_address(ptdesc)) + i,
+					asi_pgd + i, 1);
+	}
+}
+
+/**
+ * asi_sync_global_pgds() - Follow a change of init_mm's PGD.
+ * @start: start of what has changed.
+ * @end: its last byte.
+ *
+ * Context: any, without pgd_lock.
+ */
+void asi_sync_global_pgds(unsigned long start, unsigned long end)
+{
+	unsigned int i;
+
+	if (!asi_pgd)
+		return;
+	for (i = pgd_index(start); i <= pgd_index(end); i++) {
+		if (!is_of_memory(i))
+			clone_pgd_range(asi_pgd + i, swapper_pg_dir + i, 1);
+	}
+	spread(start, end);
+}
+
 /* === For mm/asi/ ========================================================= */
 
 int arch_asi_populate(unsigned long start, unsigned long end)
 {
 	unsigned long addr;
-	int err;
+	int err = 0;
 
-	for (addr = ALIGN_DOWN(start, PUD_SIZE); addr < end; addr += PUD_SIZE) {
+	for (addr = ALIGN_DOWN(start, PUD_SIZE); addr < end && !err;
+	     addr += PUD_SIZE) {
 		err = make_p4d(addr);
 		if (!err)
 			err = make_pud(addr);
 		if (!err)
 			err = make_pmd(addr);
-		if (err)
-			return err;
 	}
-	return 0;
+	spread(start, end - 1);
+	return err;
 }
 
 void arch_asi_set(unsigned long addr, bool map)
@@ -197,16 +235,55 @@ enum asi_entry arch_asi_get(unsigned long addr)
 							      ASI_STALE;
 }
 
+static unsigned long mapped_pages(const char *start, const char *end)
+{
+	unsigned long addr, nr = 0;
+
+	for (addr = PFN_ALIGN(start); addr < (unsigned long)end;
+	     addr += PAGE_SIZE) {
+		unsigned int level;
+		pte_t *pte = lookup_address(addr, &level);
+
+		nr += pte && pte_present(*pte);
+	}
+	return nr;
+}
+
+/* See free_initmem() and mark_rodata_ro(). */
+unsigned long arch_asi_aliases(void)
+{
+	if (system_state < SYSTEM_RUNNING)
+		return 0;
+	return mapped_pages(__init_begin, __init_end) +
+	       mapped_pages(_etext, __start_rodata) +
+	       mapped_pages(__end_rodata, _sdata);
+}
+
+/**
+ * asi_check_boottime_disable() - Refuse what cannot be had together.
+ *
+ * Context: boot, when it is known whether page tables are isolated.
+ */
+void __init asi_check_boottime_disable(void)
+{
+	if (!asi_requested())
+		return;
+	if (boot_cpu_has(X86_FEATURE_PTI))
+		asi_refuse("page table isolation is on; boot with pti=off to have this instead");
+	else if (boot_cpu_has(X86_FEATURE_XENPV))
+		asi_refuse("a Xen PV guest has no page tables of its own");
+	else if (hypervisor_is_type(X86_HYPER_MS_HYPERV))
+		asi_refuse("Hyper-V flushes TLBs of one address space of a process only");
+	else if (!boot_cpu_has(X86_FEATURE_PSE))
+		asi_refuse("the CPU has no large pages");
+}
+
 const char * __init arch_asi_init(void)
 {
 	unsigned long end = (unsigned long)__va(PFN_PHYS(max_pfn));
 	struct ptdesc *pt;
 	unsigned int i;
 
-	if (boot_cpu_has(X86_FEATURE_XENPV))
-		return "a Xen PV guest has no page tables of its own";
-	if (!boot_cpu_has(X86_FEATURE_PSE))
-		return "the CPU has no large pages";
 	if (!IS_ALIGNED(PAGE_OFFSET, PGDIR_SIZE) ||
 	    !IS_ALIGNED(VMALLOC_START, PGDIR_SIZE))
 		return "memory shares page tables with other parts of the address space";

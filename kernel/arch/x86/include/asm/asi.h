@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Address space isolation: which address space a CPU is in.
+ *
+ * Bit 13 of CR3 says so, and nothing else does: there is no state that an NMI
+ * could find half changed.
+ */
+#ifndef _ASM_X86_ASI_H
+#define _ASM_X86_ASI_H
+
+#include <linux/asi.h>
+#include <linux/tracepoint-defs.h>
+
+#ifdef CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION
+
+#include <asm/page_types.h>
+#include <asm/percpu.h>
+#include <asm/preempt.h>
+#include <asm/ptrace.h>
+#include <asm/special_insns.h>
+#include <asm/trap_pf.h>
+
+#define ASI_CR3_RESTRICTED	(2 * PAGE_SIZE)
+
+#ifdef CONFIG_ASI_DEBUG
+/* For tests: a page fault outside of NMIs is not to leave. */
+DECLARE_PER_CPU(bool, asi_stay);
+#define asi_must_stay()		(raw_cpu_read(asi_stay) && !in_nmi())
+#else
+#define asi_must_stay()		false
+#endif
+
+DECLARE_TRACEPOINT(asi_exit);
+
+void __asi_enter(unsigned long cr3);
+bool __asi_leave(enum asi_switch reason);
+void __asi_exit(enum asi_switch reason);
+unsigned long __asi_switch_mm(bool same);
+void asi_reenter(unsigned long cr3);
+void asi_trace_fault(const struct pt_regs *regs, unsigned long address);
+
+/**
+ * asi_restricted() - Is this CPU in the restricted address space?
+ *
+ * Context: any. Of use only where the CPU does not change.
+ * Return: true if so.
+ */
+static __always_inline bool asi_restricted(void)
+{
+	return asi_enabled() && (__native_read_cr3() & ASI_CR3_RESTRICTED);
+}
+
+/**
+ * asi_restricted_cr3() - What to return to at the end of an NMI.
+ *
+ * Context: any.
+ * Return: CR3, or 0 if it is not that of a restricted address space.
+ */
+static __always_inline unsigned long asi_restricted_cr3(void)
+{
+	unsigned long cr3;
+
+	if (!asi_enabled())
+		return 0;
+	cr3 = __native_read_cr3();
+	return cr3 & ASI_CR3_RESTRICTED ? cr3 : 0;
+}
+
+/**
+ * asi_enter() - Run with what the current process may know.
+ *
+ * The last thing before user mode, whose system calls begin restricted.
+ *
+ * Context: interrupts off, the current process's mm loaded.
+ */
+static __always_inline void asi_enter(void)
+{
+	unsigned long cr3;
+
+	if (!asi_enabled())
+		return;
+	cr3 = __native_read_cr3();
+	if (!(cr3 & ASI_CR3_RESTRICTED))
+		__asi_enter(cr3);
+}
+
+/**
+ * asi_exit() - Leave the restricted address space, until there is user mode.
+ * @reason: why.
+ *
+ * Context: interrupts off.
+ */
+static __always_inline void asi_exit(enum asi_switch reason)
+{
+	if (asi_enabled())
+		__asi_exit(reason);
+}
+
+/**
+ * asi_fault() - Was it a page fault because the kernel runs restricted?
+ * @regs: of the fault.
+ * @error_code: of the fault.
+ * @address: of the fault.
+ *
+ * If so this CPU is not restricted any more, and whatever faulted is to be
+ * tried again. What is not mapped in any address space faults once more then.
+ *
+ * Context: the page fault handler, before anything else.
+ * Return: true if so.
+ */
+static __always_inline bool asi_fault(const struct pt_regs *regs,
+				      unsigned long error_code,
+				      unsigned long address)
+{
+	/* User mode would go on with all there is. */
+	if (!asi_enabled() || (error_code & (X86_PF_PROT | X86_PF_USER)) ||
+	    (long)address >= 0 || user_mode(regs) || asi_must_stay())
+		return false;
+	return __asi_leave(ASI_EXIT_FAULT);
+}
+
+/**
+ * asi_switch_mm() - Another CR3 is about to be loaded.
+ * @same: is it one of the same process?
+ *
+ * Context: interrupts off.
+ * Return: bits to be set in it. None, and there was an exit, with another
+ * process: that is to return to user mode first.
+ */
+static __always_inline unsigned long asi_switch_mm(bool same)
+{
+	return asi_enabled() ? __asi_switch_mm(same) : 0;
+}
+
+#define asi_exit_traced()	tracepoint_enabled(asi_exit)
+
+/* CR3 without what tells address spaces of a process apart. */
+#define asi_strip_cr3(cr3)	((cr3) & ~ASI_CR3_RESTRICTED)
+
+/* User mode was left restricted, unless somebody forgot to enter. */
+static __always_inline void asi_assert_restricted(void)
+{
+	if (IS_ENABLED(CONFIG_ASI_DEBUG) && asi_enabled() &&
+	    !(__native_read_cr3() & ASI_CR3_RESTRICTED))
+		raw_cpu_inc(asi_switches[ASI_UNRESTRICTED]);
+}
+
+void asi_check_boottime_disable(void);
+void asi_sync_global_pgds(unsigned long start, unsigned long end);
+
+#else
+
+#define asi_exit(reason)			do { } while (0)
+#define asi_enter()				do { } while (0)
+#define asi_fault(regs, error_code, address)	false
+#define asi_exit_traced()			false
+#define asi_trace_fault(regs, address)		do { } while (0)
+#define asi_switch_mm(same)			0
+#define asi_strip_cr3(cr3)			(cr3)
+#define asi_assert_restricted()			do { } while (0)
+#define asi_check_boottime_disable()		do { } while (0)
+#define asi_sync_global_pgds(start, end)	do { } while (0)
+
+#endif
+
+#endif /* _ASM_X86_ASI_H */

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Address space isolation: into the restricted address space, and out of it.
+ *
+ * User mode is entered restricted, and system calls begin so. The first access
+ * to what is not mapped leaves it, until user mode is entered the next time.
+ *
+ * CR3 is read and written again with interrupts off, and an NMI in between ends
+ * in the address space it began in.
+ */
+#define pr_fmt(fmt) "asi: " fmt
+
+#include <linux/asi.h>
+#include <linux/cache.h>
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/kvm_types.h>
+#include <linux/percpu.h>
+#include <linux/string.h>
+
+#include <asm/asi.h>
+#include <asm/cpufeature.h>
+#include <asm/msr.h>
+#include <asm/nospec-branch.h>
+
+#include <trace/events/asi.h>
+
+DEFINE_PER_CPU(unsigned long [ASI_NR_SWITCHES], asi_switches);
+
+#ifdef CONFIG_ASI_DEBUG
+DEFINE_PER_CPU(bool, asi_stay);
+#endif
+
+/* === What is flushed on the way ========================================= */
+
+/* What user mode has taught the CPU is not to guide who knows everything. */
+#define FLUSH_IBPB	BIT(0)
+/* And what the latter has left in the CPU is not for user mode. */
+#define FLUSH_VERW	BIT(1)
+#define FLUSH_L1D	BIT(2)
+
+static const char * const flush_names[] = { "ibpb", "verw", "l1d" };
+
+static unsigned int flushes __ro_after_init;
+
+static __always_inline void flush_on_exit(void)
+{
+	if (!(flushes & FLUSH_IBPB))
+		return;
+	raw_cpu_inc(asi_switches[ASI_IBPB]);
+	/* Nothing, if the CPU has none. */
+	indirect_branch_prediction_barrier();
+}
+
+static __always_inline void flush_on_enter(void)
+{
+	if (flushes & FLUSH_VERW) {
+		raw_cpu_inc(asi_switches[ASI_VERW]);
+		x86_clear_cpu_buffers();
+	}
+	if (flushes & FLUSH_L1D) {
+		raw_cpu_inc(asi_switches[ASI_L1D]);
+		if (cpu_feature_enabled(X86_FEATURE_FLUSH_L1D))
+			native_wrmsrq(MSR_IA32_FLUSH_CMD, L1D_FLUSH);
+	}
+}
+
+static unsigned int __init needed_flushes(void)
+{
+	unsigned int needed = 0;
+
+	if (boot_cpu_has_bug(X86_BUG_SPECTRE_V2) && boot_cpu_has(X86_FEATURE_IBPB))
+		needed |= FLUSH_IBPB;
+	if (boot_cpu_has_bug(X86_BUG_MDS) || boot_cpu_has_bug(X86_BUG_TAA) ||
+	    boot_cpu_has_bug(X86_BUG_MMIO_STALE_DATA) ||
+	    boot_cpu_has_bug(X86_BUG_RFDS) || boot_cpu_has_bug(X86_BUG_TSA))
+		needed |= FLUSH_VERW;
+	if (boot_cpu_has_bug(X86_BUG_L1TF) && boot_cpu_has(X86_FEATURE_FLUSH_L1D))
+		needed |= FLUSH_L1D;
+	return needed;
+}
+
+static char *flush_arg __initdata;
+
+static int __init early_flush(char *arg)
+{
+	flush_arg = arg;
+	return arg ? 0 : -EINVAL;
+}
+early_param("asi_flush", early_flush);
+
+void __init arch_asi_choose_flushes(void)
+{
+	char *arg = flush_arg;
+	const char *word;
+	int i;
+
+	if (!arg || !strcmp(arg, "auto")) {
+		flushes = needed_flushes();
+		return;
+	}
+	if (!strcmp(arg, "none"))
+		return;
+	while ((word = strsep(&arg, ","))) {
+		i = match_string(flush_names, ARRAY_SIZE(flush_names), word);
+		if (i < 0)
+			pr_warn("asi_flush: '%s' is none of ibpb, verw and l1d; auto and none stand alone\n",
+				word);
+		else
+			flushes |= BIT(i);
+	}
+}
+
+const char * __init arch_asi_flushes(void)
+{
+	static char said[sizeof("ibpb,verw,l1d")] __initdata;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(flush_names); i++) {
+		if (!(flushes & BIT(i)))
+			continue;
+		if (said[0])
+			strlcat(said, ",", sizeof(said));
+		strlcat(said, flush_names[i], sizeof(said));
+	}
+	return said[0] ? said : "nothing";
+}
+
+/* === In and out ========================================================== */
+
+/**
+ * __asi_enter() - As asi_enter(), of a CPU that is not restricted.
+ * @cr3: what is loaded.
+ *
+ * Context: interrupts off.
+ */
+noinstr void __asi_enter(unsigned long cr3)
+{
+	raw_cpu_inc(asi_switches[ASI_ENTER]);
+	native_write_cr3(cr3 | ASI_CR3_RESTRICTED);
+	flush_on_enter();
+}
+
+/**
+ * __asi_leave() - Leave the restricted address space.
+ * @reason: why.
+ *
+ * Context: interrupts off.
+ * Return: true unless this CPU was not there.
+ */
+noinstr bool __asi_leave(enum asi_switch reason)
+{
+	unsigned long cr3 = __native_read_cr3();
+
+	if (!(cr3 & ASI_CR3_RESTRICTED))
+		return false;
+	raw_cpu_inc(asi_switches[reason]);
+	flush_on_exit();
+	native_write_cr3(cr3 & ~ASI_CR3_RESTRICTED);
+	return true;
+}
+
+/**
+ * __asi_exit() - As asi_exit(), if isolation is enabled.
+ * @reason: why.
+ *
+ * Context: interrupts off.
+ */
+void __asi_exit(enum asi_switch reason)
+{
+	if (__asi_leave(reason))
+		trace_asi_exit(reason, 0, _RET_IP_);
+}
+EXPORT_SYMBOL_FOR_KVM(__asi_exit);
+
+/**
+ * __asi_switch_mm() - As asi_switch_mm(), if isolation is enabled.
+ * @same: is the process the same?
+ *
+ * Context: interrupts off.
+ * Return: bits to be set in the CR3 that is going to be loaded.
+ */
+unsigned long __asi_switch_mm(bool same)
+{
+	if (!(__native_read_cr3() & ASI_CR3_RESTRICTED))
+		return 0;
+	if (same)
+		return ASI_CR3_RESTRICTED;
+	raw_cpu_inc(asi_switches[ASI_EXIT_SWITCH_MM]);
+	flush_on_exit();
+	trace_asi_exit(ASI_EXIT_SWITCH_MM, 0, _RET_IP_);
+	return 0;
+}
+
+/**
+ * asi_trace_fault() - Trace an exit that asi_fault() made.
+ * @regs: of the fault.
+ * @address: what was not mapped.
+ *
+ * Context: any that tracepoints can be in.
+ */
+void asi_trace_fault(const struct pt_regs *regs, unsigned long address)
+{
+	trace_asi_exit(ASI_EXIT_FAULT, address, regs->ip);
+}
+
+/**
+ * asi_reenter() - Return to the address space that an NMI has interrupted.
+ * @cr3: what asi_restricted_cr3() returned when it began.
+ *
+ * It may have come when user mode was about to be entered. If it has ended with
+ * the page tables of somebody else, as a debugger's may that patches code, this
+ * was a kernel thread, which is not restricted then.
+ *
+ * Context: the end of an NMI, or of what is like one.
+ */
+noinstr void asi_reenter(unsigned long cr3)
+{
+	if ((__native_read_cr3() ^ cr3) != ASI_CR3_RESTRICTED)
+		return;
+	raw_cpu_inc(asi_switches[ASI_REENTER]);
+	native_write_cr3(cr3);
+	flush_on_enter();
+}

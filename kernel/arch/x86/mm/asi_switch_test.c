@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of address space isolation: into the restricted address space,
+ * and out of it. They need a boot with asi=on.
+ */
+#include <kunit/test.h>
+#include <linux/asi.h>
+#include <linux/gfp.h>
+#include <linux/irqflags.h>
+#include <linux/mm.h>
+#include <linux/mmu_context.h>
+#include <linux/nmi.h>
+#include <linux/percpu.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+
+#include <asm/apic.h>
+#include <asm/asi.h>
+#include <asm/nmi.h>
+#include <asm/tlbflush.h>
+
+#define VALUE		0x5a
+
+#define skip_unless_enabled(test)					\
+	do {								\
+		if (!asi_enabled())					\
+			kunit_skip(test, "needs asi=on");		\
+	} while (0)
+
+/* === A process, and memory of its kind ================================== */
+
+static void put_memory(void *page)
+{
+	__free_page(page);
+}
+
+/* A page that is not mapped when restricted, or one that is. */
+static u8 *memory(struct kunit *test, gfp_t gfp)
+{
+	struct page *page = alloc_page(gfp | __GFP_ZERO);
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_memory, page),
+			0);
+	*(u8 *)page_address(page) = VALUE;
+	return page_address(page);
+}
+
+/* An address space to enter; that of the tests has no user half. */
+static void attach(struct kunit *test)
+{
+	skip_unless_enabled(test);
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+}
+
+static void put_other(void *mm)
+{
+	mmput(mm);
+}
+
+static struct mm_struct *other_process(struct kunit *test)
+{
+	struct mm_struct *mm = mm_alloc();
+
+	KUNIT_ASSERT_NOT_NULL(test, mm);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_other, mm), 0);
+	return mm;
+}
+
+static unsigned long count(enum asi_switch what)
+{
+	return this_cpu_read(asi_switches[what]);
+}
+
+/*
+ * Tests run with interrupts off, so that nobody else switches anything, and
+ * expect nothing before they are on again: that would print.
+ */
+struct seen {
+	bool before;
+	bool after;
+	u8 value;
+	int error;
+	unsigned long events;
+};
+
+#define expect_seen(test, seen, is_before, is_after, nr) do {		\
+	KUNIT_EXPECT_EQ(test, (seen).before, is_before);		\
+	KUNIT_EXPECT_EQ(test, (seen).after, is_after);			\
+	KUNIT_EXPECT_EQ(test, (seen).events, nr);			\
+} while (0)
+
+/* Restricted; do something; and what has become of it. */
+#define observe(seen, event, action) do {				\
+	unsigned long flags_;						\
+									\
+	local_irq_save(flags_);						\
+	asi_enter();							\
+	(seen).before = asi_restricted();				\
+	(seen).events = count(event);					\
+	action;								\
+	(seen).events = count(event) - (seen).events;			\
+	(seen).after = asi_restricted();				\
+	asi_exit(ASI_EXIT_TEMPORARY_MM);				\
+	local_irq_restore(flags_);					\
+} while (0)
+
+/* === Faults =============================================================== */
+
+static void sensitive_memory_is_a_fault_and_an_exit(struct kunit *test)
+{
+	struct seen seen = {};
+	u8 *addr;
+
+	attach(test);
+	addr = memory(test, GFP_HIGHUSER);
+
+	observe(seen, ASI_EXIT_FAULT, seen.value = READ_ONCE(*addr));
+	expect_seen(test, seen, true, false, 1);
+	KUNIT_EXPECT_EQ(test, seen.value, VALUE);
+
+	observe(seen, ASI_EXIT_FAULT, WRITE_ONCE(*addr, VALUE + 1));
+	expect_seen(test, seen, true, false, 1);
+	KUNIT_EXPECT_EQ(test, *addr, VALUE + 1);
+
+	/* One, whatever comes after it. */
+	observe(seen, ASI_EXIT_FAULT, memset(addr, 0, PAGE_SIZE));
+	expect_seen(test, seen, true, false, 1);
+}
+
+static int in_the_image = VALUE;
+static DEFINE_PER_CPU(u8, per_cpu_value);
+
+static void other_memory_is_neither(struct kunit *test)
+{
+	struct seen seen = {};
+	u8 on_the_stack = VALUE;
+	u8 *page, *slab, *area;
+
+	attach(test);
+	page = memory(test, GFP_KERNEL);
+	slab = kunit_kzalloc(test, 64, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, slab);
+	area = vmalloc(PAGE_SIZE);
+	KUNIT_ASSERT_NOT_NULL(test, area);
+
+	observe(seen, ASI_EXIT_FAULT, ({
+		WRITE_ONCE(*page, VALUE);
+		WRITE_ONCE(*slab, VALUE);
+		WRITE_ONCE(*area, VALUE);
+		WRITE_ONCE(on_the_stack, VALUE);
+		WRITE_ONCE(in_the_image, VALUE);
+		this_cpu_write(per_cpu_value, VALUE);
+		(void)READ_ONCE(virt_to_page(page)->flags);
+	}));
+	expect_seen(test, seen, true, true, 0);
+	vfree(area);
+}
+
+/* What is mapped nowhere faults again, and that is a real one. */
+static void a_wild_address_is_a_real_fault(struct kunit *test)
+{
+	struct seen seen = {};
+	u8 *area, value;
+
+	attach(test);
+	area = vmalloc(PAGE_SIZE);
+	KUNIT_ASSERT_NOT_NULL(test, area);
+
+	/* Behind it is a page for guarding it. */
+	observe(seen, ASI_EXIT_FAULT,
+		seen.error = copy_from_kernel_nofault(&value, area + PAGE_SIZE, 1));
+	expect_seen(test, seen, true, false, 1);
+	KUNIT_EXPECT_EQ(test, seen.error, -EFAULT);
+	vfree(area);
+}
+
+static void it_is_not_reached_without_leaving(struct kunit *test)
+{
+	struct seen seen = {};
+	u8 *addr, value;
+
+	if (!IS_ENABLED(CONFIG_ASI_DEBUG))
+		kunit_skip(test, "needs ASI_DEBUG");
+	attach(test);
+	addr = memory(test, GFP_HIGHUSER);
+
+	observe(seen, ASI_EXIT_FAULT, ({
+		this_cpu_write(asi_stay, true);
+		seen.error = copy_from_kernel_nofault(&value, addr, 1);
+		this_cpu_write(asi_stay, false);
+	}));
+	expect_seen(test, seen, true, true, 0);
+	KUNIT_EXPECT_EQ(test, seen.error, -EFAULT);
+}
+
+/* === What loads CR3 ====================================================== */
+
+static void flushing_stays(struct kunit *test)
+{
+	struct seen seen = {};
+
+	attach(test);
+	observe(seen, ASI_EXIT_FAULT, flush_tlb_local());
+	expect_seen(test, seen, true, true, 0);
+	observe(seen, ASI_EXIT_FAULT, __flush_tlb_all());
+	expect_seen(test, seen, true, true, 0);
+}
+
+static void the_same_process_stays(struct kunit *test)
+{
+	struct mm_struct *mm;
+	struct seen seen = {};
+
+	attach(test);
+	mm = current->mm;
+	observe(seen, ASI_EXIT_SWITCH_MM, switch_mm_irqs_off(mm, mm, current));
+	expect_seen(test, seen, true, true, 0);
+
+	/* By way of a kernel thread; and if there was something to flush then. */
+	observe(seen, ASI_EXIT_SWITCH_MM, ({
+		enter_lazy_tlb(mm, current);
+		switch_mm_irqs_off(mm, mm, current);
+	}));
+	expect_seen(test, seen, true, true, 0);
+	observe(seen, ASI_EXIT_SWITCH_MM, ({
+		enter_lazy_tlb(mm, current);
+		inc_mm_tlb_gen(mm);
+		switch_mm_irqs_off(mm, mm, current);
+	}));
+	expect_seen(test, seen, true, true, 0);
+}
+
+static void another_process_leaves(struct kunit *test)
+{
+	struct mm_struct *mm, *other;
+	struct seen seen = {};
+
+	attach(test);
+	mm = current->mm;
+	other = other_process(test);
+	observe(seen, ASI_EXIT_SWITCH_MM, ({
+		switch_mm_irqs_off(mm, other, current);
+		switch_mm_irqs_off(other, mm, current);
+	}));
+	expect_seen(test, seen, true, false, 1);
+}
+
+static void a_temporary_address_space_leaves(struct kunit *test)
+{
+	struct mm_struct *other;
+	struct seen seen = {};
+
+	attach(test);
+	other = other_process(test);
+	observe(seen, ASI_EXIT_TEMPORARY_MM,
+		unuse_temporary_mm(use_temporary_mm(other)));
+	expect_seen(test, seen, true, false, 1);
+}
+
+/* === NMIs ================================================================= */
+
+static u8 *nmi_reads;
+static bool nmi_came, nmi_began_restricted;
+
+static int read_in_nmi(unsigned int type, struct pt_regs *regs)
+{
+	if (nmi_came)
+		return NMI_DONE;
+	nmi_began_restricted = asi_restricted();
+	(void)READ_ONCE(*nmi_reads);
+	WRITE_ONCE(nmi_came, true);
+	return NMI_HANDLED;
+}
+
+static void send_nmi(void)
+{
+	int tries = 1000000;
+
+	__apic_send_IPI_mask(cpumask_of(smp_processor_id()), NMI_VECTOR);
+	while (!READ_ONCE(nmi_came) && --tries)
+		cpu_relax();
+}
+
+/* It may have come right before user mode. */
+static void an_nmi_ends_where_it_began(struct kunit *test)
+{
+	struct seen seen = {}, reads = {};
+
+	attach(test);
+	nmi_reads = memory(test, GFP_HIGHUSER);
+	nmi_came = false;
+	KUNIT_ASSERT_EQ(test, register_nmi_handler(NMI_LOCAL, read_in_nmi, 0,
+						   "asi_test"), 0);
+	observe(seen, ASI_REENTER, ({
+		reads.events = count(ASI_EXIT_FAULT);
+		send_nmi();
+		reads.events = count(ASI_EXIT_FAULT) - reads.events;
+	}));
+	unregister_nmi_handler(NMI_LOCAL, "asi_test");
+	KUNIT_EXPECT_TRUE(test, nmi_came);
+	KUNIT_EXPECT_TRUE(test, nmi_began_restricted);
+	expect_seen(test, seen, true, true, 1);
+	KUNIT_EXPECT_EQ(test, reads.events, 1);
+}
+
+static struct mm_struct *nmi_other;
+
+static int patch_in_nmi(unsigned int type, struct pt_regs *regs)
+{
+	if (nmi_came)
+		return NMI_DONE;
+	nmi_began_restricted = asi_restricted();
+	unuse_temporary_mm(use_temporary_mm(nmi_other));
+	WRITE_ONCE(nmi_came, true);
+	return NMI_HANDLED;
+}
+
+/* A debugger's that comes to a kernel thread, which gives up borrowed tables. */
+static void an_nmi_does_not_restrict_other_tables(struct kunit *test)
+{
+	struct seen seen = {};
+	struct mm_struct *mm;
+
+	attach(test);
+	mm = current->mm;
+	nmi_other = other_process(test);
+	nmi_came = false;
+	KUNIT_ASSERT_EQ(test, register_nmi_handler(NMI_LOCAL, patch_in_nmi, 0,
+						   "asi_test"), 0);
+	observe(seen, ASI_REENTER, ({
+		enter_lazy_tlb(mm, current);
+		send_nmi();
+		seen.error = this_cpu_read(cpu_tlbstate.loaded_mm) != &init_mm;
+		switch_mm_irqs_off(NULL, mm, current);
+	}));
+	unregister_nmi_handler(NMI_LOCAL, "asi_test");
+	KUNIT_EXPECT_TRUE(test, nmi_came);
+	KUNIT_EXPECT_TRUE(test, nmi_began_restricted);
+	KUNIT_EXPECT_EQ(test, seen.error, 0);
+	expect_seen(test, seen, true, false, 0);
+}
+
+static void an_nmi_does_not_enter(struct kunit *test)
+{
+	struct seen seen = {};
+
+	attach(test);
+	nmi_reads = memory(test, GFP_HIGHUSER);
+	nmi_came = false;
+	KUNIT_ASSERT_EQ(test, register_nmi_handler(NMI_LOCAL, read_in_nmi, 0,
+						   "asi_test"), 0);
+	observe(seen, ASI_REENTER, ({
+		(void)READ_ONCE(*nmi_reads);
+		send_nmi();
+	}));
+	unregister_nmi_handler(NMI_LOCAL, "asi_test");
+	KUNIT_EXPECT_TRUE(test, nmi_came);
+	KUNIT_EXPECT_FALSE(test, nmi_began_restricted);
+	expect_seen(test, seen, true, false, 0);
+}
+
+static struct kunit_case asi_switch_cases[] = {
+	KUNIT_CASE(sensitive_memory_is_a_fault_and_an_exit),
+	KUNIT_CASE(other_memory_is_neither),
+	KUNIT_CASE(a_wild_address_is_a_real_fault),
+	KUNIT_CASE(it_is_not_reached_without_leaving),
+	KUNIT_CASE(flushing_stays),
+	KUNIT_CASE(the_same_process_stays),
+	KUNIT_CASE(another_process_leaves),
+	KUNIT_CASE(a_temporary_address_space_leaves),
+	KUNIT_CASE(an_nmi_ends_where_it_began),
+	KUNIT_CASE(an_nmi_does_not_enter),
+	KUNIT_CASE(an_nmi_does_not_restrict_other_tables),
+	{}
+};
+
+static struct kunit_suite asi_switch_suite = {
+	.name = "asi_switch",
+	.test_cases = asi_switch_cases,
+};
+
+kunit_test_suite(asi_switch_suite);
