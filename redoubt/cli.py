@@ -21,6 +21,21 @@ from rich.markup import escape
 from rich.status import Status
 
 from redoubt import (
+    asi,
+    cover,
+    figures,
+    kernels,
+    mutants,
+    paths,
+    plots,
+    process,
+    provenance,
+    shipped,
+    stats,
+    tables,
+    workloads,
+)
+from redoubt import (
     attack as attack_module,
 )
 from redoubt import (
@@ -39,24 +54,13 @@ from redoubt import (
     conversions as conversions_module,
 )
 from redoubt import (
-    cover,
-    figures,
-    kernels,
-    mutants,
-    paths,
-    plots,
-    process,
-    provenance,
-    shipped,
-    stats,
-    tables,
-    workloads,
-)
-from redoubt import (
     deb as deb_module,
 )
 from redoubt import (
     doctor as doctor_module,
+)
+from redoubt import (
+    exits as exits_module,
 )
 from redoubt import (
     hardening as hardening_module,
@@ -441,12 +445,37 @@ def check(
 
 
 @app.command()
+def exits(
+    target: TargetArg,
+    variant: VariantOpt = "on",
+    times: Annotated[
+        int, typer.Option(min=1, help="How often each operation is done.")
+    ] = exits_module.TIMES,
+    json_file: JsonOpt = None,
+) -> None:
+    """Count how often operations leave the restricted address space, and why."""
+    display = Display()
+    chosen = get_target(target)
+    way = get_variant(chosen, variant)
+    asi.needs(chosen)
+    place = host_module.pick(chosen, "auto")
+    origin = provenance.collect(sys.argv[1:])
+    with _alone():
+        made = kernels.workbench(chosen, way, place, display)
+    report = exits_module.run(made, way, times, display)
+    _write_json(json_file, report.as_json() | {"target": chosen.name, "variant": way.name} | origin)
+    _print_lines(list(exits_module.render(report)))
+    if not report.ok:
+        raise RedoubtError("more exits than there may be, or the kernel complained")
+
+
+@app.command()
 def conversions(target: TargetArg, variant: VariantOpt = "on", json_file: JsonOpt = None) -> None:
     """Count how often pageblocks change their kind under address space isolation."""
     display = Display()
     chosen = get_target(target)
     way = get_variant(chosen, variant)
-    conversions_module.needs(chosen)
+    asi.needs(chosen)
     place = host_module.pick(chosen, "auto")
     origin = provenance.collect(sys.argv[1:])
     with _alone():

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from redoubt import (
+    asi,
     attack,
     audit,
     build,
     check,
     cover,
     distro,
+    exits,
     host,
+    isolation,
     kernels,
     ktap,
     lifecycle,
@@ -47,6 +50,8 @@ LONG_STRESS_S = 120
 SHORTAGE_S = 20
 # Of stress-ng: two rounds.
 STRESS_NG_S = 16
+# How often each operation is done when exits are counted.
+EXITS = 1000
 _KUNIT_TIMEOUT = 300.0
 _TRUE = ("/bin/cat", "/proc/version")
 
@@ -373,6 +378,29 @@ def _oracle(run: Run) -> Iterator[Item]:
         yield _verdict(f"{name}: {what}", on.name, report.ok, "\n".join(oracle.render(report)))
 
 
+# === Address space isolation =====================================================================
+
+
+def _isolation(run: Run) -> Iterator[Item]:
+    """Exits, exactly; somebody who wants to read; NMIs at any time; and who refuses."""
+    name, on = "address space isolation", run.variant("on")
+    chosen = _enforcing(run, name)
+    if isinstance(chosen, Item):
+        yield chosen
+        return
+    made = kernels.workbench(run.target, on, chosen, run.progress)
+    report = exits.run(made, on, EXITS, run.progress)
+    yield _verdict(f"{name}: exits", on.name, report.ok, "\n".join(exits.render(report)))
+    outcomes = [isolation.probe(made.machine(on, *asi.ARGS), run.progress)]
+    for cpus, more in ((1, ()), (2, ("no5lvl",))):
+        machine = made.machine(on, *asi.ARGS, *more, cpus=cpus)
+        outcomes.append(isolation.nmis(machine, run.progress))
+    outcomes.append(isolation.refused(made.machine(on, asi.ARGS[0], "pti=on"), run.progress))
+    for outcome in outcomes:
+        detail = "\n".join((*outcome.problems, outcome.boot.describe()))
+        yield _verdict(f"{name}: {outcome.name}", on.name, outcome.ok, detail)
+
+
 # === The linear map ==============================================================================
 
 
@@ -603,6 +631,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
 
     mapped = [run for run in runs if run.target.observers]
     seen = [run for run in runs if oracle.FLAVOUR in run.target.flavours]
+    isolated = [run for run in runs if asi.possible(run.target)]
     # One is enough, and not UML, which may be emulated twice.
     briefly = ([run for run in runs if run.target.emulator] or list(runs))[:1]
 
@@ -619,6 +648,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
     yield _Step("tool", "-", partial(_unit, one))
     yield from each("boots", _booted)
     yield from each("oracle", _oracle, seen)
+    yield from each("address space isolation", _isolation, isolated)
     yield from each("stress-ng, plain kernel", partial(_stress_ng, flavour=""), briefly)
     yield from each("linear map", _linear_map, mapped)
     yield _Step("tool, with guests", "-", partial(_guests, one))
