@@ -86,11 +86,13 @@ struct seen {
 	unsigned long events;
 };
 
-#define expect_seen(test, seen, is_before, is_after, nr) do {		\
-	KUNIT_EXPECT_EQ(test, (seen).before, is_before);		\
-	KUNIT_EXPECT_EQ(test, (seen).after, is_after);			\
-	KUNIT_EXPECT_EQ(test, (seen).events, nr);			\
-} while (0)
+static void expect_seen(struct kunit *test, const struct seen *seen,
+			bool before, bool after, unsigned long events)
+{
+	KUNIT_EXPECT_EQ(test, seen->before, before);
+	KUNIT_EXPECT_EQ(test, seen->after, after);
+	KUNIT_EXPECT_EQ(test, seen->events, events);
+}
 
 /* Restricted; do something; and what has become of it. */
 #define observe(seen, event, action) do {				\
@@ -118,16 +120,16 @@ static void sensitive_memory_is_a_fault_and_an_exit(struct kunit *test)
 	addr = memory(test, GFP_HIGHUSER);
 
 	observe(seen, ASI_EXIT_FAULT, seen.value = READ_ONCE(*addr));
-	expect_seen(test, seen, true, false, 1);
+	expect_seen(test, &seen, true, false, 1);
 	KUNIT_EXPECT_EQ(test, seen.value, VALUE);
 
 	observe(seen, ASI_EXIT_FAULT, WRITE_ONCE(*addr, VALUE + 1));
-	expect_seen(test, seen, true, false, 1);
+	expect_seen(test, &seen, true, false, 1);
 	KUNIT_EXPECT_EQ(test, *addr, VALUE + 1);
 
 	/* One, whatever comes after it. */
 	observe(seen, ASI_EXIT_FAULT, memset(addr, 0, PAGE_SIZE));
-	expect_seen(test, seen, true, false, 1);
+	expect_seen(test, &seen, true, false, 1);
 }
 
 static int in_the_image = VALUE;
@@ -155,7 +157,7 @@ static void other_memory_is_neither(struct kunit *test)
 		this_cpu_write(per_cpu_value, VALUE);
 		(void)READ_ONCE(virt_to_page(page)->flags);
 	}));
-	expect_seen(test, seen, true, true, 0);
+	expect_seen(test, &seen, true, true, 0);
 	vfree(area);
 }
 
@@ -172,7 +174,7 @@ static void a_wild_address_is_a_real_fault(struct kunit *test)
 	/* Behind it is a page for guarding it. */
 	observe(seen, ASI_EXIT_FAULT,
 		seen.error = copy_from_kernel_nofault(&value, area + PAGE_SIZE, 1));
-	expect_seen(test, seen, true, false, 1);
+	expect_seen(test, &seen, true, false, 1);
 	KUNIT_EXPECT_EQ(test, seen.error, -EFAULT);
 	vfree(area);
 }
@@ -192,7 +194,7 @@ static void it_is_not_reached_without_leaving(struct kunit *test)
 		seen.error = copy_from_kernel_nofault(&value, addr, 1);
 		this_cpu_write(asi_stay, false);
 	}));
-	expect_seen(test, seen, true, true, 0);
+	expect_seen(test, &seen, true, true, 0);
 	KUNIT_EXPECT_EQ(test, seen.error, -EFAULT);
 }
 
@@ -204,9 +206,9 @@ static void flushing_stays(struct kunit *test)
 
 	attach(test);
 	observe(seen, ASI_EXIT_FAULT, flush_tlb_local());
-	expect_seen(test, seen, true, true, 0);
+	expect_seen(test, &seen, true, true, 0);
 	observe(seen, ASI_EXIT_FAULT, __flush_tlb_all());
-	expect_seen(test, seen, true, true, 0);
+	expect_seen(test, &seen, true, true, 0);
 }
 
 static void the_same_process_stays(struct kunit *test)
@@ -217,20 +219,20 @@ static void the_same_process_stays(struct kunit *test)
 	attach(test);
 	mm = current->mm;
 	observe(seen, ASI_EXIT_SWITCH_MM, switch_mm_irqs_off(mm, mm, current));
-	expect_seen(test, seen, true, true, 0);
+	expect_seen(test, &seen, true, true, 0);
 
 	/* By way of a kernel thread; and if there was something to flush then. */
 	observe(seen, ASI_EXIT_SWITCH_MM, ({
 		enter_lazy_tlb(mm, current);
 		switch_mm_irqs_off(mm, mm, current);
 	}));
-	expect_seen(test, seen, true, true, 0);
+	expect_seen(test, &seen, true, true, 0);
 	observe(seen, ASI_EXIT_SWITCH_MM, ({
 		enter_lazy_tlb(mm, current);
 		inc_mm_tlb_gen(mm);
 		switch_mm_irqs_off(mm, mm, current);
 	}));
-	expect_seen(test, seen, true, true, 0);
+	expect_seen(test, &seen, true, true, 0);
 }
 
 static void another_process_leaves(struct kunit *test)
@@ -245,7 +247,7 @@ static void another_process_leaves(struct kunit *test)
 		switch_mm_irqs_off(mm, other, current);
 		switch_mm_irqs_off(other, mm, current);
 	}));
-	expect_seen(test, seen, true, false, 1);
+	expect_seen(test, &seen, true, false, 1);
 }
 
 static void a_temporary_address_space_leaves(struct kunit *test)
@@ -257,7 +259,7 @@ static void a_temporary_address_space_leaves(struct kunit *test)
 	other = other_process(test);
 	observe(seen, ASI_EXIT_TEMPORARY_MM,
 		unuse_temporary_mm(use_temporary_mm(other)));
-	expect_seen(test, seen, true, false, 1);
+	expect_seen(test, &seen, true, false, 1);
 }
 
 /* === NMIs ================================================================= */
@@ -302,7 +304,7 @@ static void an_nmi_ends_where_it_began(struct kunit *test)
 	unregister_nmi_handler(NMI_LOCAL, "asi_test");
 	KUNIT_EXPECT_TRUE(test, nmi_came);
 	KUNIT_EXPECT_TRUE(test, nmi_began_restricted);
-	expect_seen(test, seen, true, true, 1);
+	expect_seen(test, &seen, true, true, 1);
 	KUNIT_EXPECT_EQ(test, reads.events, 1);
 }
 
@@ -340,7 +342,7 @@ static void an_nmi_does_not_restrict_other_tables(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, nmi_came);
 	KUNIT_EXPECT_TRUE(test, nmi_began_restricted);
 	KUNIT_EXPECT_EQ(test, seen.error, 0);
-	expect_seen(test, seen, true, false, 0);
+	expect_seen(test, &seen, true, false, 0);
 }
 
 static void an_nmi_does_not_enter(struct kunit *test)
@@ -359,7 +361,7 @@ static void an_nmi_does_not_enter(struct kunit *test)
 	unregister_nmi_handler(NMI_LOCAL, "asi_test");
 	KUNIT_EXPECT_TRUE(test, nmi_came);
 	KUNIT_EXPECT_FALSE(test, nmi_began_restricted);
-	expect_seen(test, seen, true, false, 0);
+	expect_seen(test, &seen, true, false, 0);
 }
 
 static struct kunit_case asi_switch_cases[] = {
