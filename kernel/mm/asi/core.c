@@ -364,7 +364,7 @@ static struct notifier_block memory_nb = {
 /* === Boot =============================================================== */
 
 static bool requested __ro_after_init;
-static const char *refused __initdata;
+static const char *refused __ro_after_init;
 
 static int __init early_asi(char *arg)
 {
