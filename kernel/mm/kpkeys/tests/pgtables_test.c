@@ -150,20 +150,25 @@ static void write_set_pud(void *table)
 	set_pud((pud_t *)table, __pud(PAGE_SIZE));
 }
 
+/* There is nothing to clear in an entry that is the level below. */
+#ifndef __PAGETABLE_PMD_FOLDED
 static void write_pud_clear(void *table)
 {
 	pud_clear((pud_t *)table);
 }
+#endif
 
 static void write_set_p4d(void *table)
 {
 	set_p4d((p4d_t *)table, __p4d(PAGE_SIZE));
 }
 
+#ifndef __PAGETABLE_PUD_FOLDED
 static void write_p4d_clear(void *table)
 {
 	p4d_clear((p4d_t *)table);
 }
+#endif
 
 #ifdef CONFIG_UML
 /* Also written when page tables are synchronised with the host. */
@@ -199,9 +204,13 @@ static const struct writer {
 	{ "set_pmd",		write_set_pmd },
 	{ "pmd_clear",		write_pmd_clear,		true },
 	{ "set_pud",		write_set_pud },
+#ifndef __PAGETABLE_PMD_FOLDED
 	{ "pud_clear",		write_pud_clear,		true },
+#endif
 	{ "set_p4d",		write_set_p4d },
+#ifndef __PAGETABLE_PUD_FOLDED
 	{ "p4d_clear",		write_p4d_clear,		true },
+#endif
 #ifdef CONFIG_UML
 	{ "ptep_mkuptodate",	write_ptep_mkuptodate,		true },
 	{ "pmd_mkuptodate",	write_pmd_mkuptodate,		true },
