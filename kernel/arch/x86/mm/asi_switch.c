@@ -199,7 +199,7 @@ unsigned long __asi_switch_mm(bool same)
  *
  * Context: any that tracepoints can be in.
  */
-void asi_trace_fault(const struct pt_regs *regs, unsigned long address)
+void asi_trace_fault(struct pt_regs *regs, unsigned long address)
 {
 	trace_asi_exit(ASI_EXIT_FAULT, address, regs->ip);
 }

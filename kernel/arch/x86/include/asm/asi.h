@@ -37,7 +37,7 @@ bool __asi_leave(enum asi_switch reason);
 void __asi_exit(enum asi_switch reason);
 unsigned long __asi_switch_mm(bool same);
 void asi_reenter(unsigned long cr3);
-void asi_trace_fault(const struct pt_regs *regs, unsigned long address);
+void asi_trace_fault(struct pt_regs *regs, unsigned long address);
 
 /**
  * asi_restricted() - Is this CPU in the restricted address space?
@@ -108,7 +108,7 @@ static __always_inline void asi_exit(enum asi_switch reason)
  * Context: the page fault handler, before anything else.
  * Return: true if so.
  */
-static __always_inline bool asi_fault(const struct pt_regs *regs,
+static __always_inline bool asi_fault(struct pt_regs *regs,
 				      unsigned long error_code,
 				      unsigned long address)
 {
