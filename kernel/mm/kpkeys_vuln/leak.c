@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The address leaks of the vulnerable test driver. */
+#include <linux/asi.h>
 #include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/fs.h>
@@ -52,6 +53,8 @@ int kpkeys_vuln_leak_info(void __user *arg)
 		.sync = ENTRY_SYNC,
 		.addr = ENTRY_ADDR,
 		.policy = kpkeys_vuln_policy_addr(),
+		/* See arch_asi_pgd(). */
+		.pgd_copy = asi_enabled() ? 2 * PAGE_SIZE : 0,
 		.shift = { PAGE_SHIFT, PMD_SHIFT, PUD_SHIFT, P4D_SHIFT, PGDIR_SHIFT },
 	};
 
