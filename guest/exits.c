@@ -12,10 +12,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,6 +21,7 @@
 #include <unistd.h>
 
 #include "compiler.h"
+#include "fail.h"
 
 #define SWITCHES	"/sys/kernel/debug/asi/switches"
 #define TMPFS_FILE	"/tmp/exits"
@@ -40,20 +39,6 @@ struct counters {
 };
 
 static unsigned int times;
-
-static noreturn __attribute__((format(printf, 1, 2))) void
-fail(const char *format, ...)
-{
-	int error = errno;
-	va_list args;
-
-	fprintf(stderr, "exits: ");
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fprintf(stderr, ": %s\n", strerror(error));
-	exit(1);
-}
 
 static void look(struct counters *counters)
 {

@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +28,7 @@
 #include <unistd.h>
 
 #include "compiler.h"
+#include "fail.h"
 #include "kpkeys_vuln.h"
 
 #define PAGE		4096
@@ -48,20 +48,6 @@ enum pattern { ANONYMOUS, TMPFS, IN_FILE, OWN, MAGIC };
 
 static u64 seed;
 static bool mistake;
-
-static noreturn __attribute__((format(printf, 1, 2))) void
-fail(const char *format, ...)
-{
-	int error = errno;
-	va_list args;
-
-	fprintf(stderr, "oracle: ");
-	va_start(args, format);
-	vfprintf(stderr, format, args);
-	va_end(args);
-	fprintf(stderr, ": %s\n", strerror(error));
-	_exit(1);
-}
 
 /*
  * SplitMix64 of Steele, Lea and Flood, "Fast splittable pseudorandom number

@@ -76,3 +76,12 @@ def parse_audits(lines: Sequence[str]) -> tuple[Audit, ...]:
                 audits.append(Audit(*(counts.get(n, 0) for n in Audit.__annotations__)))
                 counts = {}
     return tuple(audits)
+
+
+def unclean(lines: Sequence[str], looks: int) -> list[str]:
+    """What is wrong with what so many looks of a machine at itself must have found."""
+    audits = parse_audits(lines)
+    problems = [f"not clean: {audit}" for audit in audits if not audit.clean]
+    if len(audits) != looks:
+        problems.append(f"{len(audits)} audits, expected {looks}")
+    return problems

@@ -248,6 +248,15 @@ def _workbench(
     return chosen, way, kernels.workbench(chosen, way, host_module.pick(chosen, host), display)
 
 
+def _isolated(
+    target: str, variant: str, display: Display
+) -> tuple[Target, Variant, kernels.Workbench]:
+    """The same, of a target whose kernel has address space isolation; an error for any other."""
+    asi.needs(get_target(target))
+    with _alone():
+        return _workbench(target, variant, "auto", display)
+
+
 def _needs_enforcing(target: Target, host: str) -> str:
     """The host on which protection keys work; an error if there is none."""
     if problem := host_module.lacking(target, host):
@@ -455,13 +464,8 @@ def exits(
 ) -> None:
     """Count how often operations leave the restricted address space, and why."""
     display = Display()
-    chosen = get_target(target)
-    way = get_variant(chosen, variant)
-    asi.needs(chosen)
-    place = host_module.pick(chosen, "auto")
     origin = provenance.collect(sys.argv[1:])
-    with _alone():
-        made = kernels.workbench(chosen, way, place, display)
+    chosen, way, made = _isolated(target, variant, display)
     report = exits_module.run(made, way, times, display)
     _write_json(json_file, report.as_json() | {"target": chosen.name, "variant": way.name} | origin)
     _print_lines(list(exits_module.render(report)))
@@ -473,13 +477,8 @@ def exits(
 def conversions(target: TargetArg, variant: VariantOpt = "on", json_file: JsonOpt = None) -> None:
     """Count how often pageblocks change their kind under address space isolation."""
     display = Display()
-    chosen = get_target(target)
-    way = get_variant(chosen, variant)
-    asi.needs(chosen)
-    place = host_module.pick(chosen, "auto")
     origin = provenance.collect(sys.argv[1:])
-    with _alone():
-        made = kernels.workbench(chosen, way, place, display)
+    chosen, way, made = _isolated(target, variant, display)
     report = conversions_module.run(made, way, display)
     _write_json(json_file, report.as_json() | {"target": chosen.name, "variant": way.name} | origin)
     _print_lines(list(conversions_module.render(report)))

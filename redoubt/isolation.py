@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from redoubt import asi, guest
 from redoubt.boot import Machine, Result, boot
+from redoubt.lifecycle import Outcome
 from redoubt.progress import Progress
 
 NMIS = "/sys/kernel/debug/asi/nmis"
@@ -22,20 +22,6 @@ _LEFT = "@probe: how=leave error=0 exits=1 secret=1"
 _STRESS = re.compile(r"@stress: ops=(\d+) refused=\d+ errors=0\b")
 _REENTER = re.compile(r"^reenter (\d+)")
 _REFUSED = "asi: inactive: page table isolation is on"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What was tried, what was wrong, and the boot."""
-
-    name: str
-    problems: tuple[str, ...]
-    boot: Result
-
-    @property
-    def ok(self) -> bool:
-        """True if nothing was wrong."""
-        return not self.problems
 
 
 def _ended(result: Result) -> list[str]:
@@ -73,10 +59,7 @@ def nmis(machine: Machine, progress: Progress) -> Outcome:
     problems = _ended(result)
     if not any(_STRESS.search(line) for line in result.console):
         problems.append("the stress did not get to its end without errors")
-    audits = asi.parse_audits(result.console)
-    problems += [f"not clean: {audit}" for audit in audits if not audit.clean]
-    if len(audits) != 1:
-        problems.append(f"{len(audits)} audits, expected 1")
+    problems += asi.unclean(result.console, 1)
     if not any((match := _REENTER.match(line)) and int(match[1]) for line in result.console):
         problems.append("no NMI had to enter again: nothing was tried")
     return Outcome(f"NMIs and stress ({machine.cpus} CPU)", tuple(problems), result)

@@ -61,10 +61,7 @@ def _unclean(machine: Machine, result: Result, looks: int) -> list[str]:
     if len(walks) != looks:
         problems.append(f"{len(walks)} walks of the checker, expected {looks}")
     if asi.asked_for(machine):
-        audits = asi.parse_audits(result.console)
-        problems += [f"not clean: {audit}" for audit in audits if not audit.clean]
-        if len(audits) != looks:
-            problems.append(f"{len(audits)} audits, expected {looks}")
+        problems += asi.unclean(result.console, looks)
     return problems
 
 

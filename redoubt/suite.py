@@ -91,6 +91,12 @@ def _verdict(name: str, variant: str, good: bool, detail: str) -> Item:
     return Item(name, variant, int(good), int(not good), 0, "" if good else detail)
 
 
+def _outcome(name: str, outcome: lifecycle.Outcome) -> Item:
+    """The item of what a machine with protection went through."""
+    detail = "\n".join((*outcome.problems, outcome.boot.describe()))
+    return _verdict(name, "on", outcome.ok, detail)
+
+
 def as_json(first: str, items: Sequence[Item]) -> list[dict[str, Any]]:
     """The stable form, see docs/json.md: one entry per target and variant.
 
@@ -397,8 +403,7 @@ def _isolation(run: Run) -> Iterator[Item]:
         outcomes.append(isolation.nmis(machine, run.progress))
     outcomes.append(isolation.refused(made.machine(on, asi.ARGS[0], "pti=on"), run.progress))
     for outcome in outcomes:
-        detail = "\n".join((*outcome.problems, outcome.boot.describe()))
-        yield _verdict(f"{name}: {outcome.name}", on.name, outcome.ok, detail)
+        yield _outcome(f"{name}: {outcome.name}", outcome)
 
 
 # === The linear map ==============================================================================
@@ -539,8 +544,7 @@ def _life(
         for event in events:
             with run.progress.step(f"Taking {run.target.name} through {event.__name__}"):
                 outcome = event(way_made.machine(run.variant("on"), cpus=2), kernel, run.progress)
-            detail = "\n".join((*outcome.problems, outcome.boot.describe()))
-            yield _verdict(f"{outcome.name}{name}", "on", outcome.ok, detail)
+            yield _outcome(f"{outcome.name}{name}", outcome)
 
 
 def _debug(run: Run) -> Iterator[Item]:

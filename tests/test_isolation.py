@@ -12,7 +12,7 @@ import pytest
 from redoubt import isolation
 from redoubt.boot import Machine, Result
 from redoubt.build import Build
-from redoubt.isolation import Outcome
+from redoubt.lifecycle import Outcome
 from redoubt.progress import Progress, Silent
 from redoubt.targets import X86_64
 

