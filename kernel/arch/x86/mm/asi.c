@@ -26,7 +26,7 @@ static pgd_t *asi_pgd __ro_after_init;
 /* Behind the two of page table isolation, see pgd_allocation_order(). */
 static pgd_t *restricted_pgd(pgd_t *pgd)
 {
-	return pgd + 2 * PTRS_PER_PGD;
+	return pgd + ASI_CR3_RESTRICTED / sizeof(*pgd);
 }
 
 /**

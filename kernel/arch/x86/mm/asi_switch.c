@@ -31,7 +31,7 @@ DEFINE_PER_CPU(unsigned long [ASI_NR_SWITCHES], asi_switches);
 DEFINE_PER_CPU(bool, asi_stay);
 #endif
 
-/* === What is flushed on the way ========================================= */
+/* === Counted and flushed on the way ====================================== */
 
 /* What user mode has taught the CPU is not to guide who knows everything. */
 #define FLUSH_IBPB	BIT(0)
@@ -43,8 +43,10 @@ static const char * const flush_names[] = { "ibpb", "verw", "l1d" };
 
 static unsigned int flushes __ro_after_init;
 
-static __always_inline void flush_on_exit(void)
+/* Also counts, as nobody is to do the one without the other. */
+static __always_inline void before_exit(enum asi_switch reason)
 {
+	raw_cpu_inc(asi_switches[reason]);
 	if (!(flushes & FLUSH_IBPB))
 		return;
 	raw_cpu_inc(asi_switches[ASI_IBPB]);
@@ -52,8 +54,10 @@ static __always_inline void flush_on_exit(void)
 	indirect_branch_prediction_barrier();
 }
 
-static __always_inline void flush_on_enter(void)
+static __always_inline void enter(enum asi_switch how, unsigned long cr3)
 {
+	raw_cpu_inc(asi_switches[how]);
+	native_write_cr3(cr3);
 	if (flushes & FLUSH_VERW) {
 		raw_cpu_inc(asi_switches[ASI_VERW]);
 		x86_clear_cpu_buffers();
@@ -136,9 +140,7 @@ const char * __init arch_asi_flushes(void)
  */
 noinstr void __asi_enter(unsigned long cr3)
 {
-	raw_cpu_inc(asi_switches[ASI_ENTER]);
-	native_write_cr3(cr3 | ASI_CR3_RESTRICTED);
-	flush_on_enter();
+	enter(ASI_ENTER, cr3 | ASI_CR3_RESTRICTED);
 }
 
 /**
@@ -154,8 +156,7 @@ noinstr bool __asi_leave(enum asi_switch reason)
 
 	if (!(cr3 & ASI_CR3_RESTRICTED))
 		return false;
-	raw_cpu_inc(asi_switches[reason]);
-	flush_on_exit();
+	before_exit(reason);
 	native_write_cr3(cr3 & ~ASI_CR3_RESTRICTED);
 	return true;
 }
@@ -182,12 +183,11 @@ EXPORT_SYMBOL_FOR_KVM(__asi_exit);
  */
 unsigned long __asi_switch_mm(bool same)
 {
-	if (!(__native_read_cr3() & ASI_CR3_RESTRICTED))
+	if (!asi_restricted())
 		return 0;
 	if (same)
 		return ASI_CR3_RESTRICTED;
-	raw_cpu_inc(asi_switches[ASI_EXIT_SWITCH_MM]);
-	flush_on_exit();
+	before_exit(ASI_EXIT_SWITCH_MM);
 	trace_asi_exit(ASI_EXIT_SWITCH_MM, 0, _RET_IP_);
 	return 0;
 }
@@ -216,9 +216,6 @@ void asi_trace_fault(struct pt_regs *regs, unsigned long address)
  */
 noinstr void asi_reenter(unsigned long cr3)
 {
-	if ((__native_read_cr3() ^ cr3) != ASI_CR3_RESTRICTED)
-		return;
-	raw_cpu_inc(asi_switches[ASI_REENTER]);
-	native_write_cr3(cr3);
-	flush_on_enter();
+	if ((__native_read_cr3() ^ cr3) == ASI_CR3_RESTRICTED)
+		enter(ASI_REENTER, cr3);
 }

@@ -264,17 +264,32 @@ static void a_temporary_address_space_leaves(struct kunit *test)
 
 /* === NMIs ================================================================= */
 
-static u8 *nmi_reads;
 static bool nmi_came, nmi_began_restricted;
+static void (*nmi_does)(void);
 
-static int read_in_nmi(unsigned int type, struct pt_regs *regs)
+static int in_nmi_test(unsigned int type, struct pt_regs *regs)
 {
 	if (nmi_came)
 		return NMI_DONE;
 	nmi_began_restricted = asi_restricted();
-	(void)READ_ONCE(*nmi_reads);
+	nmi_does();
 	WRITE_ONCE(nmi_came, true);
 	return NMI_HANDLED;
+}
+
+static void no_more_nmis(void *unused)
+{
+	unregister_nmi_handler(NMI_LOCAL, "asi_test");
+}
+
+static void have_nmi_do(struct kunit *test, void (*does)(void))
+{
+	nmi_does = does;
+	nmi_came = false;
+	KUNIT_ASSERT_EQ(test, register_nmi_handler(NMI_LOCAL, in_nmi_test, 0,
+						   "asi_test"), 0);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, no_more_nmis,
+							NULL), 0);
 }
 
 static void send_nmi(void)
@@ -286,6 +301,19 @@ static void send_nmi(void)
 		cpu_relax();
 }
 
+static void expect_nmi(struct kunit *test, bool began_restricted)
+{
+	KUNIT_EXPECT_TRUE(test, nmi_came);
+	KUNIT_EXPECT_EQ(test, nmi_began_restricted, began_restricted);
+}
+
+static u8 *nmi_reads;
+
+static void read_in_nmi(void)
+{
+	(void)READ_ONCE(*nmi_reads);
+}
+
 /* It may have come right before user mode. */
 static void an_nmi_ends_where_it_began(struct kunit *test)
 {
@@ -293,31 +321,22 @@ static void an_nmi_ends_where_it_began(struct kunit *test)
 
 	attach(test);
 	nmi_reads = memory(test, GFP_HIGHUSER);
-	nmi_came = false;
-	KUNIT_ASSERT_EQ(test, register_nmi_handler(NMI_LOCAL, read_in_nmi, 0,
-						   "asi_test"), 0);
+	have_nmi_do(test, read_in_nmi);
 	observe(seen, ASI_REENTER, ({
 		reads.events = count(ASI_EXIT_FAULT);
 		send_nmi();
 		reads.events = count(ASI_EXIT_FAULT) - reads.events;
 	}));
-	unregister_nmi_handler(NMI_LOCAL, "asi_test");
-	KUNIT_EXPECT_TRUE(test, nmi_came);
-	KUNIT_EXPECT_TRUE(test, nmi_began_restricted);
+	expect_nmi(test, true);
 	expect_seen(test, &seen, true, true, 1);
 	KUNIT_EXPECT_EQ(test, reads.events, 1);
 }
 
 static struct mm_struct *nmi_other;
 
-static int patch_in_nmi(unsigned int type, struct pt_regs *regs)
+static void patch_in_nmi(void)
 {
-	if (nmi_came)
-		return NMI_DONE;
-	nmi_began_restricted = asi_restricted();
 	unuse_temporary_mm(use_temporary_mm(nmi_other));
-	WRITE_ONCE(nmi_came, true);
-	return NMI_HANDLED;
 }
 
 /* A debugger's that comes to a kernel thread, which gives up borrowed tables. */
@@ -329,18 +348,14 @@ static void an_nmi_does_not_restrict_other_tables(struct kunit *test)
 	attach(test);
 	mm = current->mm;
 	nmi_other = other_process(test);
-	nmi_came = false;
-	KUNIT_ASSERT_EQ(test, register_nmi_handler(NMI_LOCAL, patch_in_nmi, 0,
-						   "asi_test"), 0);
+	have_nmi_do(test, patch_in_nmi);
 	observe(seen, ASI_REENTER, ({
 		enter_lazy_tlb(mm, current);
 		send_nmi();
 		seen.error = this_cpu_read(cpu_tlbstate.loaded_mm) != &init_mm;
 		switch_mm_irqs_off(NULL, mm, current);
 	}));
-	unregister_nmi_handler(NMI_LOCAL, "asi_test");
-	KUNIT_EXPECT_TRUE(test, nmi_came);
-	KUNIT_EXPECT_TRUE(test, nmi_began_restricted);
+	expect_nmi(test, true);
 	KUNIT_EXPECT_EQ(test, seen.error, 0);
 	expect_seen(test, &seen, true, false, 0);
 }
@@ -351,16 +366,12 @@ static void an_nmi_does_not_enter(struct kunit *test)
 
 	attach(test);
 	nmi_reads = memory(test, GFP_HIGHUSER);
-	nmi_came = false;
-	KUNIT_ASSERT_EQ(test, register_nmi_handler(NMI_LOCAL, read_in_nmi, 0,
-						   "asi_test"), 0);
+	have_nmi_do(test, read_in_nmi);
 	observe(seen, ASI_REENTER, ({
 		(void)READ_ONCE(*nmi_reads);
 		send_nmi();
 	}));
-	unregister_nmi_handler(NMI_LOCAL, "asi_test");
-	KUNIT_EXPECT_TRUE(test, nmi_came);
-	KUNIT_EXPECT_FALSE(test, nmi_began_restricted);
+	expect_nmi(test, false);
 	expect_seen(test, &seen, true, false, 0);
 }
 

@@ -40,17 +40,6 @@ void asi_reenter(unsigned long cr3);
 void asi_trace_fault(struct pt_regs *regs, unsigned long address);
 
 /**
- * asi_restricted() - Is this CPU in the restricted address space?
- *
- * Context: any. Of use only where the CPU does not change.
- * Return: true if so.
- */
-static __always_inline bool asi_restricted(void)
-{
-	return asi_enabled() && (__native_read_cr3() & ASI_CR3_RESTRICTED);
-}
-
-/**
  * asi_restricted_cr3() - What to return to at the end of an NMI.
  *
  * Context: any.
@@ -64,6 +53,17 @@ static __always_inline unsigned long asi_restricted_cr3(void)
 		return 0;
 	cr3 = __native_read_cr3();
 	return cr3 & ASI_CR3_RESTRICTED ? cr3 : 0;
+}
+
+/**
+ * asi_restricted() - Is this CPU in the restricted address space?
+ *
+ * Context: any. Of use only where the CPU does not change.
+ * Return: true if so.
+ */
+static __always_inline bool asi_restricted(void)
+{
+	return asi_restricted_cr3();
 }
 
 /**
@@ -140,8 +140,7 @@ static __always_inline unsigned long asi_switch_mm(bool same)
 /* User mode was left restricted, unless somebody forgot to enter. */
 static __always_inline void asi_assert_restricted(void)
 {
-	if (IS_ENABLED(CONFIG_ASI_DEBUG) && asi_enabled() &&
-	    !(__native_read_cr3() & ASI_CR3_RESTRICTED))
+	if (IS_ENABLED(CONFIG_ASI_DEBUG) && asi_enabled() && !asi_restricted())
 		raw_cpu_inc(asi_switches[ASI_UNRESTRICTED]);
 }
 
