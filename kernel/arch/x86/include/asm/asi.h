@@ -134,8 +134,19 @@ static __always_inline unsigned long asi_switch_mm(bool same)
 
 #define asi_exit_traced()	tracepoint_enabled(asi_exit)
 
-/* CR3 without what tells address spaces of a process apart. */
-#define asi_strip_cr3(cr3)	((cr3) & ~ASI_CR3_RESTRICTED)
+/**
+ * asi_strip_cr3() - CR3 without what tells address spaces of a process apart.
+ * @cr3: that or a part of it with the page tables.
+ *
+ * Without isolation the bit is one of an address.
+ *
+ * Context: any.
+ * Return: what is left.
+ */
+static __always_inline unsigned long asi_strip_cr3(unsigned long cr3)
+{
+	return asi_enabled() ? cr3 & ~ASI_CR3_RESTRICTED : cr3;
+}
 
 /* User mode was left restricted, unless somebody forgot to enter. */
 static __always_inline void asi_assert_restricted(void)
