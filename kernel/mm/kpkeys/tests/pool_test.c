@@ -191,6 +191,8 @@ static struct tables *exhaust(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, allow_refills,
 							NULL), 0);
 	stop_refills(test);
+	/* What others have freed comes back later otherwise. */
+	rcu_barrier();
 	while (tables->nr < 16 * KPKEYS_BLOCK_PAGES &&
 	       get_table(tables, GFP_ATOMIC, 0))
 		cond_resched();
