@@ -17,6 +17,7 @@
 struct mm_struct;
 
 DECLARE_STATIC_KEY_FALSE(asi_key);
+DECLARE_STATIC_KEY_FALSE(asi_clear_key);
 
 /**
  * asi_enabled() - Is sensitive memory kept apart from other memory?
@@ -29,6 +30,19 @@ DECLARE_STATIC_KEY_FALSE(asi_key);
 static __always_inline bool asi_enabled(void)
 {
 	return static_branch_unlikely(&asi_key);
+}
+
+/**
+ * asi_clears() - Is free memory clean, if it may be sensitive?
+ *
+ * Then whoever allocates it with __GFP_SENSITIVE need not clear it.
+ *
+ * Context: any.
+ * Return: true if so.
+ */
+static __always_inline bool asi_clears(void)
+{
+	return static_branch_unlikely(&asi_clear_key);
 }
 
 bool asi_requested(void);
@@ -49,6 +63,7 @@ void asi_sync_direct_map(unsigned long start, unsigned long end);
  *	counted also where the CPU has no instruction for it.
  * @ASI_VERW: buffers flushed when entering.
  * @ASI_L1D: the first-level data cache flushed when entering.
+ * @ASI_EPHMAP: not left, as pages were mapped in a window, see ephmap_open().
  * @ASI_UNRESTRICTED: user mode had not been restricted. Must be 0; counted
  *	with CONFIG_ASI_DEBUG only.
  * @ASI_NR_SWITCHES: their number.
@@ -65,6 +80,7 @@ enum asi_switch {
 	ASI_IBPB,
 	ASI_VERW,
 	ASI_L1D,
+	ASI_EPHMAP,
 	ASI_UNRESTRICTED,
 	ASI_NR_SWITCHES
 };
@@ -159,9 +175,64 @@ unsigned long arch_asi_aliases(void);
  */
 pgd_t *arch_asi_pgd(struct mm_struct *mm);
 
+/* === Memory of a process, mapped for a moment =========================== */
+
+struct page;
+
+/* Pages that can be mapped at a time. */
+#define EPHMAP_PAGES	32
+
+/**
+ * struct ephmap - A window, in which pages are mapped for the current process.
+ * @pte: its page table entries.
+ * @addr: its first address.
+ * @nr: pages in it.
+ *
+ * What is mapped there may be read by others of the same process, too. So it
+ * must be what that may know anyhow, to the end of each page.
+ */
+struct ephmap {
+	pte_t *pte;
+	unsigned long addr;
+	unsigned int nr;
+};
+
+/**
+ * ephmap_open() - Open a window.
+ * @map: receives what it is.
+ *
+ * There is none if this CPU is not restricted, or if other CPUs run threads of
+ * the process. Then use kmap_local_page() and the like.
+ *
+ * Context: task, interrupts on. Do not sleep until ephmap_close(), nor access
+ * memory of users but with page faults disabled.
+ * Return: true, or false if there is no window and nothing to be closed.
+ */
+bool ephmap_open(struct ephmap *map);
+
+/**
+ * ephmap_add() - Map pages in a window.
+ * @map: the window.
+ * @page: the first.
+ * @nr: how many. Altogether at most EPHMAP_PAGES.
+ *
+ * Context: between ephmap_open() and ephmap_close().
+ * Return: their address, which is good in both address spaces.
+ */
+void *ephmap_add(struct ephmap *map, struct page *page, unsigned int nr);
+
+/**
+ * ephmap_close() - Close a window, with what is mapped in it.
+ * @map: the window.
+ *
+ * Context: after ephmap_open(). Other CPUs may be waited for.
+ */
+void ephmap_close(struct ephmap *map);
+
 #else
 
 #define asi_enabled()	false
+#define asi_clears()	false
 
 static inline bool asi_requested(void)
 {

@@ -20,6 +20,16 @@ static __always_inline bool asi_is_sensitive(int migratetype)
 	return asi_enabled() && is_migrate_sensitive(migratetype);
 }
 
+int asi_get_type(struct page *page);
+
+/* Is a page cleared when it is freed, and thus clean when it is allocated? */
+static __always_inline bool asi_is_clean(struct page *page)
+{
+	/* What is sensitive is not known from the beginning: all is cleared. */
+	return asi_clears() &&
+	       (!asi_enabled() || is_migrate_sensitive(asi_get_type(page)));
+}
+
 /* May pages of one type be used as the other without being converted? */
 static __always_inline bool asi_compatible(int migratetype, int other)
 {
@@ -111,6 +121,7 @@ static __always_inline void asi_block_init(struct page *page)
 		__asi_block_init(page);
 }
 
+void __init asi_clear_init(void);
 void __init asi_init(void);
 
 /* === By the page allocator ============================================== */
@@ -119,7 +130,6 @@ struct page *asi_take_free(struct zone *zone, unsigned int min_order,
 			   bool sensitive, unsigned int *order);
 void asi_give_free(struct zone *zone, struct page *page, unsigned int order);
 void asi_set_type(struct page *page, unsigned int order, int migratetype);
-int asi_get_type(struct page *page);
 unsigned int asi_count_free(struct zone *zone, bool sensitive, unsigned int max);
 bool __init asi_settle_block(struct zone *zone, unsigned long pfn);
 
@@ -161,6 +171,7 @@ long asi_event_read(enum asi_event event);
 
 /* Macros, as inline functions would change what the compiler makes of others. */
 #define asi_is_sensitive(migratetype)		false
+#define asi_is_clean(page)			false
 #define asi_compatible(migratetype, other)	true
 #define asi_needs_block(migratetype)		false
 #define asi_unreserved_type(migratetype)	(migratetype)
@@ -169,6 +180,10 @@ long asi_event_read(enum asi_event event);
 #define asi_convert(zone, order, gfp, type)	false
 #define asi_range_fits(start, end, gfp)		true
 #define asi_block_init(page)			do { } while (0)
+
+static inline void asi_clear_init(void)
+{
+}
 
 static inline void asi_init(void)
 {

@@ -36,6 +36,7 @@ static const char * const switch_names[ASI_NR_SWITCHES] = {
 	[ASI_IBPB]		= "ibpb",
 	[ASI_VERW]		= "verw",
 	[ASI_L1D]		= "l1d",
+	[ASI_EPHMAP]		= "ephmap",
 	[ASI_UNRESTRICTED]	= "unrestricted",
 };
 

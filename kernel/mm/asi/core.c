@@ -6,12 +6,13 @@
  * kind, and the page allocator uses it for that alone. Only one that is free as
  * a whole becomes one of the other kind:
  *
- * - Sensitive to ordinary: it is cleared, as it has what others left, and
- *   mapped. That can be done anywhere.
- * - Ordinary to sensitive: it is unmapped, and all TLBs are flushed. That needs
- *   all CPUs, hence interrupts. Several at a time cost no more.
+ * - Sensitive to ordinary: it is mapped. It has nothing of others, as what is
+ *   sensitive is cleared when it is freed. That can be done anywhere.
+ * - Ordinary to sensitive: it is cleared, for it to be clean as other sensitive
+ *   memory is; it is unmapped, and all TLBs are flushed. That needs all CPUs,
+ *   hence interrupts. Several at a time cost no more.
  *
- * For those who cannot wait for the clearing some free pageblocks are ordinary.
+ * For those who may not convert any some free pageblocks are ordinary.
  */
 #define pr_fmt(fmt) "asi: " fmt
 
@@ -47,6 +48,8 @@
 
 DEFINE_STATIC_KEY_FALSE_RO(asi_key);
 EXPORT_SYMBOL_FOR_KVM(asi_key);
+
+DEFINE_STATIC_KEY_FALSE_RO(asi_clear_key);
 
 /* Types of pageblocks that are on no list, and the restricted direct map. */
 static DEFINE_SPINLOCK(asi_lock);
@@ -138,8 +141,7 @@ static void clear_blocks(const struct blocks *b)
 {
 	unsigned int i, nr = 1 << b->order;
 
-	/* Poison says nothing, and is looked at when pages are allocated. */
-	if (page_poisoning_enabled_static())
+	if (!asi_clears())
 		return;
 
 	debug_pagealloc_map_pages(b->page, nr);
@@ -165,7 +167,6 @@ static bool to_ordinary(struct zone *zone, unsigned int order, int migratetype)
 	if (!b.page)
 		return false;
 
-	clear_blocks(&b);
 	set_blocks(&b, migratetype);
 	asi_give_free(zone, b.page, b.order);
 
@@ -193,6 +194,7 @@ static bool to_sensitive(struct zone *zone, unsigned int order, int migratetype,
 	for (i = 0; i < nr; i++) {
 		unsigned long addr = (unsigned long)page_address(b[i].page);
 
+		clear_blocks(&b[i]);
 		set_blocks(&b[i], migratetype);
 		start = min(start, addr);
 		end = max(end, addr + (PAGE_SIZE << b[i].order));
@@ -397,6 +399,19 @@ void __init asi_refuse(const char *why)
 	refused = why;
 }
 
+/**
+ * asi_clear_init() - Have all memory be clean that is freed from now on.
+ *
+ * Context: boot, when it is known whether it is poisoned, and before memory is
+ * handed to the page allocator.
+ */
+void __init asi_clear_init(void)
+{
+	/* Poison has nothing of others either, and is looked at. */
+	if (requested && !page_poisoning_enabled_static())
+		static_branch_enable(&asi_clear_key);
+}
+
 /* Returns false if a pageblock cannot be told to be of one kind. */
 static bool __init settle_zone(struct zone *zone)
 {
@@ -460,9 +475,11 @@ void __init asi_init(void)
 {
 	const char *why = requested ? start() : refused;
 
-	if (why)
+	if (why) {
+		static_branch_disable(&asi_clear_key);
 		pr_warn("inactive: %s\n", why);
-	else if (requested)
+	} else if (requested) {
 		pr_info("on: user mode is entered with a restricted address space, and %s flushed\n",
 			arch_asi_flushes());
+	}
 }

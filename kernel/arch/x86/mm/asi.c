@@ -23,12 +23,6 @@ static pgd_t *asi_pgd __ro_after_init;
 
 /* === Processes =========================================================== */
 
-/* Behind the two of page table isolation, see pgd_allocation_order(). */
-static pgd_t *restricted_pgd(pgd_t *pgd)
-{
-	return pgd + ASI_CR3_RESTRICTED / sizeof(*pgd);
-}
-
 /**
  * asi_set_user_pgd() - Follow a change of the user half of a process.
  * @pgdp: the entry, in the unrestricted top-level table.
@@ -48,7 +42,7 @@ void asi_set_user_pgd(pgd_t *pgdp, pgd_t pgd)
 		return;
 
 	guard(kpkeys_hardened_pgtables)();
-	WRITE_ONCE(*restricted_pgd(pgdp), pgd);
+	WRITE_ONCE(*asi_restricted_pgd(pgdp), pgd);
 }
 
 /**
@@ -62,13 +56,13 @@ void asi_set_user_pgd(pgd_t *pgdp, pgd_t pgd)
 void asi_pgd_ctor(pgd_t *pgd)
 {
 	if (asi_pgd)
-		clone_pgd_range(restricted_pgd(pgd) + KERNEL_PGD_BOUNDARY,
+		clone_pgd_range(asi_restricted_pgd(pgd) + KERNEL_PGD_BOUNDARY,
 				asi_pgd + KERNEL_PGD_BOUNDARY, KERNEL_PGD_PTRS);
 }
 
 pgd_t *arch_asi_pgd(struct mm_struct *mm)
 {
-	return asi_pgd ? restricted_pgd(mm->pgd) : NULL;
+	return asi_pgd ? asi_restricted_pgd(mm->pgd) : NULL;
 }
 
 /* === Tables: of the direct map, and ours ================================ */
@@ -172,7 +166,7 @@ static void spread(unsigned long start, unsigned long end)
 		struct ptdesc *ptdesc;
 
 		list_for_each_entry(ptdesc, &pgd_list, pt_list)
-			clone_pgd_range(restricted_pgd(ptdesc_address(ptdesc)) + i,
+			clone_pgd_range(asi_restricted_pgd(ptdesc_address(ptdesc)) + i,
 					asi_pgd + i, 1);
 	}
 }

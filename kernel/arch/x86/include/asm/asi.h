@@ -22,6 +22,20 @@
 
 #define ASI_CR3_RESTRICTED	(2 * PAGE_SIZE)
 
+/**
+ * asi_restricted_pgd() - The restricted top-level table of a process.
+ * @pgd: the unrestricted one, or an entry of it.
+ *
+ * It is behind the two of page table isolation, see pgd_allocation_order().
+ *
+ * Context: any.
+ * Return: that, or its entry.
+ */
+static inline pgd_t *asi_restricted_pgd(pgd_t *pgd)
+{
+	return pgd + ASI_CR3_RESTRICTED / sizeof(*pgd);
+}
+
 #ifdef CONFIG_ASI_DEBUG
 /* For tests: a page fault outside of NMIs is not to leave. */
 DECLARE_PER_CPU(bool, asi_stay);
@@ -158,6 +172,17 @@ static __always_inline void asi_assert_restricted(void)
 void asi_check_boottime_disable(void);
 void asi_sync_global_pgds(unsigned long start, unsigned long end);
 
+/* === Windows ============================================================ */
+
+/* Next to that of LDTs, and in the middle of nowhere as well. */
+#define EPHMAP_PGD_ENTRY	-241UL
+#define EPHMAP_BASE_ADDR	(EPHMAP_PGD_ENTRY << PGDIR_SHIFT)
+
+void ephmap_free(struct mm_struct *mm);
+
+#define asi_init_context(mm)	((mm)->context.ephmap = NULL)
+#define asi_destroy_context(mm)	ephmap_free(mm)
+
 #else
 
 #define asi_exit(reason)			do { } while (0)
@@ -170,6 +195,8 @@ void asi_sync_global_pgds(unsigned long start, unsigned long end);
 #define asi_assert_restricted()			do { } while (0)
 #define asi_check_boottime_disable()		do { } while (0)
 #define asi_sync_global_pgds(start, end)	do { } while (0)
+#define asi_init_context(mm)			do { } while (0)
+#define asi_destroy_context(mm)			do { } while (0)
 
 #endif
 

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Address space isolation: sensitive memory that is mapped for one process and
+ * for a moment, in both of its address spaces. See Documentation/mm/asi.rst.
+ *
+ * Each CPU has a few entries in page tables of the process, which it alone
+ * writes, and with preemption off: there are no more than one user of them, and
+ * nothing to be taken along to another CPU.
+ *
+ * Whoever closes a window leaves nothing of it in any TLB. Other CPUs can have
+ * it only if they have the same page tables loaded, so there is none then.
+ */
+#include <kunit/static_stub.h>
+#include <linux/asi.h>
+#include <linux/cleanup.h>
+#include <linux/cpumask.h>
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/mm_types.h>
+#include <linux/pgtable.h>
+#include <linux/preempt.h>
+#include <linux/sched.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
+
+#include <asm/asi.h>
+#include <asm/mmu_context.h>
+#include <asm/tlb.h>
+#include <asm/tlbflush.h>
+
+/* All are behind one entry of each table but the last two. */
+static_assert(NR_CPUS * EPHMAP_PAGES <= PUD_SIZE / PAGE_SIZE);
+
+static unsigned long address_of(unsigned int cpu)
+{
+	return EPHMAP_BASE_ADDR + (unsigned long)cpu * EPHMAP_PAGES * PAGE_SIZE;
+}
+
+/* === Tables ============================================================== */
+
+/* From what the CPU has loaded, as that is nowhere in memory to be forged. */
+static pmd_t *pmd_of(pgd_t *pgd, unsigned long addr)
+{
+	pgd = pgd_offset_pgd(pgd, addr);
+	if (pgd_none(*pgd))
+		return NULL;
+	return pmd_offset(pud_offset(p4d_offset(pgd, addr), addr), addr);
+}
+
+static pte_t *pte_of(unsigned long addr)
+{
+	pmd_t *pmd = pmd_of(__va(read_cr3_pa()), addr);
+
+	return pmd && !pmd_none(*pmd) ? pte_offset_kernel(pmd, addr) : NULL;
+}
+
+/* It is asked for under any lock, and the direct map serves as well. */
+static void *new_table(void)
+{
+	struct ptdesc *pt;
+
+	KUNIT_STATIC_STUB_REDIRECT(new_table);
+	pt = pagetable_alloc(GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO |
+			     __GFP_ACCOUNT, 0);
+	if (!pt)
+		return NULL;
+	__pagetable_ctor(pt);
+	return ptdesc_address(pt);
+}
+
+static void free_table(void *table)
+{
+	pagetable_dtor_free(virt_to_ptdesc(table));
+}
+
+/* Those on the way, which all CPUs share; returns how many it were. */
+static unsigned int link_tables(struct mm_struct *mm, void **new)
+{
+	pgd_t *pgd = pgd_offset(mm, EPHMAP_BASE_ADDR);
+	unsigned int nr = 0;
+	pud_t *pud;
+	pmd_t *pmd;
+	pgd_t entry;
+
+	pmd = new[nr++];
+	pud = new[nr++];
+	set_pud(pud + pud_index(EPHMAP_BASE_ADDR),
+		__pud(_KERNPG_TABLE | __pa(pmd)));
+	mm->context.ephmap = pud;
+	if (pgtable_l5_enabled()) {
+		p4d_t *p4d = new[nr++];
+
+		set_p4d(p4d + p4d_index(EPHMAP_BASE_ADDR),
+			__p4d(_KERNPG_TABLE | __pa(pud)));
+		mm->context.ephmap = p4d;
+	}
+	/* In both address spaces, as it may be left with a window open. */
+	entry = __pgd(_KERNPG_TABLE | __pa(mm->context.ephmap));
+	set_pgd(pgd, entry);
+	set_pgd(asi_restricted_pgd(pgd), entry);
+	return nr;
+}
+
+static bool make_tables(struct mm_struct *mm, unsigned long addr)
+{
+	unsigned int nr = 0, used = 0, needed;
+	bool made = false;
+	void *new[4];
+	pmd_t *pmd;
+
+	needed = READ_ONCE(mm->context.ephmap) ? 1 : 3 + pgtable_l5_enabled();
+	while (nr < needed && (new[nr] = new_table()))
+		nr++;
+
+	scoped_guard(spinlock, &mm->page_table_lock) {
+		if (!mm->context.ephmap && nr == needed)
+			used = link_tables(mm, new);
+		pmd = pmd_of(mm->pgd, addr);
+		if (pmd && pmd_none(*pmd) && used < nr)
+			set_pmd(pmd, __pmd(_KERNPG_TABLE | __pa(new[used++])));
+		made = pmd && !pmd_none(*pmd);
+	}
+	while (used < nr)
+		free_table(new[used++]);
+	return made;
+}
+
+/**
+ * ephmap_free() - Free page tables for windows.
+ * @mm: the process, which is gone. No CPU has its page tables loaded.
+ *
+ * Context: any but interrupts.
+ */
+void ephmap_free(struct mm_struct *mm)
+{
+	void *top = mm->context.ephmap;
+	pud_t *pud = top;
+	unsigned int i;
+	pmd_t *pmd;
+
+	if (!top)
+		return;
+	if (pgtable_l5_enabled()) {
+		pud = p4d_pgtable(((p4d_t *)top)[p4d_index(EPHMAP_BASE_ADDR)]);
+		free_table(top);
+	}
+	pmd = pud_pgtable(pud[pud_index(EPHMAP_BASE_ADDR)]);
+	free_table(pud);
+	for (i = 0; i < PTRS_PER_PMD; i++)
+		if (!pmd_none(pmd[i]))
+			free_table((void *)pmd_page_vaddr(pmd[i]));
+	free_table(pmd);
+}
+
+/* === Other CPUs ========================================================== */
+
+static bool alone(struct mm_struct *mm, unsigned int cpu)
+{
+	return cpumask_equal(mm_cpumask(mm), cpumask_of(cpu));
+}
+
+/* As in flush_tlb_func(). */
+static void leave_or_flush(void *mm)
+{
+	if (this_cpu_read(cpu_tlbstate.loaded_mm) == mm) {
+		if (!this_cpu_read(cpu_tlbstate_shared.is_lazy)) {
+			flush_tlb_local();
+			return;
+		}
+		switch_mm_irqs_off(NULL, &init_mm, NULL);
+	}
+	cpumask_clear_cpu(smp_processor_id(), mm_cpumask(mm));
+}
+
+/* Another thread is running. A CPU that is about to change its mind says so. */
+static bool is_shared(struct mm_struct *mm, unsigned int self)
+{
+	unsigned int cpu;
+
+	for_each_cpu(cpu, mm_cpumask(mm)) {
+		struct mm_struct *loaded;
+
+		if (cpu == self)
+			continue;
+		loaded = READ_ONCE(per_cpu(cpu_tlbstate.loaded_mm, cpu));
+		if (loaded == LOADED_MM_SWITCHING)
+			return true;
+		if (loaded == mm &&
+		    !READ_ONCE(per_cpu(cpu_tlbstate_shared.is_lazy, cpu)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A process that came here from another CPU is not shared, but that CPU may have
+ * its page tables still. Send it away, once.
+ */
+static bool become_alone(struct mm_struct *mm, unsigned int cpu)
+{
+	if (is_shared(mm, cpu))
+		return false;
+	smp_call_function_many(mm_cpumask(mm), leave_or_flush, mm, true);
+	return alone(mm, cpu);
+}
+
+/* === Windows ============================================================= */
+
+static bool is_possible(struct mm_struct *mm, unsigned int cpu)
+{
+	return asi_restricted() &&
+	       this_cpu_read(cpu_tlbstate.loaded_mm) == mm &&
+	       (likely(alone(mm, cpu)) || become_alone(mm, cpu));
+}
+
+bool ephmap_open(struct ephmap *map)
+{
+	struct mm_struct *mm = current->mm;
+	int tries;
+
+	if (!mm || !in_task() || irqs_disabled())
+		return false;
+
+	for (tries = 0; tries < 2; tries++) {
+		unsigned int cpu = get_cpu();
+
+		if (!is_possible(mm, cpu))
+			break;
+		map->addr = address_of(cpu);
+		map->nr = 0;
+		map->pte = pte_of(map->addr);
+		if (likely(map->pte)) {
+			raw_cpu_inc(asi_switches[ASI_EPHMAP]);
+			return true;
+		}
+		put_cpu();
+		if (!make_tables(mm, map->addr))
+			return false;
+	}
+	put_cpu();
+	return false;
+}
+
+void *ephmap_add(struct ephmap *map, struct page *page, unsigned int nr)
+{
+	void *addr = (void *)map->addr + map->nr * PAGE_SIZE;
+	unsigned long pfn = page_to_pfn(page);
+	pgprot_t prot = PAGE_KERNEL;
+	pte_t *pte = map->pte + map->nr;
+	unsigned int i;
+
+	if (WARN_ON_ONCE(nr > EPHMAP_PAGES - map->nr))
+		return NULL;
+	pgprot_val(prot) &= ~_PAGE_GLOBAL;
+	lazy_mmu_mode_enable();
+	for (i = 0; i < nr; i++)
+		set_pte(pte + i, pfn_pte(pfn + i, prot));
+	lazy_mmu_mode_disable();
+	map->nr += nr;
+	return addr;
+}
+
+void ephmap_close(struct ephmap *map)
+{
+	struct mm_struct *mm = current->mm;
+	unsigned int i;
+
+	lazy_mmu_mode_enable();
+	for (i = 0; i < map->nr; i++)
+		set_pte(map->pte + i, __pte(0));
+	lazy_mmu_mode_disable();
+	/* A barrier, too: who is not seen below has not seen the entries. */
+	for (i = 0; i < map->nr; i++)
+		invlpg(map->addr + i * PAGE_SIZE);
+	if (unlikely(!alone(mm, smp_processor_id())))
+		smp_call_function_many(mm_cpumask(mm), leave_or_flush, mm, true);
+	put_cpu();
+}

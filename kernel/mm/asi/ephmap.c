@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Address space isolation: copy memory of the current process without leaving
+ * the restricted address space.
+ *
+ * What is mapped for that is the whole of each page, for all threads of the
+ * process, and for whatever the CPU may speculate about. So it is for pages only
+ * all of which the process may know:
+ *
+ * - of files it has opened for reading, or owns;
+ * - of its own, or that it has mapped.
+ *
+ * New pages have nothing of others, see asi_clears().
+ */
+#include <linux/asi.h>
+#include <linux/cred.h>
+#include <linux/fs.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/uaccess.h>
+#include <linux/uio.h>
+
+#include "ephmap.h"
+
+/* What of @bytes from @offset on fits a window. */
+static size_t in_a_window(size_t offset, size_t bytes)
+{
+	return min(bytes, EPHMAP_PAGES * PAGE_SIZE - offset_in_page(offset));
+}
+
+/* Open a window with that, and no page faults; NULL if there is none. */
+static void *open_folio(struct ephmap *map, struct folio *folio, size_t offset,
+			size_t bytes)
+{
+	size_t in_page = offset_in_page(offset);
+
+	if (!ephmap_open(map))
+		return NULL;
+	pagefault_disable();
+	return in_page + ephmap_add(map, folio_page(folio, offset / PAGE_SIZE),
+				    PFN_UP(in_page + bytes));
+}
+
+static void close_folio(struct ephmap *map)
+{
+	pagefault_enable();
+	ephmap_close(map);
+}
+
+/* === Files =============================================================== */
+
+/* Memory that is not there yet is why a copy is short, as a rule. */
+static bool fault_in(struct iov_iter *iter, size_t bytes)
+{
+	return !iter->nofault && !pagefault_disabled() &&
+	       !fault_in_iov_iter_writeable(iter, bytes);
+}
+
+size_t __asi_copy_folio_to_iter(struct folio *folio, size_t offset,
+				size_t bytes, struct iov_iter *iter)
+{
+	bool stuck = !user_backed_iter(iter);
+	unsigned int tries = 0;
+	size_t done = 0;
+
+	while (!stuck && done < bytes) {
+		size_t n = in_a_window(offset + done, bytes - done);
+		size_t copied;
+		struct ephmap map;
+		void *from = open_folio(&map, folio, offset + done, n);
+
+		if (!from)
+			break;
+		copied = _copy_to_iter(from, n, iter);
+		close_folio(&map);
+		done += copied;
+		/* Once, as it may be taken away again and again. */
+		if (copied < n)
+			stuck = (!copied && tries++) ||
+				!fault_in(iter, n - copied);
+	}
+	/* As if there were no windows, with the faults that belong to that. */
+	if (done < bytes)
+		done += copy_folio_to_iter(folio, offset + done, bytes - done,
+					   iter);
+	return done;
+}
+
+/* An owner is somebody who might have opened it for reading, too. */
+static bool may_know(struct file *file)
+{
+	struct inode *inode = file_inode(file);
+
+	return file->f_mode & FMODE_READ ||
+	       vfsuid_eq_kuid(i_uid_into_vfsuid(file_mnt_idmap(file), inode),
+			      current_fsuid());
+}
+
+size_t __asi_copy_folio_from_iter_atomic(struct file *file, struct folio *folio,
+					 size_t offset, size_t bytes,
+					 struct iov_iter *iter)
+{
+	size_t done = 0;
+
+	if (!user_backed_iter(iter) || !may_know(file))
+		return copy_folio_from_iter_atomic(folio, offset, bytes, iter);
+
+	while (done < bytes) {
+		size_t n = in_a_window(offset + done, bytes - done);
+		size_t copied;
+		struct ephmap map;
+		void *to = open_folio(&map, folio, offset + done, n);
+
+		if (!to)
+			return done + copy_folio_from_iter_atomic(folio,
+								  offset + done,
+								  bytes - done,
+								  iter);
+		copied = _copy_from_iter(to, n, iter);
+		close_folio(&map);
+		done += copied;
+		if (copied < n)
+			break;
+	}
+	return done;
+}
+
+/* === Copy on write ======================================================= */
+
+int __asi_copy_user_page(struct page *to, struct page *from, unsigned long addr,
+			 struct vm_area_struct *vma)
+{
+	struct ephmap map;
+	void *vfrom, *vto;
+	unsigned long left;
+
+	/* Others, as a debugger, write to memory of a process as well. */
+	if (vma->vm_mm != current->mm || !ephmap_open(&map))
+		return copy_mc_user_highpage(to, from, addr, vma);
+
+	vfrom = ephmap_add(&map, from, 1);
+	vto = ephmap_add(&map, to, 1);
+	left = copy_mc_to_kernel(vto, vfrom, PAGE_SIZE);
+	ephmap_close(&map);
+	if (left)
+		memory_failure_queue(page_to_pfn(from), 0);
+	return left;
+}
