@@ -165,6 +165,30 @@ static void anonymous_fault(void)
 	munmap(at, size);
 }
 
+/* What the parent has is copied for the child, who writes to it. */
+static void cow_fault(void)
+{
+	size_t size = (size_t)times * PAGE, i;
+	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pid_t pid;
+
+	if (at == MAP_FAILED || madvise(at, size, MADV_NOHUGEPAGE))
+		fail("mmap");
+	for (i = 0; i < size; i += PAGE)
+		((volatile char *)at)[i] = 1;
+	pid = fork();
+	if (pid < 0)
+		fail("fork");
+	if (!pid) {
+		for (i = 0; i < size; i += PAGE)
+			((volatile char *)at)[i] = 2;
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	munmap(at, size);
+}
+
 static void fork_exec(void)
 {
 	char name[] = "exits", no_times[] = "0";
@@ -225,6 +249,7 @@ static const struct {
 	{ "kernel-thread", kernel_thread },
 	{ "pipe-ping-pong", pipe_ping_pong },
 	{ "anonymous-fault", anonymous_fault },
+	{ "cow-fault", cow_fault },
 	{ "fork-exec", fork_exec },
 	{ "tmpfs-write", tmpfs_write },
 	{ "tmpfs-read", tmpfs_read },

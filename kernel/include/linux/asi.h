@@ -54,15 +54,17 @@ void asi_sync_direct_map(unsigned long start, unsigned long end);
  * @ASI_ENTER: user mode was entered, and the address space had been left.
  * @ASI_REENTER: it was left in an NMI.
  * @ASI_EXIT_FAULT: left, as something was not mapped.
- * @ASI_EXIT_SWITCH_MM: left, for another process.
+ * @ASI_SWITCH_MM: that of another process was entered, without leaving.
+ * @ASI_EXIT_SWITCH_MM: left, for the page tables of no process.
  * @ASI_EXIT_TEMPORARY_MM: left, for an address space of the kernel's own.
  * @ASI_EXIT_KVM: left, for a guest.
  * @ASI_EXIT_KEXEC: left, for another kernel.
  * @ASI_EXIT_SUSPEND: left, to sleep.
- * @ASI_IBPB: branch predictors flushed when leaving. This and the following are
- *	counted also where the CPU has no instruction for it.
- * @ASI_VERW: buffers flushed when entering.
- * @ASI_L1D: the first-level data cache flushed when entering.
+ * @ASI_IBPB: branch predictors flushed, when leaving or for another process.
+ *	This and the following are counted also where the CPU has no instruction
+ *	for it.
+ * @ASI_VERW: buffers flushed, when entering.
+ * @ASI_L1D: the first-level data cache flushed, when entering.
  * @ASI_EPHMAP: not left, as pages were mapped in a window, see ephmap_open().
  * @ASI_UNRESTRICTED: user mode had not been restricted. Must be 0; counted
  *	with CONFIG_ASI_DEBUG only.
@@ -71,6 +73,7 @@ void asi_sync_direct_map(unsigned long start, unsigned long end);
 enum asi_switch {
 	ASI_ENTER,
 	ASI_REENTER,
+	ASI_SWITCH_MM,
 	ASI_EXIT_FAULT,
 	ASI_EXIT_SWITCH_MM,
 	ASI_EXIT_TEMPORARY_MM,

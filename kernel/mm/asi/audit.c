@@ -27,6 +27,7 @@ static const char * const event_names[ASI_NR_EVENTS] = {
 static const char * const switch_names[ASI_NR_SWITCHES] = {
 	[ASI_ENTER]		= "enter",
 	[ASI_REENTER]		= "reenter",
+	[ASI_SWITCH_MM]		= "switch_mm",
 	[ASI_EXIT_FAULT]	= "exit_fault",
 	[ASI_EXIT_SWITCH_MM]	= "exit_switch_mm",
 	[ASI_EXIT_TEMPORARY_MM]	= "exit_temporary_mm",

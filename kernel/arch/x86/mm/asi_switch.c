@@ -43,10 +43,8 @@ static const char * const flush_names[] = { "ibpb", "verw", "l1d" };
 
 static unsigned int flushes __ro_after_init;
 
-/* Also counts, as nobody is to do the one without the other. */
-static __always_inline void before_exit(enum asi_switch reason)
+static __always_inline void flush_predictors(void)
 {
-	raw_cpu_inc(asi_switches[reason]);
 	if (!(flushes & FLUSH_IBPB))
 		return;
 	raw_cpu_inc(asi_switches[ASI_IBPB]);
@@ -54,10 +52,8 @@ static __always_inline void before_exit(enum asi_switch reason)
 	indirect_branch_prediction_barrier();
 }
 
-static __always_inline void enter(enum asi_switch how, unsigned long cr3)
+static __always_inline void flush_data(void)
 {
-	raw_cpu_inc(asi_switches[how]);
-	native_write_cr3(cr3);
 	if (flushes & FLUSH_VERW) {
 		raw_cpu_inc(asi_switches[ASI_VERW]);
 		x86_clear_cpu_buffers();
@@ -67,6 +63,20 @@ static __always_inline void enter(enum asi_switch how, unsigned long cr3)
 		if (cpu_feature_enabled(X86_FEATURE_FLUSH_L1D))
 			native_wrmsrq(MSR_IA32_FLUSH_CMD, L1D_FLUSH);
 	}
+}
+
+/* Also count, as nobody is to do the one without the other. */
+static __always_inline void before_exit(enum asi_switch reason)
+{
+	raw_cpu_inc(asi_switches[reason]);
+	flush_predictors();
+}
+
+static __always_inline void enter(enum asi_switch how, unsigned long cr3)
+{
+	raw_cpu_inc(asi_switches[how]);
+	native_write_cr3(cr3);
+	flush_data();
 }
 
 static unsigned int __init needed_flushes(void)
@@ -176,20 +186,28 @@ EXPORT_SYMBOL_FOR_KVM(__asi_exit);
 
 /**
  * __asi_switch_mm() - As asi_switch_mm(), if isolation is enabled.
- * @same: is the process the same?
+ * @prev: whose page tables are loaded.
+ * @next: whose are going to be loaded.
  *
  * Context: interrupts off.
  * Return: bits to be set in the CR3 that is going to be loaded.
  */
-unsigned long __asi_switch_mm(bool same)
+unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next)
 {
 	if (!asi_restricted())
 		return 0;
-	if (same)
+	if (prev == next)
 		return ASI_CR3_RESTRICTED;
-	before_exit(ASI_EXIT_SWITCH_MM);
-	trace_asi_exit(ASI_EXIT_SWITCH_MM, 0, _RET_IP_);
-	return 0;
+	if (next == &init_mm) {
+		before_exit(ASI_EXIT_SWITCH_MM);
+		trace_asi_exit(ASI_EXIT_SWITCH_MM, 0, _RET_IP_);
+		return 0;
+	}
+	/* One has not been where the other's memory is, but has its own. */
+	raw_cpu_inc(asi_switches[ASI_SWITCH_MM]);
+	flush_predictors();
+	flush_data();
+	return ASI_CR3_RESTRICTED;
 }
 
 /**

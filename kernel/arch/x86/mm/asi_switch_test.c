@@ -235,7 +235,7 @@ static void the_same_process_stays(struct kunit *test)
 	expect_seen(test, &seen, true, true, 0);
 }
 
-static void another_process_leaves(struct kunit *test)
+static void another_process_stays(struct kunit *test)
 {
 	struct mm_struct *mm, *other;
 	struct seen seen = {};
@@ -243,9 +243,23 @@ static void another_process_leaves(struct kunit *test)
 	attach(test);
 	mm = current->mm;
 	other = other_process(test);
-	observe(seen, ASI_EXIT_SWITCH_MM, ({
+	observe(seen, ASI_SWITCH_MM, ({
 		switch_mm_irqs_off(mm, other, current);
 		switch_mm_irqs_off(other, mm, current);
+	}));
+	expect_seen(test, &seen, true, true, 2);
+}
+
+static void what_is_of_no_process_leaves(struct kunit *test)
+{
+	struct seen seen = {};
+	struct mm_struct *mm;
+
+	attach(test);
+	mm = current->mm;
+	observe(seen, ASI_EXIT_SWITCH_MM, ({
+		switch_mm_irqs_off(mm, &init_mm, current);
+		switch_mm_irqs_off(&init_mm, mm, current);
 	}));
 	expect_seen(test, &seen, true, false, 1);
 }
@@ -382,7 +396,8 @@ static struct kunit_case asi_switch_cases[] = {
 	KUNIT_CASE(it_is_not_reached_without_leaving),
 	KUNIT_CASE(flushing_stays),
 	KUNIT_CASE(the_same_process_stays),
-	KUNIT_CASE(another_process_leaves),
+	KUNIT_CASE(another_process_stays),
+	KUNIT_CASE(what_is_of_no_process_leaves),
 	KUNIT_CASE(a_temporary_address_space_leaves),
 	KUNIT_CASE(an_nmi_ends_where_it_began),
 	KUNIT_CASE(an_nmi_does_not_enter),

@@ -49,7 +49,7 @@ DECLARE_TRACEPOINT(asi_exit);
 void __asi_enter(unsigned long cr3);
 bool __asi_leave(enum asi_switch reason);
 void __asi_exit(enum asi_switch reason);
-unsigned long __asi_switch_mm(bool same);
+unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next);
 void asi_reenter(unsigned long cr3);
 void asi_trace_fault(struct pt_regs *regs, unsigned long address);
 
@@ -135,15 +135,19 @@ static __always_inline bool asi_fault(struct pt_regs *regs,
 
 /**
  * asi_switch_mm() - Another CR3 is about to be loaded.
- * @same: is it one of the same process?
+ * @prev: of whom the old one is.
+ * @next: of whom the new one is.
+ *
+ * From one restricted address space into the other, but for init_mm, which has
+ * none. What one process has left in the CPU is flushed as if it were left.
  *
  * Context: interrupts off.
- * Return: bits to be set in it. None, and there was an exit, with another
- * process: that is to return to user mode first.
+ * Return: bits to be set in it. None, and there was an exit, with init_mm.
  */
-static __always_inline unsigned long asi_switch_mm(bool same)
+static __always_inline unsigned long asi_switch_mm(struct mm_struct *prev,
+						   struct mm_struct *next)
 {
-	return asi_enabled() ? __asi_switch_mm(same) : 0;
+	return asi_enabled() ? __asi_switch_mm(prev, next) : 0;
 }
 
 #define asi_exit_traced()	tracepoint_enabled(asi_exit)
@@ -190,7 +194,7 @@ void ephmap_free(struct mm_struct *mm);
 #define asi_fault(regs, error_code, address)	false
 #define asi_exit_traced()			false
 #define asi_trace_fault(regs, address)		do { } while (0)
-#define asi_switch_mm(same)			0
+#define asi_switch_mm(prev, next)		0
 #define asi_strip_cr3(cr3)			(cr3)
 #define asi_assert_restricted()			do { } while (0)
 #define asi_check_boottime_disable()		do { } while (0)
