@@ -628,6 +628,82 @@ static void audit_finds_seeded_mistakes(struct kunit *test)
 	expect_nothing_wrong(test);
 }
 
+/* === Clean memory ========================================================= */
+
+static unsigned int count_dirty(struct pages *pages)
+{
+	unsigned int dirty = 0;
+	struct page *page;
+
+	list_for_each_entry(page, &pages->list, lru)
+		dirty += !!memchr_inv(page_address(page), 0,
+				      PAGE_SIZE << page->private);
+	return dirty;
+}
+
+static void fill(struct pages *pages)
+{
+	struct page *page;
+
+	list_for_each_entry(page, &pages->list, lru)
+		memset(page_address(page), PATTERN, PAGE_SIZE << page->private);
+}
+
+/* Sensitive memory that nobody asked to be cleared has nothing of others. */
+static void sensitive_memory_is_clean(struct kunit *test)
+{
+	static const unsigned int orders[] = { 0, 1, PMD_ORDER };
+	struct pages *pages;
+	int i, j, round;
+
+	skip_unless_enabled(test);
+	if (!asi_clears())
+		kunit_skip(test, "memory is poisoned when it is freed");
+
+	for (i = 0; i < ARRAY_SIZE(orders); i++) {
+		for (round = 0; round < 2; round++) {
+			pages = new_pages(test);
+			for (j = 0; j < NR_BLOCKS; j++)
+				KUNIT_ASSERT_NOT_NULL(test,
+						      get(pages, GFP_HIGHUSER,
+							  orders[i]));
+			KUNIT_EXPECT_EQ(test, count_dirty(pages), 0);
+			fill(pages);
+			kunit_release_action(test, free_all, pages);
+		}
+	}
+}
+
+/* What becomes sensitive had been ordinary memory, with something in it. */
+static void converted_memory_is_clean(struct kunit *test)
+{
+	struct pages *ordinary, *sensitive;
+	unsigned int i;
+	long before;
+
+	skip_unless_enabled(test);
+	if (!asi_clears())
+		kunit_skip(test, "memory is poisoned when it is freed");
+
+	ordinary = new_pages(test);
+	for (i = 0; i < LEFT_BLOCKS; i++)
+		if (!get(ordinary, GFP_KERNEL | __GFP_NORETRY, pageblock_order))
+			break;
+	KUNIT_ASSERT_GT(test, i, NR_BLOCKS);
+	fill(ordinary);
+	kunit_release_action(test, free_all, ordinary);
+
+	before = asi_event_read(ASI_TO_SENSITIVE);
+	sensitive = new_pages(test);
+	while (asi_event_read(ASI_TO_SENSITIVE) < before + NR_BLOCKS / 2)
+		if (!get(sensitive, GFP_HIGHUSER | __GFP_NORETRY,
+			 pageblock_order))
+			break;
+	KUNIT_EXPECT_GE(test, asi_event_read(ASI_TO_SENSITIVE),
+			before + NR_BLOCKS / 2);
+	KUNIT_EXPECT_EQ(test, count_dirty(sensitive), 0);
+}
+
 static struct kunit_case asi_cases[] = {
 	KUNIT_CASE_PARAM(each_order_gets_its_kind, request_gen_params),
 	KUNIT_CASE(lists_per_cpu_keep_the_kinds_apart),
@@ -646,6 +722,8 @@ static struct kunit_case asi_cases[] = {
 	KUNIT_CASE(user_half_is_followed),
 	KUNIT_CASE(sensitive_memory_is_not_reached),
 	KUNIT_CASE(audit_finds_seeded_mistakes),
+	KUNIT_CASE(sensitive_memory_is_clean),
+	KUNIT_CASE(converted_memory_is_clean),
 	{}
 };
 

@@ -11,6 +11,7 @@
  * it only if they have the same page tables loaded, so there is none then.
  */
 #include <kunit/static_stub.h>
+#include <kunit/visibility.h>
 #include <linux/asi.h>
 #include <linux/cleanup.h>
 #include <linux/cpumask.h>
@@ -55,11 +56,11 @@ static pte_t *pte_of(unsigned long addr)
 }
 
 /* It is asked for under any lock, and the direct map serves as well. */
-static void *new_table(void)
+VISIBLE_IF_KUNIT void *ephmap_new_table(void)
 {
 	struct ptdesc *pt;
 
-	KUNIT_STATIC_STUB_REDIRECT(new_table);
+	KUNIT_STATIC_STUB_REDIRECT(ephmap_new_table);
 	pt = pagetable_alloc(GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO |
 			     __GFP_ACCOUNT, 0);
 	if (!pt)
@@ -109,7 +110,7 @@ static bool make_tables(struct mm_struct *mm, unsigned long addr)
 	pmd_t *pmd;
 
 	needed = READ_ONCE(mm->context.ephmap) ? 1 : 3 + pgtable_l5_enabled();
-	while (nr < needed && (new[nr] = new_table()))
+	while (nr < needed && (new[nr] = ephmap_new_table()))
 		nr++;
 
 	scoped_guard(spinlock, &mm->page_table_lock) {

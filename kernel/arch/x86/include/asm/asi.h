@@ -184,6 +184,10 @@ void asi_sync_global_pgds(unsigned long start, unsigned long end);
 
 void ephmap_free(struct mm_struct *mm);
 
+#if IS_ENABLED(CONFIG_KUNIT)
+void *ephmap_new_table(void);
+#endif
+
 #define asi_init_context(mm)	((mm)->context.ephmap = NULL)
 #define asi_destroy_context(mm)	ephmap_free(mm)
 
