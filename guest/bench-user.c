@@ -3,6 +3,8 @@
  * Workloads of the benchmark that a program runs, as its user sees them.
  *
  *   buildlike      the program of that name, with SIZE compilations
+ *   file-read      SIZE bytes are read somewhere in a file
+ *   file-write     SIZE bytes are written somewhere in a file
  *   null-syscall   a system call that does next to nothing
  *   page-cache     a file of SIZE bytes is written page by page, and deleted
  *   storm          SIZE processes at the same time, each with 32 page tables of
@@ -35,6 +37,9 @@
 #define MEMINFO	"/proc/meminfo"
 #define BUILD	"/bin/buildlike"
 #define FILE_NAME	"/bench-page-cache"
+#define KEPT_NAME	"/bench-file"
+#define KEPT_SIZE	(8UL << 20)
+#define KEPT_MOST	(2UL << 20)	/* at a time */
 
 #define MAX_STATS	64
 #define TABLE_REACH	(2UL << 20)	/* what one table of entries maps */
@@ -156,6 +161,47 @@ static void page_cache(u64 size)
 	close(fd);
 }
 
+static char content[KEPT_MOST];
+
+/* A file with something in it, which stays open. */
+static int kept_file(void)
+{
+	static int fd = -1;
+	u64 done;
+
+	if (fd >= 0)
+		return fd;
+	memset(content, 1, sizeof(content));
+	fd = open(KEPT_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	for (done = 0; fd >= 0 && done < KEPT_SIZE; done += sizeof(content))
+		if (write(fd, content, sizeof(content)) != sizeof(content))
+			fail("%s: %s", KEPT_NAME, strerror(errno));
+	if (fd < 0)
+		fail("%s: %s", KEPT_NAME, strerror(errno));
+	return fd;
+}
+
+/* The same places each time it is measured. */
+static off_t somewhere(u64 size)
+{
+	static u64 seed;
+
+	seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return (seed >> 33) % (KEPT_SIZE / size) * size;
+}
+
+static void file_read(u64 size)
+{
+	if (pread(kept_file(), content, size, somewhere(size)) != (ssize_t)size)
+		fail("%s: %s", KEPT_NAME, strerror(errno));
+}
+
+static void file_write(u64 size)
+{
+	if (pwrite(kept_file(), content, size, somewhere(size)) != (ssize_t)size)
+		fail("%s: %s", KEPT_NAME, strerror(errno));
+}
+
 /* Touch all of @memory, say so, and live until the parent lets go. */
 static noreturn void storm_child(volatile char *memory, int ready, int go)
 {
@@ -209,6 +255,8 @@ static const struct {
 	void (*run)(u64 size);
 } workloads[] = {
 	{ "buildlike", build },
+	{ "file-read", file_read },
+	{ "file-write", file_write },
 	{ "null-syscall", null_syscall },
 	{ "page-cache", page_cache },
 	{ "storm", storm },

@@ -160,6 +160,7 @@ _PAGES_PER_FLUSH = 4096
 _MAPPINGS = (64 * MIB, 256 * MIB, 1024 * MIB)
 _LARGE = 1024 * MIB
 _SMALL = (64 * MIB,)
+_READS = (4 << 10, 128 << 10, 2 * MIB)
 _PAGES = (1, 4, 16, 64, 256)
 # Targets whose instructions are counted and whose time is not; and the one that is a PC.
 _COUNTED = ("x86_64", "arm64")
@@ -170,8 +171,8 @@ def _time(ratio: float, size: int | None = None) -> Limit:
     return Limit("um", TIME, ratio, size)
 
 
-def _x86(ratio: float, variant: str = "on") -> Limit:
-    return Limit("x86_64", INSTRUCTIONS, ratio, variant=variant)
+def _x86(ratio: float, variant: str = "on", size: int | None = None) -> Limit:
+    return Limit("x86_64", INSTRUCTIONS, ratio, size, variant)
 
 
 def _arm(ratio: float) -> Limit:
@@ -209,6 +210,10 @@ WORKLOADS = {
                  limits=(_time(1.02), _x86(1.003), _arm(1.005), _UNISOLATED)),
         Workload("page-cache", "writing a file, and deleting it, as its user sees it", (), _SMALL,
                  1, 8, only=_PC, limits=(_UNISOLATED,)),
+        Workload("file-read", "reading somewhere in a file, as its user sees it", (), _READS,
+                 64, 8, only=_PC, limits=(_x86(1.04, "asi", 4096),)),
+        Workload("file-write", "writing somewhere in a file, as its user sees it", (), _READS,
+                 64, 8, only=_PC),
         Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 10,
                  limits=(_x86(1.01),)),
         Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 32, 10,

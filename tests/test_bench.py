@@ -119,12 +119,13 @@ def test_workloads_by_name() -> None:
 
 
 def test_a_target_has_the_workloads_it_can_do() -> None:
-    only = {"boot", "storm", "null-syscall", "fork-large", "munmap-large", "page-cache"}
+    only = {"boot", "storm", "null-syscall", "fork-large", "munmap-large", "page-cache",
+            "file-read", "file-write"}
     assert [work.name for work in workloads.chosen([], "x86_64")] == list(WORKLOADS)
     on_um = {work.name for work in workloads.chosen([], "um")}
     assert on_um == set(WORKLOADS) - only
     on_arm = {work.name for work in workloads.chosen([], "arm64")}
-    assert on_arm == set(WORKLOADS) - {"boot", "storm", "page-cache"}
+    assert on_arm == set(WORKLOADS) - {"boot", "storm", "page-cache", "file-read", "file-write"}
     with pytest.raises(RedoubtError, match="um has no workload 'fork-large'") as caught:
         workloads.chosen(["fork-large"], "um")
     assert "munmap-large" not in str(caught.value.hint)

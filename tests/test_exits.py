@@ -23,12 +23,16 @@ def line(operation: str, *, fault: int = 0, switch: int = 0, **other: int) -> st
     return f"@exits: operation={operation} times=10 {words}"
 
 
-GOOD = (*(line(operation) for operation in exits.NEVER), line("fork", fault=90, switch=20))
+GOOD = (
+    *(line(operation) for operation in exits.NEVER),
+    *(line(operation, fault=exits.FEW) for operation in exits.SELDOM),
+    line("fork", fault=90, switch=20),
+)
 
 
 def test_rows() -> None:
     rows = exits.parse(["Run /init", *GOOD, "@exits: operation=half times=3", "exits: no"])
-    assert [row.operation for row in rows] == [*exits.NEVER, "fork"]
+    assert [row.operation for row in rows] == [*exits.NEVER, *exits.SELDOM, "fork"]
     assert rows[-1].times == 10
     assert {reason: n for reason, n in rows[-1].exits.items() if n} == {
         "exit_fault": 90,
@@ -42,6 +46,11 @@ def test_rows() -> None:
     [
         (line("threads", switch=1), "threads: {'exit_switch_mm': 1}, expected none"),
         (line("fork", unrestricted=2), "fork: user mode was not restricted 2 times"),
+        (
+            line("cow-fault", fault=exits.FEW + 1),
+            "cow-fault: {'exit_fault': 17}, expected 16 at most",
+        ),
+        (line("fork", fault=3, switch_mm=2), "fork: 3 flushes ibpb, expected 5"),
         (line("fork", fault=3, ibpb=2), "fork: 2 flushes ibpb, expected 3"),
         (line("fork", fault=3, reenter=1), "fork: 3 flushes verw, expected 4"),
     ],
@@ -53,7 +62,9 @@ def test_what_must_not_be(more: str, said: str) -> None:
 def test_what_was_not_counted() -> None:
     rows = exits.parse(GOOD)
     assert list(exits.judge(rows[1:])) == [f"{exits.NEVER[0]} was not counted"]
-    (said,) = exits.judge(rows[:-1])
+    (said,) = exits.judge([row for row in rows if not row.counts["exit_fault"]] + [
+        Row(operation, 10, dict.fromkeys(("ibpb", "verw", "l1d"), 0)) for operation in exits.SELDOM
+    ])
     assert "no operation has left" in said
 
 
