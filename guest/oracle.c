@@ -36,15 +36,19 @@
 #define SIZE		(PAGES * PAGE)
 #define WORDS		(SIZE / sizeof(u64))
 
+/* Freed after a secret, and used again before it. */
+#define MORE		(8 << 20)
+
 #define VICTIM		1001
 #define ATTACKER	1002
 
 #define TMPFS_FILE	"/tmp/oracle-secret"
 #define FILES		"/tmp/oracle"
 #define FILE_SECRET	FILES "/secret"
+#define READ_FILE	"/tmp/oracle-read"
 #define DRIVER		"/sys/kernel/debug/kpkeys_vuln/ctl"
 
-enum pattern { ANONYMOUS, TMPFS, IN_FILE, OWN, MAGIC };
+enum pattern { ANONYMOUS, TMPFS, IN_FILE, OWN, MAGIC, READ, FREED };
 
 static u64 seed;
 static bool mistake;
@@ -123,6 +127,9 @@ static noreturn void be_victim(int ready)
 		make_mistake(driver, secret);
 	keep_in_file(TMPFS, TMPFS_FILE);
 	keep_in_file(IN_FILE, FILE_SECRET);
+	keep_in_file(READ, READ_FILE);
+	if (chmod(READ_FILE, 0644))
+		fail(READ_FILE);
 	if (write(ready, "", 1) != 1)
 		fail("pipe");
 	for (;;)
@@ -151,7 +158,50 @@ static void start_victim(void)
 	close(ready[0]);
 }
 
+/* Somebody who had a secret, and is gone. */
+static void have_secret_freed(void)
+{
+	volatile char *more;
+	int status;
+	size_t i;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		fail("fork");
+	if (!pid) {
+		become(VICTIM);
+		fill(FREED, -1);
+		more = mmap(NULL, MORE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (more == MAP_FAILED)
+			fail("mmap");
+		for (i = 0; i < MORE; i += PAGE)
+			more[i] = 1;
+		_exit(0);
+	}
+	errno = 0;
+	if (waitpid(pid, &status, 0) != pid || status)
+		fail("the secret that is freed");
+}
+
 #ifdef __x86_64__
+/* What may be read is mapped while it is, and not afterwards. */
+static void read_file(void)
+{
+	static volatile char page[PAGE];
+	int fd = open(READ_FILE, O_RDONLY | O_CLOEXEC);
+	size_t done, i;
+
+	if (fd < 0)
+		fail(READ_FILE);
+	for (done = 0; done < SIZE; done += PAGE)
+		if (read(fd, (void *)page, PAGE) != PAGE)
+			fail(READ_FILE);
+	close(fd);
+	for (i = 0; i < PAGE; i++)
+		page[i] = 0;
+}
+
 /* The two ends of a loop that does nothing. */
 extern const char spin_start[], spin_end[];
 asm(".pushsection .text\n"
@@ -163,6 +213,7 @@ static noreturn void be_attacker(void)
 {
 	become(ATTACKER);
 	fill(OWN, -1);
+	read_file();
 	printf("@oracle: spinning %p-%p\n", (void *)spin_start,
 	       (void *)spin_end);
 	fflush(stdout);
@@ -202,6 +253,7 @@ int main(int argc, char *argv[])
 	    chown(FILES, VICTIM, VICTIM) || chmod(FILES, 0700))
 		fail("%s of %s", device, type);
 	start_victim();
+	have_secret_freed();
 
 	pid = fork();
 	if (pid < 0)

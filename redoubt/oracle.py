@@ -13,7 +13,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,8 @@ _MISTAKE = "mistake"
 _MISTAKEN = "anonymous"
 
 # The enum in guest/oracle.c.
-_SECRETS = ("anonymous", "tmpfs", "file")
-_OWN = "own"
+_OWN, _FREED = "own", "freed"
+_PATTERNS = {"anonymous": 0, "tmpfs": 1, "file": 2, "read": 5, _OWN: 3, _FREED: 6}
 _MAGIC = 4
 _DISK_OPTIONS = ("CONFIG_EXT4_FS", "CONFIG_VIRTIO_BLK", "CONFIG_VIRTIO_PCI")
 _DISK_MB = 16
@@ -283,6 +283,8 @@ class Report:
     `current` always, `user` if the kernel isolates user mode. `loaded` is which of them the CPU
     used. `file_system` is that of the secret in a file, `direct_map` the address of all memory.
     With `mistake` the kernel mapped what is not to be in the restricted ones: found, it has to be.
+    `freed` is how many pages of a secret are in memory still whose owner has ended: none if the
+    kernel `clears` what is freed, and else some, for the same reason.
     """
 
     target: str
@@ -297,6 +299,8 @@ class Report:
     found: Mapping[str, Found]
     views: tuple[View, ...]
     boot: Result
+    freed: int
+    clears: bool
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -309,6 +313,14 @@ class Report:
         ]
         if self.direct_map is None:
             wrong.append("no direct map was found: the oracle is broken")
+        if self.clears and self.freed:
+            wrong.append(
+                f"{self.freed} of {patterns.PAGES} pages are in memory still whose owner has ended"
+            )
+        if not self.clears and not self.freed:
+            wrong.append(
+                "nothing is in memory of what a process had that has ended: the oracle is broken"
+            )
         if self.root not in {view.root for view in self.views}:
             wrong.append(f"nobody looked at the root '{self.root}'")
         if self.root == "restricted" != self.loaded:
@@ -343,6 +355,8 @@ class Report:
             "cr3": f"{self.cr3:#x}",
             "loaded": self.loaded,
             "memory_pages": self.memory_pages,
+            "freed": self.freed,
+            "clears": self.clears,
             "direct_map": None if self.direct_map is None else f"{self.direct_map:#x}",
             "views": [_view_json(view) for view in self.views],
         }
@@ -393,6 +407,7 @@ def render(report: Report) -> list[str]:
             for sight in view.sights:
                 if sight.secret == secret:
                     lines += _seen(view, sight)
+    lines += ["", f"freed, {patterns.PAGES} pages: {report.freed} in memory still"]
     if report.problems:
         lines += ["", *(f"WRONG: {problem}" for problem in report.problems)]
     return lines
@@ -591,7 +606,6 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
             f"the oracle does not read more than {_MOST_MB} MiB of memory, which have no hole"
         )
     seed = secrets.randbits(64)
-    names: Sequence[str] = (*_SECRETS, _OWN)
     has = machine.build.configuration()
     on_disk = all(has.get(option) == "y" for option in _DISK_OPTIONS)
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
@@ -628,13 +642,12 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
             memory = pagewalk.load(directory / "memory")
             found = dict(
                 zip(
-                    names,
-                    patterns.find(
-                        memory, [patterns.pattern(seed, number) for number in range(len(names))]
-                    ),
+                    _PATTERNS,
+                    patterns.find(memory, [patterns.pattern(seed, n) for n in _PATTERNS.values()]),
                     strict=True,
                 )
             )
+            freed = found.pop(_FREED)
             base, views = examine(memory, roots, levels, found)
         return Report(
             target,
@@ -649,4 +662,6 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
             found,
             views,
             ended,
+            sum(map(bool, freed.frames)),
+            console.asi,
         )

@@ -119,8 +119,16 @@ def test_workloads_by_name() -> None:
 
 
 def test_a_target_has_the_workloads_it_can_do() -> None:
-    only = {"boot", "storm", "null-syscall", "fork-large", "munmap-large", "page-cache",
-            "file-read", "file-write"}
+    only = {
+        "boot",
+        "storm",
+        "null-syscall",
+        "fork-large",
+        "munmap-large",
+        "page-cache",
+        "file-read",
+        "file-write",
+    }
     assert [work.name for work in workloads.chosen([], "x86_64")] == list(WORKLOADS)
     on_um = {work.name for work in workloads.chosen([], "um")}
     assert on_um == set(WORKLOADS) - only

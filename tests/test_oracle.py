@@ -75,7 +75,7 @@ class Guest:
         base, views = oracle.examine(self.memory, roots, 4, found)
         made = Report(
             "x86_64", root, False, "ramfs", self.roots["user"], 4, "user", FRAMES, base, found,
-            views, RESULT,
+            views, RESULT, 0 if root == "restricted" else 3, root == "restricted",
         )  # fmt: skip
         if root == "restricted":
             made = replace(made, loaded=root)
@@ -131,6 +131,17 @@ def test_all_is_found_from_ordinary_page_tables(guest: Guest) -> None:
             assert (DIRECT + (frame << 12), "direct map") in ways
             assert len(ways) == (2 if sight.secret == "own" else 1)
     assert all(not place.ways for sight in report.views[1].sights[:3] for place in sight.places)
+
+
+@pytest.mark.parametrize(
+    ("root", "freed", "said"),
+    [
+        ("current", 0, "nothing is in memory of what a process had that has ended"),
+        ("restricted", 2, "2 of 8 pages are in memory still whose owner has ended"),
+    ],
+)
+def test_what_was_freed(guest: Guest, root: str, freed: int, said: str) -> None:
+    assert said in guest.problem(root, freed=freed)
 
 
 def test_nothing_is_found_from_restricted_ones(guest: Guest) -> None:
@@ -509,8 +520,11 @@ def test_a_run(guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         seen.append(machine)
         assert command[0] == "/bin/oracle" and command[2:] == ["ramfs"]
         seed = int(command[1], 16)
-        for number, name in enumerate(NAMES):
-            guest.memory[AT[name] : AT[name] + PAGES] = patterns.pattern(seed, number)
+        places = AT | {"read": 760, "freed": 800}
+        for name, number in oracle._PATTERNS.items():
+            guest.memory[places[name] : places[name] + PAGES] = patterns.pattern(seed, number)
+        # Somebody else has it by now.
+        guest.memory[places["freed"]] = 1
         magic = int(patterns.pattern(seed, 4)[0, 0])
         monitor.shown = [monitor.shown[0].replace("R15=00000000", f"R15={magic:x} X=")]
         file = Path(value(machine.devices, "-object").partition("mem-path=")[2])
@@ -523,6 +537,7 @@ def test_a_run(guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     report = oracle.run(machine(tmp_path, devices=("-first", "1")), "current", Silent())
     assert report.problems == ()
     assert [view.root for view in report.views] == ["current"]
+    assert (report.freed, report.clears) == (PAGES - 1, False)
     devices = seen[0].devices
     assert devices[:2] == ("-first", "1")
     assert "size=256M,share=on" in value(devices, "-object")
@@ -758,7 +773,7 @@ def test_a_guest_whose_page_tables_leak(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(oracle, "examine", leaking)
     problems = real().problems
-    assert len(problems) == 3
+    assert len(problems) == 4
     assert all("user: 8 of 8 pages of the secret" in problem for problem in problems)
     assert all("(direct map)" in problem for problem in problems)
 
