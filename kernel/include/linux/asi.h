@@ -18,6 +18,7 @@ struct mm_struct;
 
 DECLARE_STATIC_KEY_FALSE(asi_key);
 DECLARE_STATIC_KEY_FALSE(asi_clear_key);
+DECLARE_STATIC_KEY_FALSE(asi_clean_key);
 
 /**
  * asi_enabled() - Is sensitive memory kept apart from other memory?
@@ -33,9 +34,9 @@ static __always_inline bool asi_enabled(void)
 }
 
 /**
- * asi_clears() - Is free memory clean, if it may be sensitive?
+ * asi_clears() - Is memory cleared when it is freed?
  *
- * Then whoever allocates it with __GFP_SENSITIVE need not clear it.
+ * All of it at first, and later what is sensitive.
  *
  * Context: any.
  * Return: true if so.
@@ -43,6 +44,19 @@ static __always_inline bool asi_enabled(void)
 static __always_inline bool asi_clears(void)
 {
 	return static_branch_unlikely(&asi_clear_key);
+}
+
+/**
+ * asi_gives_clean() - Is sensitive memory clean when it is allocated?
+ *
+ * Then nobody needs to clear what he has got with __GFP_SENSITIVE.
+ *
+ * Context: any.
+ * Return: true if so. Always, when there are processes, if asi_clears().
+ */
+static __always_inline bool asi_gives_clean(void)
+{
+	return static_branch_unlikely(&asi_clean_key);
 }
 
 bool asi_requested(void);
@@ -236,6 +250,7 @@ void ephmap_close(struct ephmap *map);
 
 #define asi_enabled()	false
 #define asi_clears()	false
+#define asi_gives_clean()	false
 
 static inline bool asi_requested(void)
 {

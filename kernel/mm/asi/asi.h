@@ -22,12 +22,17 @@ static __always_inline bool asi_is_sensitive(int migratetype)
 
 int asi_get_type(struct page *page);
 
-/* Is a page cleared when it is freed, and thus clean when it is allocated? */
+/* Is a page to be cleared that is freed? All are until it is known which. */
+static __always_inline bool asi_must_clear(struct page *page)
+{
+	return asi_clears() && (!asi_gives_clean() ||
+				is_migrate_sensitive(asi_get_type(page)));
+}
+
+/* Was a page cleared that is allocated, so that it need not be now? */
 static __always_inline bool asi_is_clean(struct page *page)
 {
-	/* What is sensitive is not known from the beginning: all is cleared. */
-	return asi_clears() &&
-	       (!asi_enabled() || is_migrate_sensitive(asi_get_type(page)));
+	return asi_gives_clean() && is_migrate_sensitive(asi_get_type(page));
 }
 
 /* May pages of one type be used as the other without being converted? */
@@ -171,6 +176,7 @@ long asi_event_read(enum asi_event event);
 
 /* Macros, as inline functions would change what the compiler makes of others. */
 #define asi_is_sensitive(migratetype)		false
+#define asi_must_clear(page)			false
 #define asi_is_clean(page)			false
 #define asi_compatible(migratetype, other)	true
 #define asi_needs_block(migratetype)		false

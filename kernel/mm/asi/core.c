@@ -49,7 +49,13 @@
 DEFINE_STATIC_KEY_FALSE_RO(asi_key);
 EXPORT_SYMBOL_FOR_KVM(asi_key);
 
+/*
+ * What is freed is cleared long before anybody relies on it, which is when it is
+ * known what is sensitive: keys do not change everywhere at the same time.
+ */
 DEFINE_STATIC_KEY_FALSE_RO(asi_clear_key);
+EXPORT_SYMBOL_GPL(asi_clear_key);
+DEFINE_STATIC_KEY_FALSE_RO(asi_clean_key);
 
 /* Types of pageblocks that are on no list, and the restricted direct map. */
 static DEFINE_SPINLOCK(asi_lock);
@@ -458,6 +464,8 @@ static const char * __init start(void)
 			return "a pageblock is in several zones";
 		}
 	}
+	if (asi_clears())
+		static_branch_enable(&asi_clean_key);
 	register_memory_notifier(&memory_nb);
 	look_after_reserve();
 	return NULL;

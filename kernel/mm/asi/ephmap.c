@@ -92,8 +92,12 @@ static bool may_know(struct file *file)
 {
 	struct inode *inode = file_inode(file);
 
-	return file->f_mode & FMODE_READ ||
-	       vfsuid_eq_kuid(i_uid_into_vfsuid(file_mnt_idmap(file), inode),
+	if (file->f_mode & FMODE_READ)
+		return true;
+	/* Of file systems that write with credentials of others, say. */
+	if (current_cred() != current_real_cred())
+		return false;
+	return vfsuid_eq_kuid(i_uid_into_vfsuid(file_mnt_idmap(file), inode),
 			      current_fsuid());
 }
 

@@ -42,10 +42,16 @@ static unsigned long address_of(unsigned int cpu)
 /* From what the CPU has loaded, as that is nowhere in memory to be forged. */
 static pmd_t *pmd_of(pgd_t *pgd, unsigned long addr)
 {
+	p4d_t *p4d;
+
 	pgd = pgd_offset_pgd(pgd, addr);
 	if (pgd_none(*pgd))
 		return NULL;
-	return pmd_offset(pud_offset(p4d_offset(pgd, addr), addr), addr);
+	/* With 4 levels this is what says it. */
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d))
+		return NULL;
+	return pmd_offset(pud_offset(p4d, addr), addr);
 }
 
 static pte_t *pte_of(unsigned long addr)
@@ -202,7 +208,9 @@ static bool become_alone(struct mm_struct *mm, unsigned int cpu)
 	if (is_shared(mm, cpu))
 		return false;
 	smp_call_function_many(mm_cpumask(mm), leave_or_flush, mm, true);
-	return alone(mm, cpu);
+	/* Bits of CPUs that have gone offline stay; these have nothing loaded. */
+	return cpumask_any_and_but(mm_cpumask(mm), cpu_online_mask,
+				   cpu) >= nr_cpu_ids;
 }
 
 /* === Windows ============================================================= */

@@ -206,8 +206,17 @@ unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next)
 	/* One has not been where the other's memory is, but has its own. */
 	raw_cpu_inc(asi_switches[ASI_SWITCH_MM]);
 	flush_predictors();
-	flush_data();
 	return ASI_CR3_RESTRICTED;
+}
+
+/**
+ * __asi_switched_mm() - As asi_switched_mm(), after the switch it is about.
+ *
+ * Context: interrupts off.
+ */
+void __asi_switched_mm(void)
+{
+	flush_data();
 }
 
 /**

@@ -50,6 +50,7 @@ void __asi_enter(unsigned long cr3);
 bool __asi_leave(enum asi_switch reason);
 void __asi_exit(enum asi_switch reason);
 unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next);
+void __asi_switched_mm(void);
 void asi_reenter(unsigned long cr3);
 void asi_trace_fault(struct pt_regs *regs, unsigned long address);
 
@@ -150,6 +151,20 @@ static __always_inline unsigned long asi_switch_mm(struct mm_struct *prev,
 	return asi_enabled() ? __asi_switch_mm(prev, next) : 0;
 }
 
+/**
+ * asi_switched_mm() - The CR3 of another process has been loaded.
+ * @restricted: what asi_switch_mm() returned for it.
+ *
+ * Not before, as what the one has left could come back until then.
+ *
+ * Context: interrupts off.
+ */
+static __always_inline void asi_switched_mm(unsigned long restricted)
+{
+	if (asi_enabled() && restricted)
+		__asi_switched_mm();
+}
+
 #define asi_exit_traced()	tracepoint_enabled(asi_exit)
 
 /**
@@ -199,6 +214,7 @@ void *ephmap_new_table(void);
 #define asi_exit_traced()			false
 #define asi_trace_fault(regs, address)		do { } while (0)
 #define asi_switch_mm(prev, next)		0
+#define asi_switched_mm(restricted)		do { } while (0)
 #define asi_strip_cr3(cr3)			(cr3)
 #define asi_assert_restricted()			do { } while (0)
 #define asi_check_boottime_disable()		do { } while (0)
