@@ -36,8 +36,10 @@
 #define SIZE		(PAGES * PAGE)
 #define WORDS		(SIZE / sizeof(u64))
 
-/* Freed after a secret, and used again before it. */
-#define MORE		(8 << 20)
+/* Of what is freed, as memory that was freed last is used again first. */
+#define COPIES		256
+/* More than the kernel takes at a time. */
+#define BATCH		64
 
 #define VICTIM		1001
 #define ATTACKER	1002
@@ -162,26 +164,28 @@ static void start_victim(void)
 static void have_secret_freed(void)
 {
 	volatile char *more;
-	int status;
-	size_t i;
+	int status, i;
 	pid_t pid = fork();
 
 	if (pid < 0)
 		fail("fork");
 	if (!pid) {
 		become(VICTIM);
-		fill(FREED, -1);
-		more = mmap(NULL, MORE, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (more == MAP_FAILED)
-			fail("mmap");
-		for (i = 0; i < MORE; i += PAGE)
-			more[i] = 1;
+		for (i = 0; i < COPIES; i++)
+			fill(FREED, -1);
 		_exit(0);
 	}
 	errno = 0;
 	if (waitpid(pid, &status, 0) != pid || status)
 		fail("the secret that is freed");
+
+	/* A CPU keeps its last pages until others come: these are not free yet. */
+	more = mmap(NULL, BATCH * PAGE, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (more == MAP_FAILED)
+		fail("mmap");
+	for (i = 0; i < BATCH; i++)
+		more[i * PAGE] = 1;
 }
 
 #ifdef __x86_64__
