@@ -61,6 +61,10 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"MACRO_ARG_UNUSED"}),
         "without the option nothing is left of them, and the page allocator is what it was",
     ),
+    "mm/asi/ephmap.h": (
+        frozenset({"MACRO_ARG_UNUSED"}),
+        "without the option nothing is left of them, and copies are what they were",
+    ),
     "mm/kpkeys/pool.h": (
         frozenset({"MACRO_ARG_REUSE", "BIT_MACRO"}),
         "KPKEYS_POOL() declares several things whose names begin with its argument; numbers of"

@@ -30,7 +30,7 @@
 #include <asm/tlbflush.h>
 
 /* All are behind one entry of each table but the last two. */
-static_assert(NR_CPUS * EPHMAP_PAGES <= PUD_SIZE / PAGE_SIZE);
+static_assert(CONFIG_NR_CPUS * EPHMAP_PAGES <= PUD_SIZE / PAGE_SIZE);
 
 static unsigned long address_of(unsigned int cpu)
 {
