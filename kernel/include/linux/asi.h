@@ -15,6 +15,7 @@
 #include <linux/pgtable.h>
 
 struct mm_struct;
+struct page;
 
 DECLARE_STATIC_KEY_FALSE(asi_key);
 DECLARE_STATIC_KEY_FALSE(asi_clear_key);
@@ -193,8 +194,6 @@ unsigned long arch_asi_aliases(void);
 pgd_t *arch_asi_pgd(struct mm_struct *mm);
 
 /* === Memory of a process, mapped for a moment =========================== */
-
-struct page;
 
 /* Pages that can be mapped at a time. */
 #define EPHMAP_PAGES	32

@@ -67,20 +67,6 @@ pgd_t *arch_asi_pgd(struct mm_struct *mm)
 
 /* === Tables: of the direct map, and ours ================================ */
 
-/* Both return NULL where nothing is. */
-static pud_t *pud_of(pgd_t *pgd, unsigned long addr)
-{
-	p4d_t *p4d;
-
-	pgd = pgd_offset_pgd(pgd, addr);
-	if (pgd_none(*pgd))
-		return NULL;
-	p4d = p4d_offset(pgd, addr);
-	if (p4d_none(*p4d))
-		return NULL;
-	return pud_offset(p4d, addr);
-}
-
 /* Entries of the PGD with nothing but memory below them, see kaslr.c. */
 static bool is_of_memory(unsigned int index)
 {
@@ -94,14 +80,14 @@ static pmd_t *restricted_pmd(unsigned long addr)
 
 	if (WARN_ON_ONCE(!is_of_memory(pgd_index(addr))))
 		return NULL;
-	pud = pud_of(asi_pgd, addr);
+	pud = asi_pud_offset(asi_pgd, addr);
 	return pud && !pud_none(*pud) ? pmd_offset(pud, addr) : NULL;
 }
 
 /* What the direct map has, as an entry for PMD_SIZE. */
 static pmd_t direct_entry(unsigned long addr)
 {
-	pud_t *pud = pud_of(init_mm.pgd, addr);
+	pud_t *pud = asi_pud_offset(init_mm.pgd, addr);
 
 	if (!pud || pud_none(*pud))
 		return __pmd(0);
@@ -144,7 +130,7 @@ static int make_pud(unsigned long addr)
 
 static int make_pmd(unsigned long addr)
 {
-	pud_t *pud = pud_of(asi_pgd, addr);
+	pud_t *pud = asi_pud_offset(asi_pgd, addr);
 	pmd_t *pmd;
 
 	if (!pud_none(*pud))

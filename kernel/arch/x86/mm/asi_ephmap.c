@@ -39,21 +39,15 @@ static unsigned long address_of(unsigned int cpu)
 
 /* === Tables ============================================================== */
 
-/* From what the CPU has loaded, as that is nowhere in memory to be forged. */
+/* Whoever has the tables above these has these as well. */
 static pmd_t *pmd_of(pgd_t *pgd, unsigned long addr)
 {
-	p4d_t *p4d;
+	pud_t *pud = asi_pud_offset(pgd, addr);
 
-	pgd = pgd_offset_pgd(pgd, addr);
-	if (pgd_none(*pgd))
-		return NULL;
-	/* With 4 levels this is what says it. */
-	p4d = p4d_offset(pgd, addr);
-	if (p4d_none(*p4d))
-		return NULL;
-	return pmd_offset(pud_offset(p4d, addr), addr);
+	return pud ? pmd_offset(pud, addr) : NULL;
 }
 
+/* From what the CPU has loaded, as that is nowhere in memory to be forged. */
 static pte_t *pte_of(unsigned long addr)
 {
 	pmd_t *pmd = pmd_of(__va(read_cr3_pa()), addr);

@@ -36,6 +36,28 @@ static inline pgd_t *asi_restricted_pgd(pgd_t *pgd)
 	return pgd + ASI_CR3_RESTRICTED / sizeof(*pgd);
 }
 
+/**
+ * asi_pud_offset() - Walk page tables of the kernel's half.
+ * @pgd: the top-level table.
+ * @addr: where to.
+ *
+ * Context: any.
+ * Return: the entry, or NULL if there is no table with it. That is told by the
+ * top level with 5 levels, and by the next one with 4.
+ */
+static inline pud_t *asi_pud_offset(pgd_t *pgd, unsigned long addr)
+{
+	p4d_t *p4d;
+
+	pgd = pgd_offset_pgd(pgd, addr);
+	if (pgd_none(*pgd))
+		return NULL;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d))
+		return NULL;
+	return pud_offset(p4d, addr);
+}
+
 #ifdef CONFIG_ASI_DEBUG
 /* For tests: a page fault outside of NMIs is not to leave. */
 DECLARE_PER_CPU(bool, asi_stay);
