@@ -171,13 +171,13 @@ static int kept_file(void)
 
 	if (fd >= 0)
 		return fd;
-	memset(content, 1, sizeof(content));
 	fd = open(KEPT_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	for (done = 0; fd >= 0 && done < KEPT_SIZE; done += sizeof(content))
-		if (write(fd, content, sizeof(content)) != sizeof(content))
-			fail("%s: %s", KEPT_NAME, strerror(errno));
 	if (fd < 0)
 		fail("%s: %s", KEPT_NAME, strerror(errno));
+	memset(content, 1, sizeof(content));
+	for (done = 0; done < KEPT_SIZE; done += sizeof(content))
+		if (write(fd, content, sizeof(content)) != sizeof(content))
+			fail("%s: %s", KEPT_NAME, strerror(errno));
 	return fd;
 }
 

@@ -152,37 +152,44 @@ static void kernel_thread(void)
 		nanosleep(&moment, NULL);
 }
 
-static void anonymous_fault(void)
+static void touch(volatile char *at, size_t size)
 {
-	size_t size = (size_t)times * PAGE, i;
+	size_t i;
+
+	for (i = 0; i < size; i += PAGE)
+		at[i] = 1;
+}
+
+/* So many pages, each by a fault of its own. */
+static char *faulted_in(size_t size)
+{
 	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED || madvise(at, size, MADV_NOHUGEPAGE))
 		fail("mmap");
-	for (i = 0; i < size; i += PAGE)
-		((volatile char *)at)[i] = 1;
-	munmap(at, size);
+	touch(at, size);
+	return at;
+}
+
+static void anonymous_fault(void)
+{
+	size_t size = (size_t)times * PAGE;
+
+	munmap(faulted_in(size), size);
 }
 
 /* What the parent has is copied for the child, who writes to it. */
 static void cow_fault(void)
 {
-	size_t size = (size_t)times * PAGE, i;
-	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	pid_t pid;
+	size_t size = (size_t)times * PAGE;
+	char *at = faulted_in(size);
+	pid_t pid = fork();
 
-	if (at == MAP_FAILED || madvise(at, size, MADV_NOHUGEPAGE))
-		fail("mmap");
-	for (i = 0; i < size; i += PAGE)
-		((volatile char *)at)[i] = 1;
-	pid = fork();
 	if (pid < 0)
 		fail("fork");
 	if (!pid) {
-		for (i = 0; i < size; i += PAGE)
-			((volatile char *)at)[i] = 2;
+		touch(at, size);
 		_exit(0);
 	}
 	waitpid(pid, NULL, 0);
