@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How often an operation leaves the restricted address space, and for what reason.
 
-Counts of the kernel, of a guest with one CPU on which nothing else runs: they are exact.
+Counts of the kernel, of a guest with one CPU on which nothing else runs: they are exact. Where two
+processes take turns they differ a little from boot to boot: who was interrupted has left already.
 """
 
 from __future__ import annotations
