@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/swap.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "stress.h"
@@ -150,6 +151,14 @@ out:
 	return ok;
 }
 
+/* Has the kernel, short of memory, put files of the root there instead? */
+static bool full(void)
+{
+	struct sysinfo info;
+
+	return check(!sysinfo(&info)) && info.freeswap * info.mem_unit < PAGES * page;
+}
+
 /* Switch it off with pages in it: the kernel looks for them in all tables. */
 static bool end_swap(void)
 {
@@ -160,7 +169,7 @@ static bool end_swap(void)
 	if (!check(m))
 		return false;
 	fill(m, PAGES, seed);
-	ok = check(push_out(m, PAGES) > 0);
+	ok = check(push_out(m, PAGES) > 0 || full());
 	ok &= check(!swapoff(DISK));
 	ok &= check(!swapped(m, PAGES));
 	ok &= check(filled(m, PAGES, seed));
