@@ -209,6 +209,19 @@ static bool become_alone(struct mm_struct *mm, unsigned int cpu)
 
 /* === Windows ============================================================= */
 
+/* A section costs more than it saves if there is one entry to write. */
+static void begin_writing(unsigned int nr)
+{
+	if (nr > 1)
+		lazy_mmu_mode_enable();
+}
+
+static void end_writing(unsigned int nr)
+{
+	if (nr > 1)
+		lazy_mmu_mode_disable();
+}
+
 static bool is_possible(struct mm_struct *mm, unsigned int cpu)
 {
 	return asi_restricted() &&
@@ -255,10 +268,10 @@ void *ephmap_add(struct ephmap *map, struct page *page, unsigned int nr)
 	if (WARN_ON_ONCE(nr > EPHMAP_PAGES - map->nr))
 		return NULL;
 	pgprot_val(prot) &= ~_PAGE_GLOBAL;
-	lazy_mmu_mode_enable();
+	begin_writing(nr);
 	for (i = 0; i < nr; i++)
 		set_pte(pte + i, pfn_pte(pfn + i, prot));
-	lazy_mmu_mode_disable();
+	end_writing(nr);
 	map->nr += nr;
 	return addr;
 }
@@ -268,10 +281,10 @@ void ephmap_close(struct ephmap *map)
 	struct mm_struct *mm = current->mm;
 	unsigned int i;
 
-	lazy_mmu_mode_enable();
+	begin_writing(map->nr);
 	for (i = 0; i < map->nr; i++)
 		set_pte(map->pte + i, __pte(0));
-	lazy_mmu_mode_disable();
+	end_writing(map->nr);
 	/* A barrier, too: who is not seen below has not seen the entries. */
 	for (i = 0; i < map->nr; i++)
 		invlpg(map->addr + i * PAGE_SIZE);
