@@ -26,6 +26,7 @@ _OPTIONS = {
     "huge": ("CONFIG_TRANSPARENT_HUGEPAGE",),
     "collapse": ("CONFIG_TRANSPARENT_HUGEPAGE",),
     "swap": ("CONFIG_SWAP", "CONFIG_BLK_DEV_RAM"),
+    "ldt": ("CONFIG_MODIFY_LDT_SYSCALL",),
     "module": ("CONFIG_MODULES", "CONFIG_MODULE_UNLOAD"),
     "cpu": ("CONFIG_HOTPLUG_CPU",),
 }

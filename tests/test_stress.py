@@ -14,7 +14,7 @@ from redoubt.build import Build
 from redoubt.progress import Silent
 from redoubt.targets import TARGETS, UM, X86_64, get_variant
 
-KINDS = {"huge", "collapse", "swap", "module", "cpu"}
+KINDS = {"huge", "collapse", "swap", "ldt", "module", "cpu"}
 WALK = ("tables 9", "untagged 0", "foreign 0")
 
 
