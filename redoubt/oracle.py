@@ -280,8 +280,8 @@ class Report:
     """What was found from the roots of a process, and where its secrets lie.
 
     `root` is the one that was asked for, and `views` has it with those it is compared with:
-    `current` always, `user` if the kernel isolates user mode. `loaded` is which of them the CPU
-    used. `file_system` is that of the secret in a file, `direct_map` the address of all memory.
+    `current` always, those of `user` mode if the kernel isolates it. `loaded` is which of them the
+    CPU used. `file_system` is that of the secret in a file, `direct_map` the address of all memory.
     With `mistake` the kernel mapped what is not to be in the restricted ones: found, it has to be.
     `freed` is how many pages of a secret are in memory still whose owner has ended: none if the
     kernel `clears` what is freed, and else some, for the same reason.
@@ -323,7 +323,7 @@ class Report:
             )
         if self.root not in {view.root for view in self.views}:
             wrong.append(f"nobody looked at the root '{self.root}'")
-        if self.root == "restricted" != self.loaded:
+        if self.root == "restricted" and not self.loaded.endswith("restricted"):
             wrong.append(f"in user mode the CPU had the page tables '{self.loaded}'")
         for view in self.views:
             wrong += _wrong_everywhere(view)
@@ -523,8 +523,15 @@ class Console:
         own = self.registers.cr3 & pagewalk.ADDRESS
         if self.asi:
             first = own & ~(_USER | _RESTRICTED)
-            user = {"user": first | _USER} if self.isolated else {}
-            return {"current": first, **user, "restricted": first | _RESTRICTED}
+            both = first | _RESTRICTED
+            if not self.isolated:
+                return {"current": first, "restricted": both}
+            return {
+                "current": first,
+                "user": first | _USER,
+                "restricted": both,
+                "user, restricted": both | _USER,
+            }
         if self.isolated:
             return {"current": own & ~_USER, "user": own | _USER}
         return {"current": own}
@@ -533,7 +540,7 @@ class Console:
         """The name of the root that the CPU used."""
         assert self.registers
         own = self.registers.cr3 & pagewalk.ADDRESS
-        return next((name for name, at in self.roots().items() if at == own), "user, restricted")
+        return next((name for name, at in self.roots().items() if at == own), "of nobody")
 
 
 # === A run =======================================================================================
@@ -612,7 +619,7 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
         directory = Path(name)
         equipped = _equipped(machine, directory, _disk(directory) if on_disk else None)
         if root == "restricted":
-            equipped = replace(equipped, args=(*equipped.args, *asi.ARGS))
+            equipped = replace(equipped, args=(*equipped.args, asi.ARGS[0]))
         console = Console(
             lambda: Qmp(directory / "monitor", _QMP_TIMEOUT),
             int(patterns.pattern(seed, _MAGIC)[0, 0]),
@@ -636,7 +643,9 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
             raise GuestError("the guest did not get to be looked at: " + ended.describe())
         levels = console.registers.levels
         roots = {
-            known: at for known, at in console.roots().items() if known in ("current", "user", root)
+            known: at
+            for known, at in console.roots().items()
+            if root == "restricted" or "restricted" not in known
         }
         with progress.step(f"Reading the page tables of {target}"):
             memory = pagewalk.load(directory / "memory")

@@ -374,12 +374,13 @@ def _oracle(run: Run) -> Iterator[Item]:
         yield chosen
         return
     made = kernels.workbench(run.target, on, chosen, run.progress)
-    for what, root, mistake in (
-        ("found in ordinary page tables", "current", False),
-        ("not found in restricted ones", "restricted", False),
-        ("found in those with a mistake", "restricted", True),
+    for what, root, mistake, more in (
+        ("found in ordinary page tables", "current", False, ()),
+        ("not found in restricted ones", "restricted", False, ("pti=off",)),
+        ("nor with page table isolation", "restricted", False, ("pti=on",)),
+        ("found in those with a mistake", "restricted", True, ("pti=off",)),
     ):
-        machine = made.machine(on, attacks=mistake)
+        machine = made.machine(on, *more, attacks=mistake)
         report = oracle.run(machine, root, run.progress, mistake=mistake)
         yield _verdict(f"{name}: {what}", on.name, report.ok, "\n".join(oracle.render(report)))
 
@@ -398,10 +399,11 @@ def _isolation(run: Run) -> Iterator[Item]:
     report = exits.run(made, on, EXITS, run.progress)
     yield _verdict(f"{name}: exits", on.name, report.ok, "\n".join(exits.render(report)))
     outcomes = [isolation.probe(made.machine(on, *asi.ARGS), run.progress)]
-    for cpus, more in ((1, ()), (2, ("no5lvl",))):
+    for cpus, more in ((1, ()), (2, ("no5lvl", "pti=on"))):
         machine = made.machine(on, *asi.ARGS, *more, cpus=cpus)
         outcomes.append(isolation.nmis(machine, run.progress))
-    outcomes.append(isolation.refused(made.machine(on, asi.ARGS[0], "pti=on"), run.progress))
+    small = replace(made.machine(on, *asi.ARGS), cpu=isolation.WITHOUT_LARGE_PAGES)
+    outcomes.append(isolation.refused(small, run.progress))
     for outcome in outcomes:
         yield _outcome(f"{name}: {outcome.name}", outcome)
 

@@ -26,7 +26,7 @@ STORMED = (
     "@stress: ops=9 refused=0 errors=0", "sensitive 9", "ordinary 9", "leaks 0", "missing 0",
     "stale 0", "aliases 0", "enter 5", "reenter 4", "unrestricted 0",
 )  # fmt: skip
-REFUSED = "[ 0.1] asi: inactive: page table isolation is on; boot with pti=off to have this instead"
+REFUSED = "[ 0.1] asi: inactive: the CPU has no large pages"
 
 
 @pytest.fixture

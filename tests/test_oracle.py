@@ -467,7 +467,12 @@ def test_a_set_for_user_mode() -> None:
 )
 def test_restricted_ones(cr3: int, loaded: str) -> None:
     made = console(ISOLATED, "[    0.1] asi: on", cr3=cr3, root="restricted")
-    assert made.roots() == {"current": 0x1234000, "user": 0x1235000, "restricted": 0x1236000}
+    assert made.roots() == {
+        "current": 0x1234000,
+        "user": 0x1235000,
+        "restricted": 0x1236000,
+        "user, restricted": 0x1237000,
+    }
     assert made.loaded() == loaded
 
 
@@ -560,7 +565,7 @@ def test_restricted_page_tables_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def booted(machine: Machine, command: list[str], *, watch: Any, **_: Any) -> Result:
-        assert machine.args[-2:] == ("asi=on", "pti=off")
+        assert machine.args[-1] == "asi=on"
         assert command[1] == "mistake"
         watch(SPINNING)
         return RESULT
@@ -673,11 +678,11 @@ def test_the_step_of_the_test_run(
     monkeypatch.setattr(host, "lacking", lambda *_: None)
     monkeypatch.setattr(host, "pick", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", lambda *_: made)
-    asked: list[tuple[str, bool]] = []
+    asked: list[tuple[str, bool, bool]] = []
 
     def ran(machine: Machine, root: str, progress: Any, *, mistake: bool) -> Report:
         assert mistake == ("kpkeys_vuln=on" in machine.args)
-        asked.append((root, mistake))
+        asked.append((root, "pti=off" in machine.args, mistake))
         return guest.report()
 
     monkeypatch.setattr(oracle, "run", ran)
@@ -685,7 +690,12 @@ def test_the_step_of_the_test_run(
     for item in suite._oracle(run):
         assert (item.passed, item.failed) == (int(good), int(not good))
         assert ("WRONG" in item.detail) is not good
-    assert asked == [("current", False), ("restricted", False), ("restricted", True)]
+    assert asked == [
+        ("current", False, False),
+        ("restricted", True, False),
+        ("restricted", False, False),
+        ("restricted", True, True),
+    ]
     # Only where there is one, and without being asked for.
     runs = [suite.Run(target, "auto", False, Silent()) for target in TARGETS.values()]
     steps = [step for step in suite._chosen(runs, ()) if step.name == "oracle"]
@@ -732,8 +742,8 @@ def needs_a_guest(test: Callable[..., None]) -> Callable[..., None]:
     [
         ((), 5, ["current", "user"]),
         (("no5lvl", "pti=off"), 4, ["current"]),
-        ((), 5, ["current", "restricted"]),
-        (("no5lvl",), 4, ["current", "restricted"]),
+        (("pti=off",), 5, ["current", "restricted"]),
+        (("no5lvl",), 4, ["current", "user", "restricted", "user, restricted"]),
     ],
 )
 def test_a_guest(sandbox: Sandbox, args: tuple[str, ...], levels: int, roots: list[str]) -> None:

@@ -43,6 +43,42 @@ void asi_set_user_pgd(pgd_t *pgdp, pgd_t pgd)
 
 	guard(kpkeys_hardened_pgtables)();
 	WRITE_ONCE(*asi_restricted_pgd(pgdp), pgd);
+	if (boot_cpu_has(X86_FEATURE_PTI))
+		WRITE_ONCE(*kernel_to_user_pgdp(asi_restricted_pgd(pgdp)),
+			   *kernel_to_user_pgdp(pgdp));
+}
+
+static void set_ldt(pgd_t *pgd, pgd_t entry)
+{
+	if (!asi_requested())
+		return;
+	set_pgd(asi_restricted_pgd(pgd), entry);
+	set_pgd(kernel_to_user_pgdp(asi_restricted_pgd(pgd)), entry);
+}
+
+/**
+ * asi_map_ldt() - Follow a change of where user mode has its LDT.
+ * @pgd: the entry, in the unrestricted top-level table.
+ *
+ * With page table isolation. The kernel must not leave when it looks there: it
+ * does so with the base of %gs of user mode.
+ *
+ * Context: any.
+ */
+void asi_map_ldt(pgd_t *pgd)
+{
+	set_ldt(pgd, *pgd);
+}
+
+/**
+ * asi_unmap_ldt() - Forget the LDT, of which the tables are about to be freed.
+ * @pgd: the entry, in the unrestricted top-level table.
+ *
+ * Context: any, with TLBs to be flushed before they are freed.
+ */
+void asi_unmap_ldt(pgd_t *pgd)
+{
+	set_ldt(pgd, __pgd(0));
 }
 
 /**
@@ -242,15 +278,13 @@ unsigned long arch_asi_aliases(void)
 /**
  * asi_check_boottime_disable() - Refuse what cannot be had together.
  *
- * Context: boot, when it is known whether page tables are isolated.
+ * Context: boot, before anything is mapped for good.
  */
 void __init asi_check_boottime_disable(void)
 {
 	if (!asi_requested())
 		return;
-	if (boot_cpu_has(X86_FEATURE_PTI))
-		asi_refuse("page table isolation is on; boot with pti=off to have this instead");
-	else if (boot_cpu_has(X86_FEATURE_XENPV))
+	if (boot_cpu_has(X86_FEATURE_XENPV))
 		asi_refuse("a Xen PV guest has no page tables of its own");
 	else if (hypervisor_is_type(X86_HYPER_MS_HYPERV))
 		asi_refuse("Hyper-V flushes TLBs of one address space of a process only");
@@ -275,9 +309,12 @@ const char * __init arch_asi_init(void)
 		return "no memory for page tables";
 	asi_pgd = ptdesc_address(pt);
 
+	/* What there is in user mode, if that has tables of its own, is small. */
+	clone_pgd_range(asi_pgd + KERNEL_PGD_BOUNDARY,
+			swapper_pg_dir + KERNEL_PGD_BOUNDARY, KERNEL_PGD_PTRS);
 	for (i = KERNEL_PGD_BOUNDARY; i < PTRS_PER_PGD; i++) {
-		if (!is_of_memory(i))
-			clone_pgd_range(asi_pgd + i, swapper_pg_dir + i, 1);
+		if (is_of_memory(i))
+			set_pgd(asi_pgd + i, __pgd(0));
 	}
 	if (arch_asi_populate(PAGE_OFFSET, end))
 		return "no memory for page tables";

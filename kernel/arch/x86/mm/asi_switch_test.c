@@ -8,6 +8,7 @@
 #include <linux/gfp.h>
 #include <linux/irqflags.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
 #include <linux/mmu_context.h>
 #include <linux/nmi.h>
 #include <linux/percpu.h>
@@ -18,6 +19,8 @@
 
 #include <asm/apic.h>
 #include <asm/asi.h>
+#include <asm/cpu_entry_area.h>
+#include <asm/cpufeature.h>
 #include <asm/nmi.h>
 #include <asm/tlbflush.h>
 
@@ -108,6 +111,43 @@ static void expect_seen(struct kunit *test, const struct seen *seen,
 	asi_exit(ASI_EXIT_TEMPORARY_MM);				\
 	local_irq_restore(flags_);					\
 } while (0)
+
+/* === Four top-level tables ================================================ */
+
+/* With something in its user half. */
+static pgd_t *populated(struct kunit *test)
+{
+	unsigned long addr;
+	pgd_t *pgd;
+
+	attach(test);
+	addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	pgd = current->mm->pgd;
+	KUNIT_ASSERT_FALSE(test, !pgd_val(pgd[pgd_index(addr)]));
+	return pgd;
+}
+
+static void the_user_half_is_the_same(struct kunit *test)
+{
+	pgd_t *pgd = populated(test);
+
+	KUNIT_EXPECT_MEMEQ(test, asi_restricted_pgd(pgd), pgd,
+			   KERNEL_PGD_BOUNDARY * sizeof(*pgd));
+}
+
+static void user_mode_has_the_same_tables(struct kunit *test)
+{
+	pgd_t *pgd = populated(test);
+	pgd_t *user = kernel_to_user_pgdp(pgd);
+
+	if (!cpu_feature_enabled(X86_FEATURE_PTI))
+		kunit_skip(test, "needs pti=on");
+	KUNIT_EXPECT_NE(test, pgd_val(user[pgd_index(CPU_ENTRY_AREA_BASE)]), 0);
+	KUNIT_EXPECT_MEMEQ(test, kernel_to_user_pgdp(asi_restricted_pgd(pgd)),
+			   user, PAGE_SIZE);
+}
 
 /* === Faults =============================================================== */
 
@@ -390,6 +430,8 @@ static void an_nmi_does_not_enter(struct kunit *test)
 }
 
 static struct kunit_case asi_switch_cases[] = {
+	KUNIT_CASE(the_user_half_is_the_same),
+	KUNIT_CASE(user_mode_has_the_same_tables),
 	KUNIT_CASE(sensitive_memory_is_a_fault_and_an_exit),
 	KUNIT_CASE(other_memory_is_neither),
 	KUNIT_CASE(a_wild_address_is_a_real_fault),
