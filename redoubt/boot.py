@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from redoubt import cpio, guest, host, paths, qemu
+from redoubt import bochs, cpio, guest, host, paths, qemu
 from redoubt.build import Build
 from redoubt.errors import GuestError, RedoubtError
 from redoubt.process import run_lines
@@ -105,7 +105,8 @@ class Machine:
     `cpu` is another model of an emulated CPU than the target's. `pinned` is the CPU of this machine
     that everything runs on; with `count_instructions` the clock of an emulated machine shows 1 ns
     for each of its instructions. `devices` are further options of the emulator, and `files` what
-    the guest has in addition: from its path there to the file here.
+    the guest has in addition: from its path there to the file here. With `bochs` it is Bochs that
+    emulates the machine, with one CPU of its own model, and no further options.
     """
 
     build: Build
@@ -119,6 +120,7 @@ class Machine:
     count_instructions: bool = False
     devices: tuple[str, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
+    bochs: bool = False
 
     @property
     def emulated(self) -> bool:
@@ -180,6 +182,9 @@ def _start(machine: Machine, root: Path, run: Path, progress: Progress) -> list[
     image, archive = machine.build.image, run / "initramfs"
     if machine.build.target.emulator:
         cpio.write(cpio.tree(root), archive)
+        if machine.bochs:
+            args = kernel_args(machine, "")
+            return bochs.command(image, archive, args, run, progress, memory_mb=machine.memory_mb)
         return qemu.command(
             machine.build.target.emulator, image, archive, kernel_args(machine, ""), progress,
             cpus=machine.cpus, memory_mb=machine.memory_mb, cpu=machine.cpu,

@@ -131,7 +131,8 @@ def prepare_bench(
 class Workbench:
     """A built kernel with guest programs and the host to boot on: makes machines.
 
-    `args` are kernel arguments of all of them, `devices` options of the emulator.
+    `args` are kernel arguments of all of them, `devices` options of the emulator; with `bochs` that
+    is Bochs.
     """
 
     build: Build
@@ -140,6 +141,7 @@ class Workbench:
     memory_mb: int = MEMORY_MB
     args: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    bochs: bool = False
 
     def by(self, way: Way) -> Workbench:
         """What makes machines that boot in another way."""
@@ -155,8 +157,9 @@ class Workbench:
 
     def _machine(self, args: tuple[str, ...], cpus: int) -> Machine:
         return Machine(
-            self.build, self.programs, self.host, args, cpus, self.memory_mb, devices=self.devices
-        )
+            self.build, self.programs, self.host, args, cpus, self.memory_mb,
+            devices=self.devices, bochs=self.bochs,
+        )  # fmt: skip
 
     def keyless_machine(self, variant: Variant, way: NoKeys) -> Machine:
         """The machine that boots a variant without protection keys."""

@@ -37,7 +37,7 @@ from redoubt import (
     source,
     stress,
 )
-from redoubt.boot import boot
+from redoubt.boot import Result, boot
 from redoubt.errors import RedoubtError
 from redoubt.process import run_lines
 from redoubt.progress import Progress
@@ -187,6 +187,15 @@ def _kunit(
             name=f"kunit-{name}",
             progress=run.progress,
         )
+    yield from _suites(run, result, variant, cpus, label)
+    # The tests provoke violations, which are no splats; whatever else the kernel says is one.
+    good = result.outcome == "finished" and result.status == 0 and not result.splats
+    detail = "\n".join((*result.splats, result.describe()))
+    yield _verdict(f"boot with KUnit{label} ({cpus} CPU)", variant.name, good, detail)
+
+
+def _suites(run: Run, result: Result, variant: Variant, cpus: int, label: str) -> Iterator[Item]:
+    """What KUnit said in a boot."""
     for suite in ktap.parse(source.obtain(run.progress).path, result.console):
         why = (f"failed: {', '.join(suite.failures)}; log: {result.log}", *suite.diagnostics)
         detail = "\n".join(why) if suite.failed else ""
@@ -194,10 +203,6 @@ def _kunit(
             f"{suite.name}{label} ({cpus} CPU)", variant.name,
             suite.passed, suite.failed, suite.skipped, detail,
         )  # fmt: skip
-    # The tests provoke violations, which are no splats; whatever else the kernel says is one.
-    good = result.outcome == "finished" and result.status == 0 and not result.splats
-    detail = "\n".join((*result.splats, result.describe()))
-    yield _verdict(f"boot with KUnit{label} ({cpus} CPU)", variant.name, good, detail)
 
 
 def _attacks(run: Run, made: kernels.Workbench, label: str = "") -> Iterator[Item]:
@@ -406,6 +411,23 @@ def _isolation(run: Run) -> Iterator[Item]:
     outcomes.append(isolation.refused(small, run.progress))
     for outcome in outcomes:
         yield _outcome(f"{name}: {outcome.name}", outcome)
+    yield from _pcid(run, replace(made, bochs=True), name)
+
+
+def _pcid(run: Run, made: kernels.Workbench, name: str) -> Iterator[Item]:
+    """The same with PCIDs, with INVPCID and without, where they are emulated.
+
+    Not that nothing is forgotten to be flushed: see bochs.py.
+    """
+    on = run.variant("on")
+    for label, more in (
+        ("PCID", ("pti=off",)),
+        ("PCID and PTI, no INVPCID", ("pti=on", "noinvpcid")),
+    ):
+        machine = made.kunit_machine(on, "kunit.filter_glob=asi*", asi.ARGS[0], *more)
+        outcome = isolation.stressed(machine, run.progress)
+        yield from _suites(run, outcome.boot, on, machine.cpus, f", {label}")
+        yield _outcome(f"{name}: {label}", outcome)
 
 
 # === The linear map ==============================================================================

@@ -37,7 +37,7 @@ def go(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, ...]]:
             return Result(outcome, 0, tuple(console), (), Path("log"))
 
         monkeypatch.setattr(isolation, "boot", booted)
-        machine = Machine(Build(X86_64, Path(), Path(), Path()), Path(), "emulated", ())
+        machine = Machine(Build(X86_64, Path(), Path(), Path()), Path(), "emulated", ("asi=on",))
         return attempt(machine, Silent()).problems
 
     return judged
@@ -48,6 +48,7 @@ def go(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, ...]]:
     [
         (isolation.probe, PROBED),
         (isolation.nmis, STORMED),
+        (isolation.stressed, STORMED),
         (isolation.refused, (REFUSED,)),
     ],
 )

@@ -160,7 +160,7 @@ static bool alone(struct mm_struct *mm, unsigned int cpu)
 	return cpumask_equal(mm_cpumask(mm), cpumask_of(cpu));
 }
 
-/* As in flush_tlb_func(). */
+/* As in flush_tlb_func(). With PCID there is something left of who is gone. */
 static void leave_or_flush(void *mm)
 {
 	if (this_cpu_read(cpu_tlbstate.loaded_mm) == mm) {
@@ -170,6 +170,7 @@ static void leave_or_flush(void *mm)
 		}
 		switch_mm_irqs_off(NULL, &init_mm, NULL);
 	}
+	this_cpu_write(cpu_tlbstate.invalidate_other, true);
 	cpumask_clear_cpu(smp_processor_id(), mm_cpumask(mm));
 }
 
@@ -229,6 +230,14 @@ static bool is_possible(struct mm_struct *mm, unsigned int cpu)
 	       (likely(alone(mm, cpu)) || become_alone(mm, cpu));
 }
 
+/* What this CPU has of the process in its TLB, in one of both address spaces. */
+#define make_stale(which)						\
+	do {								\
+		if (cpu_feature_enabled(X86_FEATURE_PCID))		\
+			this_cpu_or(which, BIT(__native_read_cr3() &	\
+					       ASI_PCID_PROCESS));	\
+	} while (0)
+
 bool ephmap_open(struct ephmap *map)
 {
 	struct mm_struct *mm = current->mm;
@@ -285,9 +294,13 @@ void ephmap_close(struct ephmap *map)
 	for (i = 0; i < map->nr; i++)
 		set_pte(map->pte + i, __pte(0));
 	end_writing(map->nr);
+	/* An interrupt can leave, after which it is the other one to be flushed. */
+	make_stale(asi_stale);
 	/* A barrier, too: who is not seen below has not seen the entries. */
 	for (i = 0; i < map->nr; i++)
 		invlpg(map->addr + i * PAGE_SIZE);
+	if (unlikely(!asi_restricted()))
+		make_stale(asi_stale_restricted);
 	if (unlikely(!alone(mm, smp_processor_id())))
 		smp_call_function_many(mm_cpumask(mm), leave_or_flush, mm, true);
 	put_cpu();

@@ -13,6 +13,7 @@
 #include <linux/asi.h>
 #include <linux/cache.h>
 #include <linux/init.h>
+#include <linux/irqflags.h>
 #include <linux/kernel.h>
 #include <linux/kvm_types.h>
 #include <linux/percpu.h>
@@ -20,16 +21,102 @@
 
 #include <asm/asi.h>
 #include <asm/cpufeature.h>
+#include <asm/invpcid.h>
 #include <asm/msr.h>
 #include <asm/nospec-branch.h>
+#include <asm/tlbflush.h>
 
 #include <trace/events/asi.h>
 
 DEFINE_PER_CPU(unsigned long [ASI_NR_SWITCHES], asi_switches);
 
+/* Nothing has been in the restricted address space of this CPU yet. */
+DEFINE_PER_CPU(u16, asi_stale);
+DEFINE_PER_CPU(u16, asi_stale_restricted) = U16_MAX;
+
 #ifdef CONFIG_ASI_DEBUG
 DEFINE_PER_CPU(bool, asi_stay);
 #endif
+
+/* === CR3 ================================================================= */
+
+static_assert(TLB_NR_DYN_ASIDS < BITS_PER_TYPE(asi_stale));
+
+/*
+ * Forgotten only after the flush: who comes in between may switch as well, and
+ * flush once more.
+ */
+static __always_inline void load_cr3_of(unsigned long cr3)
+{
+	u16 pcid = BIT(cr3 & ASI_PCID_PROCESS);
+
+	if (!cpu_feature_enabled(X86_FEATURE_PCID)) {
+		native_write_cr3(cr3);
+	} else if (cr3 & ASI_CR3_RESTRICTED) {
+		if (likely(!(raw_cpu_read(asi_stale_restricted) & pcid))) {
+			native_write_cr3(cr3 | CR3_NOFLUSH);
+		} else {
+			native_write_cr3(cr3);
+			raw_cpu_and(asi_stale_restricted, (u16)~pcid);
+		}
+	} else {
+		if (likely(!(raw_cpu_read(asi_stale) & pcid))) {
+			native_write_cr3(cr3 | CR3_NOFLUSH);
+		} else {
+			native_write_cr3(cr3);
+			raw_cpu_and(asi_stale, (u16)~pcid);
+		}
+	}
+}
+
+/**
+ * __asi_write_cr3() - Load the page tables of a process, with PCID.
+ * @cr3: what to load. It is flushed if need be, also if it says not to.
+ *
+ * Context: interrupts off.
+ */
+void __asi_write_cr3(unsigned long cr3)
+{
+	load_cr3_of(cr3 & ~CR3_NOFLUSH);
+}
+
+/**
+ * __asi_flush_tlb_local() - As flush_tlb_local(), with PCID.
+ *
+ * Context: preemption off.
+ */
+void __asi_flush_tlb_local(void)
+{
+	unsigned long flags, cr3;
+
+	/* Not to be left between what is marked and what is flushed. */
+	raw_local_irq_save(flags);
+	cr3 = __native_read_cr3();
+	asi_invalidate(cr3 & ASI_PCID_PROCESS);
+	load_cr3_of(cr3);
+	raw_local_irq_restore(flags);
+}
+
+/**
+ * __asi_flush_tlb_one_user() - As flush_tlb_one_user(), with PCID.
+ * @pcid: of the process, as of kern_pcid().
+ * @addr: what to flush in both address spaces.
+ *
+ * Does not flush what is global, and not that of page table isolation.
+ *
+ * Context: preemption off.
+ */
+void __asi_flush_tlb_one_user(u16 pcid, unsigned long addr)
+{
+	/* On a CPU that is coming up it would be a fault. */
+	if (!boot_cpu_has(X86_FEATURE_INVPCID) ||
+	    !(this_cpu_read(cpu_tlbstate.cr4) & X86_CR4_PCIDE)) {
+		asi_invalidate(pcid);
+		return;
+	}
+	invpcid_flush_one(pcid, addr);
+	invpcid_flush_one(pcid | ASI_PCID_RESTRICTED, addr);
+}
 
 /* === Counted and flushed on the way ====================================== */
 
@@ -75,7 +162,7 @@ static __always_inline void before_exit(enum asi_switch reason)
 static __always_inline void enter(enum asi_switch how, unsigned long cr3)
 {
 	raw_cpu_inc(asi_switches[how]);
-	native_write_cr3(cr3);
+	load_cr3_of(cr3);
 	flush_data();
 }
 
@@ -150,7 +237,7 @@ const char * __init arch_asi_flushes(void)
  */
 noinstr void __asi_enter(unsigned long cr3)
 {
-	enter(ASI_ENTER, cr3 | ASI_CR3_RESTRICTED);
+	enter(ASI_ENTER, cr3 | asi_cr3_bits());
 }
 
 /**
@@ -167,7 +254,7 @@ noinstr bool __asi_leave(enum asi_switch reason)
 	if (!(cr3 & ASI_CR3_RESTRICTED))
 		return false;
 	before_exit(reason);
-	native_write_cr3(cr3 & ~ASI_CR3_RESTRICTED);
+	load_cr3_of(cr3 & ~asi_cr3_bits());
 	return true;
 }
 
@@ -197,7 +284,7 @@ unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next)
 	if (!asi_restricted())
 		return 0;
 	if (prev == next)
-		return ASI_CR3_RESTRICTED;
+		return asi_cr3_bits();
 	if (next == &init_mm) {
 		before_exit(ASI_EXIT_SWITCH_MM);
 		trace_asi_exit(ASI_EXIT_SWITCH_MM, 0, _RET_IP_);
@@ -206,7 +293,7 @@ unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next)
 	/* One has not been where the other's memory is, but has its own. */
 	raw_cpu_inc(asi_switches[ASI_SWITCH_MM]);
 	flush_predictors();
-	return ASI_CR3_RESTRICTED;
+	return asi_cr3_bits();
 }
 
 /**
@@ -243,6 +330,6 @@ void asi_trace_fault(struct pt_regs *regs, unsigned long address)
  */
 noinstr void asi_reenter(unsigned long cr3)
 {
-	if ((__native_read_cr3() ^ cr3) == ASI_CR3_RESTRICTED)
+	if ((__native_read_cr3() ^ cr3) == asi_cr3_bits())
 		enter(ASI_REENTER, cr3);
 }

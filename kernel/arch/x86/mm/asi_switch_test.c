@@ -316,6 +316,114 @@ static void a_temporary_address_space_leaves(struct kunit *test)
 	expect_seen(test, &seen, true, false, 1);
 }
 
+/* === Flushed in both ====================================================== */
+
+/* An address, and entries for it with memory that differs in its first byte. */
+struct exchanged {
+	u8 *addr;
+	pte_t *pte;
+	pte_t before;
+	pte_t after;
+};
+
+static pte_t entry_for(const pte_t *pte, const u8 *memory)
+{
+	pgprot_t prot = pte_pgprot(*pte);
+
+	/* What is global is flushed everywhere, by whatever flushes it. */
+	pgprot_val(prot) &= ~_PAGE_GLOBAL;
+	return pfn_pte(page_to_pfn(virt_to_page(memory)), prot);
+}
+
+static void unmap(void *addr)
+{
+	vunmap(addr);
+}
+
+static void map_for_exchange(struct kunit *test, struct exchanged *map)
+{
+	u8 *before = memory(test, GFP_KERNEL);
+	u8 *after = memory(test, GFP_KERNEL);
+	struct page *page = virt_to_page(before);
+	unsigned int level;
+
+	*after = (u8)~VALUE;
+	map->addr = vmap(&page, 1, VM_MAP, PAGE_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, map->addr);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, unmap, map->addr), 0);
+	map->pte = lookup_address((unsigned long)map->addr, &level);
+	KUNIT_ASSERT_NOT_NULL(test, map->pte);
+	map->before = entry_for(map->pte, before);
+	map->after = entry_for(map->pte, after);
+}
+
+/*
+ * Have both in the TLB, exchange in one, and look in both: returns in how many
+ * of them the new memory is there.
+ */
+static unsigned int exchange(const struct exchanged *map, bool restricted,
+			     void (*flush)(unsigned long addr))
+{
+	unsigned long flags;
+	u8 here, there;
+
+	local_irq_save(flags);
+	set_pte(map->pte, map->before);
+	__flush_tlb_all();
+	asi_enter();
+	(void)READ_ONCE(*map->addr);
+	asi_exit(ASI_EXIT_TEMPORARY_MM);
+	(void)READ_ONCE(*map->addr);
+
+	if (restricted)
+		asi_enter();
+	set_pte(map->pte, map->after);
+	flush((unsigned long)map->addr);
+	here = READ_ONCE(*map->addr);
+	if (restricted)
+		asi_exit(ASI_EXIT_TEMPORARY_MM);
+	else
+		asi_enter();
+	there = READ_ONCE(*map->addr);
+	asi_exit(ASI_EXIT_TEMPORARY_MM);
+	__flush_tlb_all();
+	local_irq_restore(flags);
+
+	return (here == (u8)~VALUE) + (there == (u8)~VALUE);
+}
+
+static void flush_nothing(unsigned long addr)
+{
+}
+
+static void flush_local(unsigned long addr)
+{
+	flush_tlb_local();
+}
+
+static void flush_everything(unsigned long addr)
+{
+	__flush_tlb_all();
+}
+
+static void what_is_flushed_is_so_in_both(struct kunit *test)
+{
+	struct exchanged map;
+	int i;
+
+	attach(test);
+	map_for_exchange(test, &map);
+	for (i = 0; i < 2; i++) {
+		KUNIT_EXPECT_EQ(test, exchange(&map, i, flush_tlb_one_kernel), 2);
+		KUNIT_EXPECT_EQ(test, exchange(&map, i, flush_local), 2);
+		KUNIT_EXPECT_EQ(test, exchange(&map, i, flush_everything), 2);
+		/* Not expected of any CPU, but what the above is worth. */
+		kunit_info(test, "%s, and nothing flushed: new in %u of 2",
+			   i ? "restricted" : "unrestricted",
+			   exchange(&map, i, flush_nothing));
+	}
+}
+
 /* === NMIs ================================================================= */
 
 static bool nmi_came, nmi_began_restricted;
@@ -441,6 +549,7 @@ static struct kunit_case asi_switch_cases[] = {
 	KUNIT_CASE(another_process_stays),
 	KUNIT_CASE(what_is_of_no_process_leaves),
 	KUNIT_CASE(a_temporary_address_space_leaves),
+	KUNIT_CASE(what_is_flushed_is_so_in_both),
 	KUNIT_CASE(an_nmi_ends_where_it_began),
 	KUNIT_CASE(an_nmi_does_not_enter),
 	KUNIT_CASE(an_nmi_does_not_restrict_other_tables),

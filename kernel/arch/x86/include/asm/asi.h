@@ -4,6 +4,8 @@
  *
  * Bit 13 of CR3 says so, and nothing else does: there is no state that an NMI
  * could find half changed.
+ *
+ * With PCID bit 10 says it again, so that the TLB keeps both apart.
  */
 #ifndef _ASM_X86_ASI_H
 #define _ASM_X86_ASI_H
@@ -13,6 +15,7 @@
 
 #ifdef CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION
 
+#include <asm/cpufeature.h>
 #include <asm/page_types.h>
 #include <asm/percpu.h>
 #include <asm/preempt.h>
@@ -21,6 +24,10 @@
 #include <asm/trap_pf.h>
 
 #define ASI_CR3_RESTRICTED	(2 * PAGE_SIZE)
+
+/* Of the PCID. What is below says which process it is of, see kern_pcid(). */
+#define ASI_PCID_RESTRICTED	BIT(10)
+#define ASI_PCID_PROCESS	(ASI_PCID_RESTRICTED - 1)
 
 /**
  * asi_restricted_pgd() - The restricted top-level table of a process.
@@ -90,6 +97,18 @@ static __always_inline unsigned long asi_restricted_cr3(void)
 		return 0;
 	cr3 = __native_read_cr3();
 	return cr3 & ASI_CR3_RESTRICTED ? cr3 : 0;
+}
+
+/**
+ * asi_cr3_bits() - What differs in CR3 between both address spaces of a process.
+ *
+ * Context: any.
+ * Return: these bits, that are all set in the restricted one.
+ */
+static __always_inline unsigned long asi_cr3_bits(void)
+{
+	return ASI_CR3_RESTRICTED |
+	       (cpu_feature_enabled(X86_FEATURE_PCID) ? ASI_PCID_RESTRICTED : 0);
 }
 
 /**
@@ -193,14 +212,77 @@ static __always_inline void asi_switched_mm(unsigned long restricted)
  * asi_strip_cr3() - CR3 without what tells address spaces of a process apart.
  * @cr3: that or a part of it with the page tables.
  *
- * Without isolation the bit is one of an address.
+ * Without isolation the bits are some of an address and a PCID.
  *
  * Context: any.
  * Return: what is left.
  */
 static __always_inline unsigned long asi_strip_cr3(unsigned long cr3)
 {
-	return asi_enabled() ? cr3 & ~ASI_CR3_RESTRICTED : cr3;
+	return asi_enabled() ? cr3 & ~asi_cr3_bits() : cr3;
+}
+
+/* === PCID =============================================================== */
+
+/*
+ * What this CPU has of a process in its TLB is flushed in one address space at a
+ * time. These say, for each and by the PCID of the process, that the other one
+ * is to be flushed before it is used again.
+ */
+DECLARE_PER_CPU(u16, asi_stale);
+DECLARE_PER_CPU(u16, asi_stale_restricted);
+
+void __asi_write_cr3(unsigned long cr3);
+void __asi_flush_tlb_local(void);
+void __asi_flush_tlb_one_user(u16 pcid, unsigned long addr);
+
+/**
+ * asi_has_pcid() - Are address spaces told apart in the TLB?
+ *
+ * Context: any.
+ * Return: true if so.
+ */
+static __always_inline bool asi_has_pcid(void)
+{
+	return asi_enabled() && cpu_feature_enabled(X86_FEATURE_PCID);
+}
+
+/**
+ * asi_restricted_pcid() - What a PCID has in the restricted address space.
+ *
+ * User mode is always entered from there, and has it in its own PCID, too.
+ *
+ * Context: any.
+ * Return: bits of the PCID.
+ */
+static __always_inline u16 asi_restricted_pcid(void)
+{
+	return asi_enabled() ? ASI_PCID_RESTRICTED : 0;
+}
+
+/**
+ * asi_invalidate() - Flush what is in the TLB of a process before it is used.
+ * @pcid: the PCID of the process, as of kern_pcid().
+ *
+ * Context: preemption off.
+ */
+static __always_inline void asi_invalidate(u16 pcid)
+{
+	if (!asi_has_pcid())
+		return;
+	raw_cpu_or(asi_stale, BIT(pcid));
+	raw_cpu_or(asi_stale_restricted, BIT(pcid));
+}
+
+/**
+ * asi_invalidate_all() - The same of all processes.
+ *
+ * Context: preemption off.
+ */
+static __always_inline void asi_invalidate_all(void)
+{
+	raw_cpu_write(asi_stale, U16_MAX);
+	raw_cpu_write(asi_stale_restricted, U16_MAX);
 }
 
 /* User mode was left restricted, unless somebody forgot to enter. */
@@ -238,6 +320,13 @@ void *ephmap_new_table(void);
 #define asi_switch_mm(prev, next)		0
 #define asi_switched_mm(restricted)		do { } while (0)
 #define asi_strip_cr3(cr3)			(cr3)
+#define asi_has_pcid()				false
+#define asi_restricted_pcid()			0
+#define asi_invalidate(pcid)			do { } while (0)
+#define asi_invalidate_all()			do { } while (0)
+#define __asi_write_cr3(cr3)			do { } while (0)
+#define __asi_flush_tlb_local()			do { } while (0)
+#define __asi_flush_tlb_one_user(pcid, addr)	do { } while (0)
 #define asi_assert_restricted()			do { } while (0)
 #define asi_check_boottime_disable()		do { } while (0)
 #define asi_sync_global_pgds(start, end)	do { } while (0)
