@@ -40,7 +40,7 @@ DEFINE_PER_CPU(bool, asi_stay);
 
 /* === CR3 ================================================================= */
 
-static_assert(TLB_NR_DYN_ASIDS < BITS_PER_TYPE(asi_stale));
+static_assert(BITS_PER_TYPE(asi_stale) > TLB_NR_DYN_ASIDS);
 
 /*
  * Forgotten only after the flush: who comes in between may switch as well, and
