@@ -150,7 +150,9 @@ def _environment(version: Version, author: tuple[str, str], changelog: Path) -> 
         "DEBEMAIL": address,
         # The age of the files in the packages.
         "SOURCE_DATE_EPOCH": str(version.seconds),
-        "DPKG_FLAGS": f"{hook} --rules-target={_GOALS}",
+        # -d: it asks for more than these two need, and for libraries of a foreign architecture.
+        # needs() has looked for what they do need.
+        "DPKG_FLAGS": f"{hook} --rules-target={_GOALS} -d",
     }
 
 

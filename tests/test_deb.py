@@ -481,6 +481,7 @@ def test_what_the_kernels_packaging_gets() -> None:
     assert said.stdout.splitlines() == [
         "--hook-init=cp /b/changelog debian/changelog",
         "--rules-target=binary-image,binary-headers",
+        "-d",
     ]
 
 
