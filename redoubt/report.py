@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -49,12 +50,23 @@ class LinearMap:
 
 
 @dataclass(frozen=True)
+class Run:
+    """The result of another command, in words, with its provenance."""
+
+    file: str
+    provenance: dict[str, Any]
+    ok: bool
+    words: str
+
+
+@dataclass(frozen=True)
 class Results:
     """What results/ has: benchmarks by the names of their files, and the others."""
 
     benchmarks: list[tuple[str, Report]] = field(default_factory=list)
     linear_maps: list[LinearMap] = field(default_factory=list)
     tests: list[Tests] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
 
 
 def load(directory: Path) -> Results:
@@ -74,6 +86,8 @@ def load(directory: Path) -> Results:
             found.linear_maps.append(_linear_map(file, value))
         elif isinstance(value, list) and all(_is_entry(one) for one in value):
             found.tests.append(Tests(file.name, provenance.last_commit(file), value))
+        elif isinstance(value, dict) and (says := _kind(value)):
+            found.runs.append(_run(file, value, says))
         else:
             raise RedoubtError(f"{file}: neither the result of a benchmark nor of a test run")
     if found == Results():
@@ -98,6 +112,52 @@ def _linear_map(file: Path, value: dict[str, Any]) -> LinearMap:
 
 def _is_entry(value: Any) -> bool:
     return isinstance(value, dict) and {"target", "variant", "suites"} <= value.keys()
+
+
+# --- runs of other commands, each told in one sentence
+
+
+def _stressed(value: dict[str, Any]) -> str:
+    return (
+        f"{value['target']} ({value['variant']}), {value['seconds'] / 60:g} minutes of stress-ng "
+        f"in {value['rounds']} rounds: {value['checks']} checks of up to {value['tables']} page "
+        f"table pages, violations: {value['violations']}, pages lost: {value['leaked']}"
+    )
+
+
+def _mutated(value: dict[str, Any]) -> str:
+    found = Counter(one["outcome"] for one in value["mutants"])
+    return (
+        f"{value['target']}, {len(value['mutants'])} of {value['sites']} places taken out: "
+        + ", ".join(f"{number} {outcome}" for outcome, number in sorted(found.items()))
+    )
+
+
+def _packed(value: dict[str, Any]) -> str:
+    sizes = ", ".join(f"{one['name']} of {one['size']} bytes" for one in value["packages"])
+    booted = value["boot"]
+    protection = f"booted, protection {booted['protection']}" if booted else "not booted"
+    return f"{value['target']}, configuration {value['config']}: {sizes}; {protection}"
+
+
+# By a field that only this command writes.
+_SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "stressors": _stressed,
+    "mutants": _mutated,
+    "packages": _packed,
+}
+
+
+def _kind(value: dict[str, Any]) -> Callable[[dict[str, Any]], str] | None:
+    return next((says for name, says in _SAYS.items() if name in value), None)
+
+
+def _run(file: Path, value: dict[str, Any], says: Callable[[dict[str, Any]], str]) -> Run:
+    try:
+        origin(value)
+        return Run(file.name, value, bool(value["ok"]), says(value))
+    except (KeyError, TypeError) as error:
+        raise RedoubtError(f"{file} is damaged: {error!r}") from error
 
 
 # === README ======================================================================================
@@ -320,12 +380,24 @@ def _linear_map_html(found: LinearMap) -> str:
     )
 
 
+def _runs_html(runs: Sequence[Run]) -> str:
+    columns = ("file", "what was found", "verdict", "command", "where")
+    rows = [
+        (one.file, one.words, "passed" if one.ok else "failed", one.provenance["command"],
+         origin(one.provenance))
+        for one in runs
+    ]  # fmt: skip
+    return "<h2>Other runs</h2>\n" + _html_table(columns, rows, words=True)
+
+
 def page(results: Results) -> str:
     """One HTML page that needs no other file."""
     kinds = "".join(f"<p>{_chip(kind)} {escape(text)}</p>" for kind, text in KINDS.items())
     parts = [_benchmark_html(name, report) for name, report in results.benchmarks]
     parts += [_linear_map_html(one) for one in results.linear_maps]
     parts += [_tests_html(one) for one in results.tests]
+    if results.runs:
+        parts.append(_runs_html(results.runs))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -632,6 +632,46 @@ def test_results_that_are_none(tmp_path: Path, text: str) -> None:
         report.load(tmp_path)
 
 
+RUNS = {
+    "stress-um.json": (
+        {"stressors": [], "target": "um", "variant": "on", "seconds": 90, "rounds": 3, "checks": 9,
+         "tables": 70, "violations": 0, "leaked": 1, "ok": False},
+        "um (on), 1.5 minutes of stress-ng in 3 rounds: 9 checks of up to 70 page table pages, "
+        "violations: 0, pages lost: 1",
+    ),
+    "mutate-um.json": (
+        {"mutants": [{"outcome": "survived"}, {"outcome": "noticed"}, {"outcome": "noticed"}],
+         "target": "um", "sites": 5, "ok": True},
+        "um, 3 of 5 places taken out: 2 noticed, 1 survived",
+    ),
+    "deb-x86_64-small.json": (
+        {"packages": [{"name": "linux-image-7", "size": 9}], "target": "x86_64", "config": "small",
+         "boot": {"protection": "active"}, "ok": True},
+        "x86_64, configuration small: linux-image-7 of 9 bytes; booted, protection active",
+    ),
+}  # fmt: skip
+
+
+def test_runs_of_other_commands(tmp_path: Path) -> None:
+    for name, (value, _) in RUNS.items():
+        (tmp_path / name).write_text(json.dumps({**ORIGIN, **value}))
+    found = report.load(tmp_path)
+    assert {one.file: one.words for one in found.runs} == {
+        name: words for name, (_, words) in RUNS.items()
+    }
+    text = Page(report.page(found)).text
+    assert all(words in text for _, words in RUNS.values())
+    assert {one.file for one in found.runs if not one.ok} == {"stress-um.json"}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_of_which_something_is_missing(tmp_path: Path, name: str) -> None:
+    left = {key: value for key, value in RUNS[name][0].items() if key != "target"}
+    (tmp_path / name).write_text(json.dumps({**ORIGIN, **left}))
+    with pytest.raises(RedoubtError, match="is damaged"):
+        report.load(tmp_path)
+
+
 # === Provenance ==================================================================================
 
 
