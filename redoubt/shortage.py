@@ -207,7 +207,8 @@ def parse_pools(lines: Sequence[str]) -> Iterator[Pool]:
             values[match[1]] = int(match[2])
         elif _SETTLED.match(line) and tables is not None:
             yield Pool(tables, values)
-            tables = None
+            # What is said after that is not of the pool at rest.
+            tables, values = None, {}
 
 
 def parse_rounds(lines: Sequence[str]) -> Iterator[Round]:

@@ -59,6 +59,12 @@ def test_a_page_that_is_neither_free_nor_in_use_is_held_by_the_pool() -> None:
     assert state.held == 512 - 390 - 16 - 2 - 100
 
 
+def test_what_the_checker_says_later_is_not_of_the_pool_at_rest() -> None:
+    before = list(shortage.parse_pools(pool(tables=100)))
+    lines = [*pool(tables=100), *WALK, "switches_pgtables 7"]
+    assert list(shortage.parse_pools(lines)) == before
+
+
 @pytest.mark.parametrize(
     ("at_last", "word"),
     [
