@@ -150,10 +150,12 @@ def _out_of_scope(file: Path) -> Iterator[str]:
 def _tests(results: Results) -> Iterator[str]:
     rows: list[tuple[str, ...]] = []
     failed: list[str] = []
-    for one in results.runs:
+    # Packages are nobody's business there.
+    runs = [one for one in results.runs if one.kind != report.PACKAGES]
+    for one in runs:
         verdict = "" if one.ok else " It failed."
         yield from _filled(f"results/{one.file}: {one.words}.{verdict}", "- ")
-    if results.runs:
+    if runs:
         yield ""
     for run in results.tests:
         commit = f", last changed by commit {run.commit[:12]}" if run.commit else ""

@@ -51,8 +51,12 @@ class LinearMap:
 
 @dataclass(frozen=True)
 class Run:
-    """The result of another command, in words, with its provenance."""
+    """The result of another command, in words, with its provenance.
 
+    `kind` is STRESS, MUTANTS or PACKAGES.
+    """
+
+    kind: str
     file: str
     provenance: dict[str, Any]
     ok: bool
@@ -86,8 +90,8 @@ def load(directory: Path) -> Results:
             found.linear_maps.append(_linear_map(file, value))
         elif isinstance(value, list) and all(_is_entry(one) for one in value):
             found.tests.append(Tests(file.name, provenance.last_commit(file), value))
-        elif isinstance(value, dict) and (says := _kind(value)):
-            found.runs.append(_run(file, value, says))
+        elif isinstance(value, dict) and (kind := _kind(value)):
+            found.runs.append(_run(file, value, kind))
         else:
             raise RedoubtError(f"{file}: neither the result of a benchmark nor of a test run")
     if found == Results():
@@ -140,22 +144,23 @@ def _packed(value: dict[str, Any]) -> str:
     return f"{value['target']}, configuration {value['config']}: {sizes}; {protection}"
 
 
-# By a field that only this command writes.
+# Fields, each of which only one command writes.
+STRESS, MUTANTS, PACKAGES = "stressors", "mutants", "packages"
 _SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "stressors": _stressed,
-    "mutants": _mutated,
-    "packages": _packed,
+    STRESS: _stressed,
+    MUTANTS: _mutated,
+    PACKAGES: _packed,
 }
 
 
-def _kind(value: dict[str, Any]) -> Callable[[dict[str, Any]], str] | None:
-    return next((says for name, says in _SAYS.items() if name in value), None)
+def _kind(value: dict[str, Any]) -> str | None:
+    return next((kind for kind in _SAYS if kind in value), None)
 
 
-def _run(file: Path, value: dict[str, Any], says: Callable[[dict[str, Any]], str]) -> Run:
+def _run(file: Path, value: dict[str, Any], kind: str) -> Run:
     try:
         origin(value)
-        return Run(file.name, value, bool(value["ok"]), says(value))
+        return Run(kind, file.name, value, bool(value["ok"]), _SAYS[kind](value))
     except (KeyError, TypeError) as error:
         raise RedoubtError(f"{file} is damaged: {error!r}") from error
 

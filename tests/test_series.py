@@ -678,6 +678,22 @@ def repository(where: Path) -> Path:
     return where
 
 
+def test_the_text_has_stress_and_no_packages(tmp_path: Path) -> None:
+    where = repository(tmp_path)
+    origin = {
+        "machine": {"cpu": "a", "cores": 2, "kernel": "6"},
+        "commit": "c", "dirty": False, "command": "redoubt x", "date": "2026-01-02", "ok": False,
+    }  # fmt: skip
+    mutants = {"mutants": [{"outcome": "survived"}], "target": "um", "sites": 5}
+    packages = {"packages": [], "boot": None, "target": "x86_64", "config": "small"}
+    for name, value in (("mutate-um", mutants), ("deb-x86_64", packages)):
+        write(where, {f"results/{name}.json": json.dumps(origin | value)})
+    text = cover.letter(where, Source(tmp_path, "7.3.4"))
+    told = "um, 1 of 5 places taken out: 1 survived. It\n  failed.\n"
+    assert f"\n- results/mutate-um.json: {told}" in text
+    assert "deb-x86_64" not in text
+
+
 def suite_of(name: str, passed: int, failed: int, skipped: int) -> dict[str, Any]:
     return {"name": name, "passed": passed, "failed": failed, "skipped": skipped}
 
