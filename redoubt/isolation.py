@@ -11,8 +11,6 @@ from redoubt.lifecycle import Outcome
 from redoubt.progress import Progress
 
 NMIS = "/sys/kernel/debug/asi/nmis"
-# A CPU that it refuses.
-WITHOUT_LARGE_PAGES = "max,-pse"
 # For each CPU and each time the file is written to.
 _NMIS_AT_ONCE = "200"
 _STRESS_S = 10
@@ -24,7 +22,6 @@ _STAYED = "@probe: how=stay error=-14 exits=0 secret=0"
 _LEFT = "@probe: how=leave error=0 exits=1 secret=1"
 _STRESS = re.compile(r"@stress: ops=(\d+) refused=\d+ errors=0\b")
 _REENTER = re.compile(r"^reenter (\d+)")
-_REFUSED = "asi: inactive: the CPU has no large pages"
 
 
 def _ended(result: Result) -> list[str]:
@@ -86,20 +83,3 @@ def stressed(machine: Machine, progress: Progress) -> Outcome:
         problems.append("the stress did not get to its end without errors")
     problems += asi.unclean(result.console, 1)
     return Outcome("stress", tuple(problems), result)
-
-
-def refused(machine: Machine, progress: Progress) -> Outcome:
-    """Booted on a CPU that lacks what it takes, it says in one line that it is not there."""
-    with progress.step("Booting without what address space isolation needs"):
-        result = boot(
-            machine,
-            ["/bin/cat", "/proc/version"],
-            timeout=_TIMEOUT,
-            name="isolation-refused",
-            progress=progress,
-        )
-    problems = _ended(result)
-    said = sum(_REFUSED in line for line in result.console)
-    if said != 1:
-        problems.append(f"said {said} times, expected once: {_REFUSED}")
-    return Outcome("refused without large pages", tuple(problems), result)

@@ -394,7 +394,7 @@ def _oracle(run: Run) -> Iterator[Item]:
 
 
 def _isolation(run: Run) -> Iterator[Item]:
-    """Exits, exactly; somebody who wants to read; NMIs at any time; and who refuses."""
+    """Exits, exactly; somebody who wants to read; NMIs at any time; and PCIDs."""
     name, on = "address space isolation", run.variant("on")
     chosen = _enforcing(run, name)
     if isinstance(chosen, Item):
@@ -407,8 +407,6 @@ def _isolation(run: Run) -> Iterator[Item]:
     for cpus, more in ((1, ()), (2, ("no5lvl", "pti=on"))):
         machine = made.machine(on, *asi.ARGS, *more, cpus=cpus)
         outcomes.append(isolation.nmis(machine, run.progress))
-    small = replace(made.machine(on, *asi.ARGS), cpu=isolation.WITHOUT_LARGE_PAGES)
-    outcomes.append(isolation.refused(small, run.progress))
     for outcome in outcomes:
         yield _outcome(f"{name}: {outcome.name}", outcome)
     yield from _pcid(run, replace(made, bochs=True), name)

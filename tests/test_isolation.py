@@ -26,7 +26,6 @@ STORMED = (
     "@stress: ops=9 refused=0 errors=0", "sensitive 9", "ordinary 9", "leaks 0", "missing 0",
     "stale 0", "aliases 0", "enter 5", "reenter 4", "unrestricted 0",
 )  # fmt: skip
-REFUSED = "[ 0.1] asi: inactive: the CPU has no large pages"
 
 
 @pytest.fixture
@@ -49,7 +48,6 @@ def go(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, ...]]:
         (isolation.probe, PROBED),
         (isolation.nmis, STORMED),
         (isolation.stressed, STORMED),
-        (isolation.refused, (REFUSED,)),
     ],
 )
 def test_as_it_has_to_be(

@@ -288,8 +288,6 @@ void __init asi_check_boottime_disable(void)
 		asi_refuse("a Xen PV guest has no page tables of its own");
 	else if (hypervisor_is_type(X86_HYPER_MS_HYPERV))
 		asi_refuse("Hyper-V flushes TLBs of one address space of a process only");
-	else if (!boot_cpu_has(X86_FEATURE_PSE))
-		asi_refuse("the CPU has no large pages");
 	else
 		/* It knows no more than one PCID for the kernel, either. */
 		setup_clear_cpu_cap(X86_FEATURE_INVLPGB);
