@@ -31,6 +31,13 @@ def _ended(result: Result) -> list[str]:
     return problems
 
 
+def _under_stress(result: Result) -> list[str]:
+    problems = _ended(result)
+    if not any(_STRESS.search(line) for line in result.console):
+        problems.append("the stress did not get to its end without errors")
+    return [*problems, *asi.unclean(result.console, 1)]
+
+
 def probe(machine: Machine, progress: Progress) -> Outcome:
     """Have the kernel read another process's memory: it gets none unless it leaves."""
     with progress.step("Probing the restricted address space"):
@@ -56,10 +63,7 @@ def nmis(machine: Machine, progress: Progress) -> Outcome:
             name=f"isolation-nmis-{machine.cpus}",
             progress=progress,
         )
-    problems = _ended(result)
-    if not any(_STRESS.search(line) for line in result.console):
-        problems.append("the stress did not get to its end without errors")
-    problems += asi.unclean(result.console, 1)
+    problems = _under_stress(result)
     if not any((match := _REENTER.match(line)) and int(match[1]) for line in result.console):
         problems.append("no NMI had to enter again: nothing was tried")
     return Outcome(f"NMIs and stress ({machine.cpus} CPU)", tuple(problems), result)
@@ -78,8 +82,4 @@ def stressed(machine: Machine, progress: Progress) -> Outcome:
             name=f"isolation-stressed-{machine.args[-1].replace('=', '-')}",
             progress=progress,
         )
-    problems = _ended(result)
-    if not any(_STRESS.search(line) for line in result.console):
-        problems.append("the stress did not get to its end without errors")
-    problems += asi.unclean(result.console, 1)
-    return Outcome("stress", tuple(problems), result)
+    return Outcome("stress", tuple(_under_stress(result)), result)

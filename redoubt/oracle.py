@@ -523,14 +523,14 @@ class Console:
         own = self.registers.cr3 & pagewalk.ADDRESS
         if self.asi:
             first = own & ~(_USER | _RESTRICTED)
-            both = first | _RESTRICTED
+            restricted = first | _RESTRICTED
             if not self.isolated:
-                return {"current": first, "restricted": both}
+                return {"current": first, "restricted": restricted}
             return {
                 "current": first,
                 "user": first | _USER,
-                "restricted": both,
-                "user, restricted": both | _USER,
+                "restricted": restricted,
+                "user, restricted": restricted | _USER,
             }
         if self.isolated:
             return {"current": own & ~_USER, "user": own | _USER}
