@@ -289,7 +289,7 @@ void __init asi_check_boottime_disable(void)
 	else if (hypervisor_is_type(X86_HYPER_MS_HYPERV))
 		asi_refuse("Hyper-V flushes TLBs of one address space of a process only");
 	else
-		/* It knows no more than one PCID for the kernel, either. */
+		/* Broadcast flushes know one PCID of the kernel only. */
 		setup_clear_cpu_cap(X86_FEATURE_INVLPGB);
 }
 
@@ -310,7 +310,7 @@ const char * __init arch_asi_init(void)
 		return "no memory for page tables";
 	asi_pgd = ptdesc_address(pt);
 
-	/* What there is in user mode, if that has tables of its own, is small. */
+	/* If user mode has tables of its own, all that they have of the kernel. */
 	clone_pgd_range(asi_pgd + KERNEL_PGD_BOUNDARY,
 			swapper_pg_dir + KERNEL_PGD_BOUNDARY, KERNEL_PGD_PTRS);
 	for (i = KERNEL_PGD_BOUNDARY; i < PTRS_PER_PGD; i++) {

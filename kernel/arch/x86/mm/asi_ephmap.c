@@ -231,12 +231,12 @@ static bool is_possible(struct mm_struct *mm, unsigned int cpu)
 }
 
 /* What this CPU has of the process in its TLB, in one of both address spaces. */
-#define make_stale(which)						\
-	do {								\
-		if (cpu_feature_enabled(X86_FEATURE_PCID))		\
-			this_cpu_or(which, BIT(__native_read_cr3() &	\
-					       ASI_PCID_PROCESS));	\
-	} while (0)
+static void make_stale(bool restricted)
+{
+	if (cpu_feature_enabled(X86_FEATURE_PCID))
+		this_cpu_or(asi_stale[restricted],
+			    BIT(__native_read_cr3() & ASI_PCID_PROCESS));
+}
 
 bool ephmap_open(struct ephmap *map)
 {
@@ -295,12 +295,12 @@ void ephmap_close(struct ephmap *map)
 		set_pte(map->pte + i, __pte(0));
 	end_writing(map->nr);
 	/* An interrupt can leave, after which it is the other one to be flushed. */
-	make_stale(asi_stale);
+	make_stale(false);
 	/* A barrier, too: who is not seen below has not seen the entries. */
 	for (i = 0; i < map->nr; i++)
 		invlpg(map->addr + i * PAGE_SIZE);
 	if (unlikely(!asi_restricted()))
-		make_stale(asi_stale_restricted);
+		make_stale(true);
 	if (unlikely(!alone(mm, smp_processor_id())))
 		smp_call_function_many(mm_cpumask(mm), leave_or_flush, mm, true);
 	put_cpu();

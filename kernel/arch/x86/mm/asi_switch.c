@@ -31,8 +31,7 @@
 DEFINE_PER_CPU(unsigned long [ASI_NR_SWITCHES], asi_switches);
 
 /* Nothing has been in the restricted address space of this CPU yet. */
-DEFINE_PER_CPU(u16, asi_stale);
-DEFINE_PER_CPU(u16, asi_stale_restricted) = U16_MAX;
+DEFINE_PER_CPU(u16 [2], asi_stale) = { [true] = U16_MAX };
 
 #ifdef CONFIG_ASI_DEBUG
 DEFINE_PER_CPU(bool, asi_stay);
@@ -40,7 +39,7 @@ DEFINE_PER_CPU(bool, asi_stay);
 
 /* === CR3 ================================================================= */
 
-static_assert(BITS_PER_TYPE(asi_stale) > TLB_NR_DYN_ASIDS);
+static_assert(BITS_PER_TYPE(asi_stale[0]) > TLB_NR_DYN_ASIDS);
 
 /*
  * Forgotten only after the flush: who comes in between may switch as well, and
@@ -48,24 +47,16 @@ static_assert(BITS_PER_TYPE(asi_stale) > TLB_NR_DYN_ASIDS);
  */
 static __always_inline void load_cr3_of(unsigned long cr3)
 {
+	bool restricted = cr3 & ASI_CR3_RESTRICTED;
 	u16 pcid = BIT(cr3 & ASI_PCID_PROCESS);
 
 	if (!cpu_feature_enabled(X86_FEATURE_PCID)) {
 		native_write_cr3(cr3);
-	} else if (cr3 & ASI_CR3_RESTRICTED) {
-		if (likely(!(raw_cpu_read(asi_stale_restricted) & pcid))) {
-			native_write_cr3(cr3 | CR3_NOFLUSH);
-		} else {
-			native_write_cr3(cr3);
-			raw_cpu_and(asi_stale_restricted, (u16)~pcid);
-		}
+	} else if (likely(!(raw_cpu_read(asi_stale[restricted]) & pcid))) {
+		native_write_cr3(cr3 | CR3_NOFLUSH);
 	} else {
-		if (likely(!(raw_cpu_read(asi_stale) & pcid))) {
-			native_write_cr3(cr3 | CR3_NOFLUSH);
-		} else {
-			native_write_cr3(cr3);
-			raw_cpu_and(asi_stale, (u16)~pcid);
-		}
+		native_write_cr3(cr3);
+		raw_cpu_and(asi_stale[restricted], (u16)~pcid);
 	}
 }
 

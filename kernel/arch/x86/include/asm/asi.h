@@ -226,11 +226,10 @@ static __always_inline unsigned long asi_strip_cr3(unsigned long cr3)
 
 /*
  * What this CPU has of a process in its TLB is flushed in one address space at a
- * time. These say, for each and by the PCID of the process, that the other one
- * is to be flushed before it is used again.
+ * time. This says by the PCID of the process that the unrestricted one, and that
+ * the restricted one, is to be flushed before it is used again.
  */
-DECLARE_PER_CPU(u16, asi_stale);
-DECLARE_PER_CPU(u16, asi_stale_restricted);
+DECLARE_PER_CPU(u16 [2], asi_stale);
 
 void __asi_write_cr3(unsigned long cr3);
 void __asi_flush_tlb_local(void);
@@ -270,8 +269,8 @@ static __always_inline void asi_invalidate(u16 pcid)
 {
 	if (!asi_has_pcid())
 		return;
-	raw_cpu_or(asi_stale, BIT(pcid));
-	raw_cpu_or(asi_stale_restricted, BIT(pcid));
+	raw_cpu_or(asi_stale[false], BIT(pcid));
+	raw_cpu_or(asi_stale[true], BIT(pcid));
 }
 
 /**
@@ -281,8 +280,8 @@ static __always_inline void asi_invalidate(u16 pcid)
  */
 static __always_inline void asi_invalidate_all(void)
 {
-	raw_cpu_write(asi_stale, U16_MAX);
-	raw_cpu_write(asi_stale_restricted, U16_MAX);
+	raw_cpu_write(asi_stale[false], U16_MAX);
+	raw_cpu_write(asi_stale[true], U16_MAX);
 }
 
 /* User mode was left restricted, unless somebody forgot to enter. */
