@@ -30,11 +30,11 @@
 #include "compiler.h"
 #include "fail.h"
 #include "kpkeys_vuln.h"
+#include "pattern.h"
 
 #define PAGE		4096
-#define PAGES		8
-#define SIZE		(PAGES * PAGE)
-#define WORDS		(SIZE / sizeof(u64))
+#define SIZE		PATTERN_SIZE
+#define WORDS		PATTERN_WORDS
 
 /* Of what is freed, as memory that was freed last is used again first. */
 #define COPIES		256
@@ -55,17 +55,9 @@ enum pattern { ANONYMOUS, TMPFS, IN_FILE, OWN, MAGIC, READ, FREED };
 static u64 seed;
 static bool mistake;
 
-/*
- * SplitMix64 of Steele, Lea and Flood, "Fast splittable pseudorandom number
- * generators", OOPSLA 2014, which gives the n-th word without those before it.
- */
 static u64 word(enum pattern pattern, u64 n)
 {
-	u64 x = seed + (pattern * WORDS + n + 1) * 0x9e3779b97f4a7c15;
-
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-	return x ^ (x >> 31);
+	return pattern_word(seed, pattern, n);
 }
 
 /* Volatile, as what is on its way through a buffer would be found there. */

@@ -16,58 +16,22 @@
 #include <unistd.h>
 
 #include "stress.h"
+#include "swap.h"
 
 #ifndef MADV_PAGEOUT
 #define MADV_PAGEOUT	21
 #endif
 
-#define DISK	"/dev/ram0"
 #define PAGES	128
 #define TRIES	5
 
-/* The head of a swap area: <linux/swap.h> of the kernel. */
-struct swap_header {
-	char boot[1024];
-	__u32 version;
-	__u32 last_page;
-	__u32 bad_pages;
-};
-
-static const char magic[] = "SWAPSPACE2";
-
-static bool make_swap(int disk)
-{
-	static union {
-		struct swap_header header;
-		char bytes[64 * KB];
-	} first;
-	u64 size;
-
-	if (ioctl(disk, BLKGETSIZE64, &size))
-		return false;
-	first.header.version = 1;
-	first.header.last_page = size / page - 1;
-	memcpy(first.bytes + page - strlen(magic), magic, strlen(magic));
-	return pwrite(disk, first.bytes, page, 0) == (ssize_t)page &&
-	       !fsync(disk);
-}
-
 static enum start start_swap(void)
 {
-	bool ok;
-	int disk;
-
-	if (!may_change_machine() || access("/proc/swaps", F_OK) || access(DISK, F_OK))
+	if (!may_change_machine() || access("/proc/swaps", F_OK) ||
+	    access(SWAP_DISK, F_OK))
 		return LEFT_OUT;
-	disk = open(DISK, O_RDWR | O_CLOEXEC);
-	if (disk < 0) {
-		perror("stress: " DISK);
-		return BROKEN;
-	}
-	ok = make_swap(disk);
-	close(disk);
-	if (!ok || swapon(DISK, 0)) {
-		perror("stress: swap on " DISK);
+	if (!swap_on(SWAP_DISK)) {
+		perror("stress: swap on " SWAP_DISK);
 		return BROKEN;
 	}
 	return READY;
@@ -170,7 +134,7 @@ static bool end_swap(void)
 		return false;
 	fill(m, PAGES, seed);
 	ok = check(push_out(m, PAGES) > 0 || full());
-	ok &= check(!swapoff(DISK));
+	ok &= check(!swapoff(SWAP_DISK));
 	ok &= check(!swapped(m, PAGES));
 	ok &= check(filled(m, PAGES, seed));
 	return unmap(m, PAGES * page) && ok;
