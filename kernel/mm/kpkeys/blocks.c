@@ -27,7 +27,7 @@
 #define IDLE_BLOCKS	2
 
 /* Small blocks to try: the reserve or other CPUs may take the pages of one. */
-#define SMALL_TRIES	4
+#define SMALL_TRIES	(3 + KPKEYS_POOL_RESERVE / 2)
 
 /* === Asking for it ====================================================== */
 

@@ -33,8 +33,21 @@
 /* The largest page table: x86 with two address spaces in one PGD pair each. */
 #define KPKEYS_MAX_ORDER	2
 
-/* Pages kept back for splitting the linear map: one table for each level. */
-#define KPKEYS_POOL_RESERVE	2
+/*
+ * Pages kept back for splitting the linear map: one table for each level, and
+ * the same for each other map of all memory that an architecture has.
+ */
+#ifndef ARCH_MAX_LINEAR_MAPS
+#define ARCH_MAX_LINEAR_MAPS	1
+
+static inline unsigned int arch_nr_linear_maps(void)
+{
+	return 1;
+}
+#endif
+
+#define KPKEYS_POOL_RESERVE	(2 * arch_nr_linear_maps())
+#define KPKEYS_POOL_MAX_RESERVE	(2 * ARCH_MAX_LINEAR_MAPS)
 
 /**
  * struct kpkeys_region - a naturally aligned block that the pool has pages of.
@@ -116,7 +129,7 @@ struct kpkeys_pool_state {
 	struct kpkeys_pool_node *nodes;
 	struct kpkeys_magazine *magazines;
 	struct task_struct *tagging;
-	struct page *reserve[KPKEYS_POOL_RESERVE];
+	struct page *reserve[KPKEYS_POOL_MAX_RESERVE];
 	unsigned int nr_reserve;
 	void *spare;
 	unsigned int nr_spare;

@@ -485,7 +485,8 @@ static unsigned int split_got;
 static int split_and_tag(unsigned long addr, int numpages, int pkey)
 {
 	split_got = 0;
-	while (split_got < 5 && get_table(split_tables, GFP_KERNEL, 0))
+	while (split_got < KPKEYS_POOL_RESERVE + 3 &&
+	       get_table(split_tables, GFP_KERNEL, 0))
 		split_got++;
 	return arch_set_memory_pkey(addr, numpages, pkey);
 }

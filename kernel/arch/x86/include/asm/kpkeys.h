@@ -55,6 +55,11 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 #define arch_kpkeys_walk_addr(addr)					\
 	__canonical_address(addr, __VIRTUAL_MASK_SHIFT + 1)
 
+/* The keys of user pages are not ours. */
+#define arch_kpkeys_pte_tagged(pte)					\
+	((pte_flags(pte) & (_PAGE_USER | _PAGE_PKEY_MASK)) ==		\
+	 (pteval_t)X86_PKEY_PGTABLES << _PAGE_BIT_PKEY_BIT0)
+
 const char *arch_kpkeys_init(void);
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);
 int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max);
