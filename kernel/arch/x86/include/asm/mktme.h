@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Multi-key total memory encryption (MKTME): KeyIDs in physical addresses, and
+ * a direct map for each of them.
+ */
+#ifndef _ASM_X86_MKTME_H
+#define _ASM_X86_MKTME_H
+
+#include <linux/types.h>
+
+#include <asm/page.h>
+#include <asm/pgtable_types.h>
+
+struct cpuinfo_x86;
+
+#ifdef CONFIG_X86_MKTME
+
+/**
+ * struct mktme_config - what the CPU has, and what the kernel makes of it.
+ * @nr_keyids: KeyIDs in use beside KeyID 0, which is that of all other memory;
+ *	0 if there are none.
+ * @keyid_shift: lowest bit of the KeyID in a physical address.
+ * @map_size: bytes of physical addresses in each direct map, a power of two.
+ *
+ * The direct map of a KeyID begins @map_size behind that of the one before it.
+ * Read-only after boot.
+ */
+struct mktme_config {
+	unsigned int nr_keyids;
+	unsigned int keyid_shift;
+	unsigned long map_size;
+};
+
+extern struct mktme_config mktme_config;
+
+/**
+ * mktme_nr_keyids() - How many KeyIDs can be used, beside KeyID 0?
+ *
+ * Context: any.
+ * Return: up to %MKTME_MAX_KEYIDS, and 0 if memory is not encrypted with
+ * several keys.
+ */
+static inline unsigned int mktme_nr_keyids(void)
+{
+	return mktme_config.nr_keyids;
+}
+
+/* A KeyID fits a byte, with as many direct maps as four levels have room for. */
+#define MKTME_MAX_KEYIDS	63
+
+#define ARCH_MAX_LINEAR_MAPS	(MKTME_MAX_KEYIDS + 1)
+
+static inline unsigned int arch_nr_linear_maps(void)
+{
+	return mktme_nr_keyids() + 1;
+}
+
+/**
+ * mktme_va() - Where the kernel finds memory under a KeyID.
+ * @phys: physical address, without KeyID.
+ * @keyid: the KeyID, not above mktme_nr_keyids().
+ *
+ * Context: any.
+ * Return: address in the direct map of that KeyID.
+ */
+static inline void *mktme_va(phys_addr_t phys, unsigned int keyid)
+{
+	return __va(phys) + keyid * mktme_config.map_size;
+}
+
+/**
+ * mktme_pgprot() - Let an entry of a page table encrypt under a KeyID.
+ * @prot: protection, with a KeyID or without.
+ * @keyid: the KeyID it gets instead, not above mktme_nr_keyids().
+ *
+ * Context: any.
+ * Return: the protection with that KeyID.
+ */
+static inline pgprot_t mktme_pgprot(pgprot_t prot, unsigned int keyid)
+{
+	return __pgprot((pgprot_val(prot) & ~mktme_keyid_mask) |
+			(pgprotval_t)keyid << mktme_config.keyid_shift);
+}
+
+/**
+ * mktme_pgprot_keyid() - The KeyID of an entry of a page table.
+ * @prot: its protection.
+ *
+ * Context: any.
+ * Return: the KeyID.
+ */
+static inline unsigned int mktme_pgprot_keyid(pgprot_t prot)
+{
+	return (pgprot_val(prot) & mktme_keyid_mask) >>
+	       mktme_config.keyid_shift;
+}
+
+/**
+ * mktme_last_direct_map() - Where the last direct map begins, behind the first.
+ *
+ * Context: any.
+ * Return: bytes.
+ */
+static inline unsigned long mktme_last_direct_map(void)
+{
+	return mktme_config.nr_keyids * mktme_config.map_size;
+}
+
+u64 mktme_read_msr(u32 msr);
+#define mktme_rdmsrq(msr, val)	((val) = mktme_read_msr(msr))
+
+void mktme_detect(struct cpuinfo_x86 *c, u64 activate);
+unsigned long mktme_plan_direct_map(unsigned long end);
+unsigned long mktme_direct_maps_tb(unsigned long size_tb);
+void mktme_init_direct_maps(void);
+int mktme_map_memory(phys_addr_t start, phys_addr_t end);
+void mktme_unmap_memory(phys_addr_t start, phys_addr_t end);
+
+#else /* CONFIG_X86_MKTME */
+
+#define mktme_rdmsrq(msr, val)	rdmsrq(msr, val)
+
+static inline unsigned int mktme_nr_keyids(void)
+{
+	return 0;
+}
+
+static inline void *mktme_va(phys_addr_t phys, unsigned int keyid)
+{
+	return __va(phys);
+}
+
+static inline unsigned long mktme_last_direct_map(void)
+{
+	return 0;
+}
+
+static inline void mktme_detect(struct cpuinfo_x86 *c, u64 activate) { }
+
+static inline unsigned long mktme_plan_direct_map(unsigned long end)
+{
+	return end;
+}
+
+static inline unsigned long mktme_direct_maps_tb(unsigned long size_tb)
+{
+	return size_tb;
+}
+
+static inline void mktme_init_direct_maps(void) { }
+
+static inline int mktme_map_memory(phys_addr_t start, phys_addr_t end)
+{
+	return 0;
+}
+
+static inline void mktme_unmap_memory(phys_addr_t start, phys_addr_t end) { }
+
+#endif /* CONFIG_X86_MKTME */
+
+#ifdef CONFIG_X86_MKTME_EMULATION
+void mktme_emulate(struct cpuinfo_x86 *c);
+#else
+static inline void mktme_emulate(struct cpuinfo_x86 *c) { }
+#endif
+
+#endif /* _ASM_X86_MKTME_H */

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Multi-key total memory encryption: what the CPU has, and whether it is used.
+ *
+ * See Documentation/arch/x86/mktme.rst.
+ */
+#define pr_fmt(fmt) "x86/mktme: " fmt
+
+#include <linux/asi.h>
+#include <linux/bitfield.h>
+#include <linux/cache.h>
+#include <linux/export.h>
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/memblock.h>
+#include <linux/pgtable.h>
+#include <linux/sizes.h>
+
+#include <asm/cacheflush.h>
+#include <asm/cmdline.h>
+#include <asm/cpufeature.h>
+#include <asm/processor.h>
+#include <asm/setup.h>
+
+#include "mktme.h"
+
+struct mktme_config mktme_config __ro_after_init;
+
+/* The bits of the KeyID in entries of page tables; 0 if there are none. */
+pteval_t mktme_keyid_mask __ro_after_init;
+EXPORT_SYMBOL(mktme_keyid_mask);
+SYM_PIC_ALIAS(mktme_keyid_mask);
+
+/* Takes the KeyID out of an offset into the direct maps, see __pa(). */
+unsigned long mktme_pa_mask __ro_after_init = ~0UL;
+EXPORT_SYMBOL(mktme_pa_mask);
+SYM_PIC_ALIAS(mktme_pa_mask);
+
+/* As read on the boot CPU; all others must have the same. */
+static u64 boot_activate __ro_after_init;
+/* The KeyIDs there are, as plans may be made twice. */
+static unsigned int nr_detected __ro_after_init;
+static const char *why_off __ro_after_init =
+	"the CPU does not encrypt memory with several keys, or firmware did not enable it";
+
+/* === The hardware ======================================================= */
+
+static u64 hardware_read_msr(u32 msr)
+{
+	u64 value;
+
+	return rdmsrq_safe(msr, &value) ? 0 : value;
+}
+
+static void hardware_flush(void *addr, size_t size)
+{
+	clflush_cache_range(addr, size);
+}
+
+static const struct mktme_ops hardware_ops = {
+	.name = "hardware",
+	.read_msr = hardware_read_msr,
+	.flush = hardware_flush,
+};
+
+const struct mktme_ops *mktme_ops __ro_after_init = &hardware_ops;
+
+/**
+ * mktme_read_msr() - Read an MSR of memory encryption.
+ * @msr: its number.
+ *
+ * Context: any.
+ * Return: its value, or that of the emulation; 0 if the CPU does not have it.
+ */
+u64 mktme_read_msr(u32 msr)
+{
+	return mktme_ops->read_msr(msr);
+}
+
+/* === Detection ========================================================== */
+
+/**
+ * mktme_off() - Do without KeyIDs.
+ * @why: the reason, for people.
+ *
+ * Context: boot, before there are direct maps.
+ */
+void __init mktme_off(const char *why)
+{
+	nr_detected = 0;
+	mktme_config.nr_keyids = 0;
+	why_off = why;
+}
+
+static void __init detect_boot_cpu(struct cpuinfo_x86 *c, u64 activate)
+{
+	unsigned int bits = FIELD_GET(TME_ACTIVATE_KEYID_BITS, activate);
+	u64 partitioning = 0;
+
+	boot_activate = activate;
+	if (cmdline_find_option_bool(boot_command_line, "mktme=off")) {
+		mktme_off("mktme=off");
+		return;
+	}
+	if (FIELD_GET(TME_ACTIVATE_TDX_BITS, activate))
+		partitioning = mktme_read_msr(MSR_IA32_MKTME_KEYID_PARTITIONING);
+	nr_detected = mktme_usable_keyids(activate,
+					  mktme_read_msr(MSR_IA32_TME_CAPABILITY),
+					  partitioning);
+	if (!nr_detected) {
+		mktme_off("all KeyIDs belong to TDX");
+		return;
+	}
+	mktme_config.keyid_shift = c->x86_phys_bits;
+	mktme_keyid_mask = GENMASK_ULL(c->x86_phys_bits + bits - 1,
+				       c->x86_phys_bits);
+	physical_mask &= ~mktme_keyid_mask;
+}
+
+/**
+ * mktme_detect() - Look at how a CPU encrypts memory.
+ * @c: the CPU, of which x86_phys_bits has been reduced by those of KeyIDs.
+ * @activate: its MSR_IA32_TME_ACTIVATE.
+ *
+ * Context: a CPU that comes up. The boot CPU comes here twice.
+ */
+void __ref mktme_detect(struct cpuinfo_x86 *c, u64 activate)
+{
+	if (!boot_activate)
+		detect_boot_cpu(c, activate);
+	else if (activate != boot_activate)
+		pr_err_once("CPUs encrypt memory in different ways: data under a KeyID is not safe\n");
+}
+
+/* It has been looked for before there was a parser of options. */
+static int __init ignore_option(char *option)
+{
+	return 0;
+}
+early_param("mktme", ignore_option);
+
+/* === Plan =============================================================== */
+
+/**
+ * mktme_plan_direct_map() - Leave room for the direct maps of all KeyIDs.
+ * @end: last physical address that a direct map should cover, the one before a
+ *	power of two.
+ *
+ * May be called again, with something else.
+ *
+ * Context: boot, when it is known where memory ends.
+ * Return: last physical address that each of them covers.
+ */
+unsigned long __init mktme_plan_direct_map(unsigned long end)
+{
+	if (nr_detected && asi_requested())
+		mktme_off("address space isolation is on");
+	if (!nr_detected)
+		return end;
+
+	mktme_config.nr_keyids = nr_detected;
+	mktme_plan(&mktme_config, end + 1, PFN_PHYS(max_pfn),
+		   1UL << MAX_PHYSMEM_BITS);
+	mktme_pa_mask = mktme_offset_mask(&mktme_config);
+	if (!mktme_config.nr_keyids) {
+		mktme_off("no room for a second direct map");
+		return end;
+	}
+	return mktme_config.map_size - 1;
+}
+
+/**
+ * mktme_direct_maps_tb() - The same where places are chosen at random.
+ * @size_tb: what a direct map should cover, in TB.
+ *
+ * Context: as of mktme_plan_direct_map().
+ * Return: the size of all of them, in TB.
+ */
+unsigned long __init mktme_direct_maps_tb(unsigned long size_tb)
+{
+	mktme_plan_direct_map(size_tb * SZ_1T - 1);
+	if (!mktme_config.nr_keyids)
+		return size_tb;
+	return DIV_ROUND_UP(mktme_last_direct_map() + mktme_config.map_size,
+			    SZ_1T);
+}
+
+static int __init mktme_report(void)
+{
+	if (mktme_config.nr_keyids)
+		pr_info("%s: %u KeyIDs from bit %u on, direct maps of %lu GiB\n",
+			mktme_ops->name, mktme_config.nr_keyids,
+			mktme_config.keyid_shift, mktme_config.map_size / SZ_1G);
+	else
+		pr_info("off: %s\n", why_off);
+	return 0;
+}
+early_initcall(mktme_report);

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The direct maps of KeyIDs: copies of that of KeyID 0, with the KeyID in each
+ * entry, and nothing that can be executed.
+ *
+ * From then on they are aliases for set_memory_*(), as the mapping of the
+ * kernel image is, see cpa_process_alias().
+ */
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/memblock.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+
+#include <asm/pgalloc.h>
+#include <asm/tlbflush.h>
+
+#include "mktme.h"
+
+/* === Entries ============================================================ */
+
+/* An entry of the direct map, at any level. */
+struct entry {
+	enum pg_level level;
+	unsigned long pfn;
+	pgprot_t prot;
+};
+
+/* Finds what maps an address; level is that of the empty entry if none does. */
+static bool find_entry(unsigned long addr, struct entry *entry)
+{
+	unsigned int level;
+	pte_t *pte = lookup_address(addr, &level);
+
+	entry->level = level;
+	if (!pte || pte_none(*pte))
+		return false;
+	switch (level) {
+	case PG_LEVEL_4K:
+		entry->pfn = pte_pfn(*pte);
+		entry->prot = pte_pgprot(*pte);
+		return true;
+	case PG_LEVEL_2M:
+		entry->pfn = pmd_pfn(*(pmd_t *)pte);
+		entry->prot = pmd_pgprot(*(pmd_t *)pte);
+		return true;
+	case PG_LEVEL_1G:
+		entry->pfn = pud_pfn(*(pud_t *)pte);
+		entry->prot = pud_pgprot(*(pud_t *)pte);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* The entry for PMD_SIZE that is part of one for PUD_SIZE, or for PAGE_SIZE. */
+static void split_entry(struct entry *entry, unsigned long addr)
+{
+	if (entry->level == PG_LEVEL_1G) {
+		entry->pfn += pmd_index(addr) * PTRS_PER_PTE;
+		entry->level = PG_LEVEL_2M;
+	} else {
+		entry->pfn += pte_index(addr);
+		entry->prot = pgprot_large_2_4k(entry->prot);
+		entry->level = PG_LEVEL_4K;
+	}
+}
+
+/*
+ * Makes an entry, or as much of it as fits the tables that are there: they stay
+ * when memory goes, and may be of smaller pages than when it comes back.
+ */
+static int make_entry(unsigned long addr, struct entry *entry)
+{
+	pgd_t *pgd = pgd_offset_k(addr);
+	p4d_t *p4d = p4d_alloc(&init_mm, pgd, addr);
+	pud_t *pud = p4d ? pud_alloc(&init_mm, p4d, addr) : NULL;
+	pmd_t *pmd;
+	pte_t *pte;
+
+	if (!pud)
+		return -ENOMEM;
+	if (entry->level == PG_LEVEL_1G && (pud_none(*pud) || pud_leaf(*pud))) {
+		set_pud(pud, pfn_pud(entry->pfn, entry->prot));
+		return 0;
+	}
+	if (entry->level == PG_LEVEL_1G)
+		split_entry(entry, addr);
+
+	pmd = pmd_alloc(&init_mm, pud, addr);
+	if (!pmd)
+		return -ENOMEM;
+	if (entry->level == PG_LEVEL_2M && (pmd_none(*pmd) || pmd_leaf(*pmd))) {
+		set_pmd(pmd, pfn_pmd(entry->pfn, entry->prot));
+		return 0;
+	}
+	if (entry->level == PG_LEVEL_2M)
+		split_entry(entry, addr);
+
+	pte = pte_alloc_kernel(pmd, addr);
+	if (!pte)
+		return -ENOMEM;
+	set_pte(pte, pfn_pte(entry->pfn, entry->prot));
+	return 0;
+}
+
+/* Empties an entry; returns where the next one begins. */
+static unsigned long clear_entry(unsigned long addr)
+{
+	unsigned int level;
+	pte_t *pte = lookup_address(addr, &level);
+	unsigned long next = (addr & page_level_mask(level)) +
+			     page_level_size(level);
+
+	if (!pte || pte_none(*pte))
+		return next;
+	switch (level) {
+	case PG_LEVEL_4K:
+		pte_clear(&init_mm, addr, pte);
+		break;
+	case PG_LEVEL_2M:
+		pmd_clear((pmd_t *)pte);
+		break;
+	case PG_LEVEL_1G:
+		pud_clear((pud_t *)pte);
+		break;
+	default:
+		break;
+	}
+	return next;
+}
+
+/* === Ranges ============================================================= */
+
+/*
+ * A page that is not present is copied as well: it may become so, and then the
+ * entry is looked for.
+ */
+static int copy_range(phys_addr_t start, phys_addr_t end, unsigned int keyid)
+{
+	unsigned long first = (unsigned long)__va(start);
+	unsigned long last = (unsigned long)__va(end);
+	unsigned long offset = mktme_va(start, keyid) - __va(start);
+	unsigned long addr, next;
+	struct entry entry;
+	int err;
+
+	for (addr = first; addr < last; addr = next) {
+		bool found = find_entry(addr, &entry);
+
+		if (found) {
+			entry.prot = mktme_pgprot(entry.prot, keyid);
+			pgprot_val(entry.prot) |= _PAGE_NX & __supported_pte_mask;
+			err = make_entry(addr + offset, &entry);
+			if (err)
+				return err;
+		}
+		next = (addr & page_level_mask(entry.level)) +
+		       page_level_size(entry.level);
+	}
+	return 0;
+}
+
+/**
+ * mktme_map_memory() - Let KeyIDs have what the direct map has got.
+ * @start: physical address.
+ * @end: one behind the last.
+ *
+ * Context: may sleep, unless it is boot; nobody else maps or unmaps that memory.
+ * Return: 0 or -ENOMEM, when part of it may be mapped.
+ */
+int __meminit mktme_map_memory(phys_addr_t start, phys_addr_t end)
+{
+	unsigned int keyid;
+	int err;
+
+	for (keyid = 1; keyid <= mktme_nr_keyids(); keyid++) {
+		err = copy_range(start, end, keyid);
+		if (err)
+			return err;
+		arch_sync_kernel_mappings((unsigned long)mktme_va(start, keyid),
+					  (unsigned long)mktme_va(end, keyid) - 1);
+	}
+	return 0;
+}
+
+/**
+ * mktme_unmap_memory() - Follow the direct map, from which memory goes.
+ * @start: physical address.
+ * @end: one behind the last.
+ *
+ * Tables stay, for when it comes back.
+ *
+ * Context: may sleep; the memory is not in use, and no large page reaches over
+ * its ends.
+ */
+void __meminit mktme_unmap_memory(phys_addr_t start, phys_addr_t end)
+{
+	unsigned int keyid;
+
+	for (keyid = 1; keyid <= mktme_nr_keyids(); keyid++) {
+		unsigned long addr = (unsigned long)mktme_va(start, keyid);
+		unsigned long last = (unsigned long)mktme_va(end, keyid);
+
+		while (addr < last)
+			addr = clear_entry(addr);
+	}
+	if (mktme_nr_keyids())
+		flush_tlb_all();
+}
+
+/**
+ * mktme_init_direct_maps() - Create the direct maps of all KeyIDs.
+ *
+ * Panics without memory: there is no other use of it yet.
+ *
+ * Context: boot, as soon as the page allocator works.
+ */
+void __init mktme_init_direct_maps(void)
+{
+	phys_addr_t start, end;
+	u64 i;
+
+	for_each_mem_range(i, &start, &end)
+		if (mktme_map_memory(round_down(start, PAGE_SIZE),
+				     round_up(end, PAGE_SIZE)))
+			panic("x86/mktme: no memory for direct maps\n");
+}

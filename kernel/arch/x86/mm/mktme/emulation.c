@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory encryption for machines without: an emulator with memory behind the
+ * addresses of each KeyID ("planes") stands in for the memory controller.
+ *
+ * Encrypts nothing. See Documentation/arch/x86/mktme.rst for what such a machine
+ * needs, and what it cannot show.
+ */
+#define pr_fmt(fmt) "x86/mktme: " fmt
+
+#include <linux/bitfield.h>
+#include <linux/cache.h>
+#include <linux/init.h>
+#include <linux/kernel.h>
+#include <linux/string.h>
+
+#include <asm/cmdline.h>
+#include <asm/cpufeature.h>
+#include <asm/processor.h>
+#include <asm/setup.h>
+
+#include "mktme.h"
+
+/* mktme_emul=: bits of the KeyID. */
+static unsigned int emulated_bits __ro_after_init;
+
+static u64 emulated_read_msr(u32 msr)
+{
+	switch (msr) {
+	case MSR_IA32_TME_ACTIVATE:
+		return TME_ACTIVATE_LOCKED | TME_ACTIVATE_ENABLED |
+		       FIELD_PREP(TME_ACTIVATE_KEYID_BITS, emulated_bits);
+	case MSR_IA32_TME_CAPABILITY:
+		return FIELD_PREP(TME_CAPABILITY_MAX_KEYS,
+				  BIT(emulated_bits) - 1);
+	default:
+		return 0;
+	}
+}
+
+/* What is written under another KeyID would overwrite what is here. */
+static void emulated_flush(void *addr, size_t size)
+{
+	memset(addr, 0xee, size);
+}
+
+static const struct mktme_ops emulation_ops = {
+	.name = "emulation",
+	.read_msr = emulated_read_msr,
+	.flush = emulated_flush,
+};
+
+static void __init parse_option(void)
+{
+	unsigned int bits;
+	char option[8];
+
+	if (cmdline_find_option(boot_command_line, "mktme_emul", option,
+				sizeof(option)) < 0)
+		return;
+	if (kstrtouint(option, 0, &bits) || !in_range(bits, 1, 6)) {
+		pr_err("mktme_emul=: 1 to 6 bits of a KeyID\n");
+		return;
+	}
+	emulated_bits = bits;
+	mktme_ops = &emulation_ops;
+	add_taint(TAINT_TEST, LOCKDEP_STILL_OK);
+}
+
+/* It has been looked for before there was a parser of options. */
+static int __init ignore_option(char *option)
+{
+	return 0;
+}
+early_param("mktme_emul", ignore_option);
+
+/**
+ * mktme_emulate() - Give a CPU what mktme_emul= asks for.
+ * @c: the CPU.
+ *
+ * Context: a CPU that comes up. The boot CPU comes here twice.
+ */
+void __ref mktme_emulate(struct cpuinfo_x86 *c)
+{
+	if (c == &boot_cpu_data && !emulated_bits &&
+	    !cpu_has(c, X86_FEATURE_TME))
+		parse_option();
+	if (emulated_bits)
+		set_cpu_cap(c, X86_FEATURE_TME);
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The KeyID of each page.
+ *
+ * The CPU does not keep what it caches under different KeyIDs of a page
+ * coherent: a line that is written back late would overwrite what has been
+ * written under another. So the cache is flushed whenever a page changes its
+ * KeyID, and what is in it is lost.
+ */
+#include <linux/export.h>
+#include <linux/mktme.h>
+#include <linux/page_ext.h>
+#include <linux/rcupdate.h>
+
+#include <asm/processor.h>
+
+#include "mktme.h"
+#include "pages.h"
+
+DEFINE_STATIC_KEY_FALSE(mktme_in_use);
+EXPORT_SYMBOL(mktme_in_use);
+
+/**
+ * mktme_activate() - Look for KeyIDs of pages from now on.
+ *
+ * Context: may sleep.
+ */
+void mktme_activate(void)
+{
+	int cpu;
+
+	if (mktme_active())
+		return;
+	/* What a CPU has in its cache must not reach the next kernel's memory. */
+	for_each_possible_cpu(cpu)
+		per_cpu(cache_state_incoherent, cpu) = true;
+	static_branch_enable(&mktme_in_use);
+}
+
+static bool __init need_page_ext(void)
+{
+	return mktme_nr_keyids();
+}
+
+struct page_ext_operations mktme_page_ext_ops = {
+	.size = sizeof(struct mktme_page),
+	.need = need_page_ext,
+};
+
+/* Under rcu_read_lock(). */
+static struct mktme_page *mktme_page(unsigned long pfn)
+{
+	struct page_ext *page_ext = page_ext_lookup(pfn);
+
+	return page_ext ? page_ext_data(page_ext, &mktme_page_ext_ops) : NULL;
+}
+
+unsigned int __page_keyid(const struct page *page)
+{
+	struct mktme_page *info;
+
+	guard(rcu)();
+	info = mktme_page(page_to_pfn(page));
+	return info ? READ_ONCE(info->keyid) : 0;
+}
+EXPORT_SYMBOL(__page_keyid);
+
+/* The pages have the same KeyID and get another. */
+static void change_keyid(struct page *page, unsigned int nr, unsigned int from,
+			 unsigned int to, bool flush)
+{
+	unsigned long pfn = page_to_pfn(page), end = pfn + nr;
+
+	if (flush)
+		mktme_ops->flush(mktme_va(PFN_PHYS(pfn), from), nr * PAGE_SIZE);
+	mktme_count(to ? MKTME_STAT_ALLOCATED : MKTME_STAT_FREED, nr);
+
+	guard(rcu)();
+	for (; pfn < end; pfn++) {
+		struct mktme_page *info = mktme_page(pfn);
+
+		if (WARN_ON_ONCE(!info))
+			return;
+		mktme_debug_change(info, pfn, to, flush);
+		WRITE_ONCE(info->keyid, to);
+	}
+}
+
+/* Prepares a folio for a KeyID; it comes from the page allocator. */
+struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
+				  gfp_t gfp)
+{
+	unsigned int i, nr = folio_nr_pages(folio);
+
+	change_keyid(&folio->page, nr, 0, keyid,
+		     !mktme_bug(MKTME_BUG_ALLOC_FLUSH));
+	/* What was cleared before is lost. */
+	if (want_init_on_alloc(gfp) || want_init_on_free())
+		for (i = 0; i < nr; i++)
+			clear_page(page_address(folio_page(folio, i)));
+	return folio;
+}
+
+void __mktme_free_pages(struct page *page, unsigned int order)
+{
+	unsigned int keyid = __page_keyid(page);
+
+	if (keyid)
+		change_keyid(page, 1U << order, keyid, 0,
+			     !mktme_bug(MKTME_BUG_FREE_FLUSH));
+}
+
+void __mktme_check_entry(pgprot_t prot, unsigned long pfn, unsigned int nr)
+{
+	unsigned int keyid = mktme_pgprot_keyid(prot);
+	unsigned long end = pfn + nr;
+
+	for (; pfn < end && pfn_valid(pfn); pfn++) {
+		if (WARN_ONCE(__page_keyid(pfn_to_page(pfn)) != keyid,
+			      "mktme: page %#lx with KeyID %u is mapped with %u\n",
+			      pfn, __page_keyid(pfn_to_page(pfn)), keyid))
+			return;
+	}
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Memory of processes under a KeyID of multi-key total memory encryption.
+ *
+ * See Documentation/arch/x86/mktme.rst.
+ */
+#ifndef _LINUX_MKTME_H
+#define _LINUX_MKTME_H
+
+#include <linux/mm.h>
+
+#ifdef CONFIG_X86_MKTME
+#include <asm/mktme_page.h>
+
+/*
+ * The flags of a VMA from this bit on are its KeyID, so that what compares and
+ * copies flags keeps it. They are not among those that can be changed.
+ */
+#define VM_KEYID_SHIFT		58
+
+static inline vm_flags_t vm_flags_of_keyid(unsigned int keyid)
+{
+	return (vm_flags_t)keyid << VM_KEYID_SHIFT;
+}
+
+/**
+ * vma_keyid() - The KeyID of the pages of a VMA.
+ * @vma: the VMA.
+ *
+ * Context: any in which its flags can be read.
+ * Return: the KeyID, 0 for all but private anonymous memory.
+ */
+static inline unsigned int vma_keyid(const struct vm_area_struct *vma)
+{
+	return vma->vm_flags >> VM_KEYID_SHIFT;
+}
+
+/**
+ * folio_keyid() - The KeyID of a folio.
+ * @folio: the folio, which is allocated.
+ *
+ * Context: any.
+ * Return: the KeyID of each of its pages.
+ */
+static inline unsigned int folio_keyid(const struct folio *folio)
+{
+	return page_keyid(&folio->page);
+}
+
+extern struct page_ext_operations mktme_page_ext_ops;
+
+struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
+				  gfp_t gfp);
+
+/**
+ * mktme_alloc_gfp() - What to ask the page allocator for.
+ * @vma: the VMA that a folio is for.
+ * @gfp: what is wanted.
+ *
+ * Context: any.
+ * Return: @gfp, but not that it be cleared, if that would be in vain.
+ */
+static inline gfp_t mktme_alloc_gfp(const struct vm_area_struct *vma, gfp_t gfp)
+{
+	return vma_keyid(vma) ? gfp & ~__GFP_ZERO : gfp;
+}
+
+/**
+ * mktme_alloc_folio() - Give a new folio the KeyID of the VMA that it is for.
+ * @vma: the VMA.
+ * @folio: from the page allocator, or NULL.
+ * @gfp: what was wanted, with __GFP_ZERO if it is to be cleared.
+ *
+ * Context: process.
+ * Return: @folio.
+ */
+static inline struct folio *mktme_alloc_folio(const struct vm_area_struct *vma,
+					      struct folio *folio, gfp_t gfp)
+{
+	unsigned int keyid = vma_keyid(vma);
+
+	return keyid && folio ? __mktme_alloc_folio(folio, keyid, gfp) : folio;
+}
+
+/**
+ * mktme_copy_keyid() - Give a new folio the KeyID of the one it replaces.
+ * @dst: from the page allocator; what is in it is lost.
+ * @src: the other.
+ *
+ * Context: process.
+ */
+static inline void mktme_copy_keyid(struct folio *dst, const struct folio *src)
+{
+	unsigned int keyid = folio_keyid(src);
+
+	if (keyid && !mktme_bug(MKTME_BUG_MIGRATION))
+		__mktme_alloc_folio(dst, keyid, 0);
+}
+
+static inline bool mktme_forbids_zeropage(const struct vm_area_struct *vma)
+{
+	return vma_keyid(vma) && !mktme_bug(MKTME_BUG_ZEROPAGE);
+}
+
+/**
+ * mktme_active() - Has there been memory under a KeyID since boot?
+ *
+ * Context: any.
+ * Return: whether there has. Until then nothing costs more than a branch.
+ */
+static inline bool mktme_active(void)
+{
+	return static_key_enabled(&mktme_in_use);
+}
+
+void mktme_activate(void);
+int mktme_encrypt_range(unsigned long start, size_t len, unsigned int keyid);
+
+#else /* CONFIG_X86_MKTME */
+
+static inline unsigned int vma_keyid(const struct vm_area_struct *vma)
+{
+	return 0;
+}
+
+static inline unsigned int folio_keyid(const struct folio *folio)
+{
+	return 0;
+}
+
+static inline gfp_t mktme_alloc_gfp(const struct vm_area_struct *vma, gfp_t gfp)
+{
+	return gfp;
+}
+
+static inline struct folio *mktme_alloc_folio(const struct vm_area_struct *vma,
+					      struct folio *folio, gfp_t gfp)
+{
+	return folio;
+}
+
+static inline void mktme_copy_keyid(struct folio *dst, const struct folio *src) { }
+static inline void mktme_free_pages(struct page *page, unsigned int order) { }
+
+static inline bool mktme_forbids_zeropage(const struct vm_area_struct *vma)
+{
+	return false;
+}
+
+static inline bool mktme_active(void)
+{
+	return false;
+}
+
+#endif /* CONFIG_X86_MKTME */
+
+/**
+ * vma_forbids_zeropage() - Must pages of zeroes be its own?
+ * @vma: the VMA.
+ *
+ * Under a KeyID the shared page of zeroes would be something else.
+ *
+ * Context: any in which its flags can be read.
+ * Return: whether they must.
+ */
+static inline bool vma_forbids_zeropage(const struct vm_area_struct *vma)
+{
+	return mm_forbids_zeropage(vma->vm_mm) || mktme_forbids_zeropage(vma);
+}
+
+#endif /* _LINUX_MKTME_H */

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory of a process under a KeyID.
+ */
+#include <linux/err.h>
+#include <linux/export.h>
+#include <linux/gfp.h>
+#include <linux/mktme.h>
+#include <linux/mm.h>
+#include <linux/mm_inline.h>
+#include <linux/overflow.h>
+#include <linux/pagewalk.h>
+#include <linux/sched.h>
+#include <linux/userfaultfd_k.h>
+
+#include "internal.h"
+#include "vma.h"
+
+/* What a VMA must not be; hugetlbfs and shared memory are not anonymous. */
+#define VM_NOT_ENCRYPTED	(VM_SPECIAL | VM_SHARED | VM_MAYSHARE |	\
+				 VM_GROWSDOWN | VM_MERGEABLE | VM_DROPPABLE)
+
+static int check_vma(struct vm_area_struct *vma, unsigned int keyid)
+{
+	if (!vma_is_anonymous(vma) || vma->vm_flags & VM_NOT_ENCRYPTED ||
+	    userfaultfd_armed(vma))
+		return -EINVAL;
+	if (vma_is_sealed(vma))
+		return -EPERM;
+	if (vma_keyid(vma))
+		return vma_keyid(vma) == keyid ? 0 : -EBUSY;
+	return 0;
+}
+
+/* What is in a page cannot change its key; the page of zeroes is replaced. */
+static int check_pte(pte_t *pte, unsigned long addr, unsigned long next,
+		     struct mm_walk *walk)
+{
+	pte_t entry = ptep_get(pte);
+
+	if (pte_none(entry) || vma_keyid(walk->vma) ||
+	    (pte_present(entry) && is_zero_pfn(pte_pfn(entry))))
+		return 0;
+	return -EBUSY;
+}
+
+static int check_pmd(pmd_t *pmd, unsigned long addr, unsigned long next,
+		     struct mm_walk *walk)
+{
+	pmd_t entry = pmdp_get(pmd);
+
+	if (pmd_none(entry) || vma_keyid(walk->vma) || is_huge_zero_pmd(entry)) {
+		walk->action = ACTION_CONTINUE;
+		return 0;
+	}
+	return pmd_present(entry) && !pmd_leaf(entry) ? 0 : -EBUSY;
+}
+
+/* Nobody else can add pages meanwhile. */
+static const struct mm_walk_ops check_pages = {
+	.pmd_entry = check_pmd,
+	.pte_entry = check_pte,
+	.walk_lock = PGWALK_WRLOCK,
+};
+
+static int check_range(struct mm_struct *mm, unsigned long start,
+		       unsigned long end, unsigned int keyid)
+{
+	unsigned long next = start;
+	struct vm_area_struct *vma;
+	int err;
+
+	VMA_ITERATOR(vmi, mm, start);
+	for_each_vma_range(vmi, vma, end) {
+		if (vma->vm_start > next)
+			return -ENOMEM;
+		err = check_vma(vma, keyid);
+		if (err)
+			return err;
+		next = vma->vm_end;
+	}
+	if (next < end)
+		return -ENOMEM;
+	return walk_page_range(mm, start, end, &check_pages, NULL);
+}
+
+static int encrypt_range(struct mm_struct *mm, unsigned long start,
+			 unsigned long end, unsigned int keyid)
+{
+	struct vm_area_struct *vma, *prev;
+	unsigned long next = start;
+
+	VMA_ITERATOR(vmi, mm, start);
+	vma = vma_iter_load(&vmi);
+	prev = vma_prev(&vmi);
+	if (start > vma->vm_start)
+		prev = vma;
+
+	for_each_vma_range(vmi, vma, end) {
+		vma_flags_t flags =
+			legacy_to_vma_flags(vma->vm_flags |
+					    vm_flags_of_keyid(keyid));
+
+		vma = vma_modify_flags(&vmi, prev, vma, next,
+				       min(end, vma->vm_end), &flags);
+		if (IS_ERR(vma))
+			return PTR_ERR(vma);
+		vma_start_write(vma);
+		vma->flags = flags;
+		if (!mktme_bug(MKTME_BUG_ENTRY))
+			vma->vm_page_prot = mktme_pgprot(vma->vm_page_prot, keyid);
+		next = vma_iter_end(&vmi);
+		prev = vma;
+	}
+	return 0;
+}
+
+#ifndef CONFIG_NUMA
+struct folio *vma_alloc_folio_noprof(gfp_t gfp, int order,
+				     struct vm_area_struct *vma,
+				     unsigned long addr)
+{
+	struct folio *folio;
+
+	folio = folio_alloc_noprof(mktme_alloc_gfp(vma, gfp), order);
+	return mktme_alloc_folio(vma, folio, gfp);
+}
+EXPORT_SYMBOL(vma_alloc_folio_noprof);
+#endif
+
+/**
+ * mktme_encrypt_range() - Keep memory of this process under a KeyID.
+ * @start: its address, page-aligned.
+ * @len: its length in bytes, rounded up to pages.
+ * @keyid: the KeyID, from 1 to mktme_nr_keyids().
+ *
+ * What is allocated there from now on, by it and by processes that it forks, is
+ * encrypted with the key of that KeyID, is not paged out, nor merged with what
+ * is not, and cannot be pinned for devices.
+ *
+ * Context: process, may sleep.
+ * Return: 0; -EINVAL if an argument is wrong, or it is not private anonymous
+ * memory; -ENOMEM if not all of it is mapped, or memory is short, when part of
+ * it may be done; -EBUSY if it has been used, or has another KeyID; -EPERM if
+ * it is sealed; -EINTR.
+ */
+int mktme_encrypt_range(unsigned long start, size_t len, unsigned int keyid)
+{
+	struct mm_struct *mm = current->mm;
+	unsigned long end;
+	int err;
+
+	len = PAGE_ALIGN(len);
+	if (!keyid || keyid > mktme_nr_keyids() || !PAGE_ALIGNED(start) ||
+	    !len || check_add_overflow(start, len, &end))
+		return -EINVAL;
+
+	mktme_activate();
+	if (mmap_write_lock_killable(mm))
+		return -EINTR;
+	err = check_range(mm, start, end, keyid);
+	if (!err)
+		err = encrypt_range(mm, start, end, keyid);
+	mmap_write_unlock(mm);
+	return err;
+}
