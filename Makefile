@@ -10,7 +10,7 @@ demo: setup				## attack the um kernel, unprotected and protected
 
 test: setup				## all tests of the tool and of the protected kernels
 	@scripts/prerequisites x86_64 arm64
-	@$(REDOUBT) test um x86_64 arm64
+	@$(REDOUBT) test um x86_64 x86_64-mktme arm64
 
 test-long: test-long-um test-long-x86_64 test-long-arm64	## the same and the slow ones; writes results/
 
@@ -63,7 +63,7 @@ lint: setup				## ruff, mypy, checkpatch, W=1, sparse and the documentation
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
-	@$(REDOUBT) lint um x86_64 arm64
+	@$(REDOUBT) lint um x86_64 x86_64-mktme arm64
 
 setup: prerequisites .venv/ready	## install the tool into .venv
 

@@ -78,6 +78,9 @@ from redoubt import (
     lint as lint_module,
 )
 from redoubt import (
+    mktme as mktme_module,
+)
+from redoubt import (
     mutate as mutate_module,
 )
 from redoubt import (
@@ -523,6 +526,42 @@ def oracle(
         raise RedoubtError(
             f"what the page tables '{root}' reach is not what it should be",
             f"the guest's console: {report.boot.log}",
+        )
+
+
+@app.command()
+def mktme(
+    target: TargetArg = "x86_64-mktme",
+    bug: Annotated[
+        str | None,
+        typer.Option(
+            help="Make a mistake on purpose, which must be noticed. One of: "
+            f"{', '.join(mktme_module.NOTICED_BY)}."
+        ),
+    ] = None,
+    variant: VariantOpt = "on",
+) -> None:
+    """Use memory under several keys, and look from outside where its data lies."""
+    display = Display()
+    chosen = get_target(target)
+    mktme_module.needs(chosen)
+    way = get_variant(chosen, variant)
+    place = host_module.pick(chosen, "auto")
+    with _alone():
+        made = kernels.workbench(chosen, way, place, display)
+    if bug:
+        outcomes = [mktme_module.notices(made.machine(way), bug, display)]
+    else:
+        outcomes = [mktme_module.checks(made.machine(way), display)]
+        seen, views = mktme_module.outside(made.machine(way), display)
+        _print_lines(mktme_module.render(views))
+        outcomes.append(seen)
+    wrong = [f"{one.name}: {problem}" for one in outcomes for problem in one.problems]
+    _print_lines(wrong or [f"{one.name}: ok" for one in outcomes])
+    if wrong:
+        raise RedoubtError(
+            "memory under several keys is not what it should be",
+            f"the guest's console: {outcomes[-1].boot.log}",
         )
 
 

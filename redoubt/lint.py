@@ -44,6 +44,14 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
     "arch/arm64/include/asm/kpkeys_regs.h": (frozenset({"CAMELCASE"}), _REGISTERS),
     "arch/arm64/include/asm/pgtable-prot.h": (frozenset({"CAMELCASE"}), _REGISTERS),
     "arch/arm64/mm/kpkeys_test.c": (frozenset({"CAMELCASE"}), _REGISTERS),
+    "arch/x86/mm/mktme/pages.c": (
+        frozenset({"EXPORT_SYMBOL"}),
+        "the macro that defines a static key hides its name",
+    ),
+    "arch/x86/mm/physaddr.c": (
+        frozenset({"AVOID_BUG", "UNNECESSARY_PARENTHESES"}),
+        "lines of Linux in which one word changes",
+    ),
     "include/linux/kpkeys.h": (
         frozenset({"COMPLEX_MACRO", "MACRO_ARG_REUSE"}),
         "the macros that declare a guard expand to declarations, which cannot stand in"

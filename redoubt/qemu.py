@@ -7,10 +7,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redoubt import debian, paths, rootless
+from redoubt import debian, paths, planes, rootless
 from redoubt.errors import RedoubtError
 from redoubt.process import run_logged
 from redoubt.progress import Progress
@@ -28,7 +28,7 @@ class Emulator:
 
     `oldest` is the first version whose emulated CPU has `feature`, with `package` to get it from:
     by a person, or, with `rootless`, by us for us alone. `console` is what the kernel calls the
-    serial port.
+    serial port. `planes` are the bits of a KeyID, if each has memory of its own, see planes.py.
     """
 
     program: str
@@ -39,10 +39,17 @@ class Emulator:
     console: str
     options: tuple[str, ...] = ()
     rootless: bool = False
+    planes: int = 0
 
 
 # Protection keys for the kernel's own pages (PKS) came with 7.2; those for user pages are older.
 PC = Emulator("qemu-system-x86_64", "qemu-system-x86", (7, 2), "protection keys", "max", "ttyS0")
+
+# The same with memory of its own for each of three KeyIDs, which only Intel's CPUs have.
+PLANES = replace(
+    PC, cpu=f"max,vendor=GenuineIntel,phys-bits={planes.PHYS_BITS}", options=("-machine", "q35"),
+    planes=2,
+)  # fmt: skip
 
 # Permission indirection (PIE) came with 10.2. Debian 12 and 13 have older ones.
 VIRT = Emulator(
@@ -164,5 +171,5 @@ def command(
         "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
         "-kernel", str(kernel), "-initrd", str(archive),
         "-append", " ".join((f"console={emulator.console}", *args)),
-        *devices, *(COUNTING if counting else ()),
+        *planes.options(emulator.planes, memory_mb), *devices, *(COUNTING if counting else ()),
     ]  # fmt: skip

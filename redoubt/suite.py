@@ -28,6 +28,7 @@ from redoubt import (
     lifecycle,
     linear_map,
     lint,
+    mktme,
     offcheck,
     oracle,
     paths,
@@ -428,6 +429,31 @@ def _pcid(run: Run, made: kernels.Workbench, name: str) -> Iterator[Item]:
         yield _outcome(f"{name}: {label}", outcome)
 
 
+# === Memory under several keys ===================================================================
+
+
+def _encryption(run: Run) -> Iterator[Item]:
+    """What is under a KeyID is right from inside and out, mistakes are noticed, all else holds."""
+    name, on = "memory under several keys", run.variant("on")
+    chosen = _enforcing(run, name)
+    if isinstance(chosen, Item):
+        yield chosen
+        return
+    made = kernels.workbench(run.target, on, chosen, run.progress)
+    for variant, cpus in ((on, 1), (on, 2), (run.variant("off"), 1), (run.variant("plain"), 1)):
+        yield from _kunit(run, made, variant, cpus=cpus)
+    yield from _attacks(run, made)
+    yield _checked(run, made, 10, cpus=2)
+    for variant in (on, run.variant("off")):
+        outcomes = [mktme.checks(made.machine(variant, cpus=2), run.progress)]
+        outcomes.append(mktme.outside(made.machine(variant), run.progress)[0])
+        for outcome in outcomes:
+            yield replace(_outcome(f"{name}: {outcome.name}", outcome), variant=variant.name)
+    for bug in mktme.NOTICED_BY:
+        outcome = mktme.notices(made.machine(on), bug, run.progress)
+        yield _outcome(f"{name}: {outcome.name}", outcome)
+
+
 # === The linear map ==============================================================================
 
 
@@ -655,16 +681,19 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
     """Everything, what is about no target once."""
     one = runs[0]
 
-    mapped = [run for run in runs if run.target.observers]
-    seen = [run for run in runs if oracle.FLAVOUR in run.target.flavours]
-    isolated = [run for run in runs if asi.possible(run.target)]
+    # That kernel is one of these with an option more: what is not about that is not done again.
+    encrypted = [run for run in runs if mktme.possible(run.target)]
+    plain = [run for run in runs if run not in encrypted]
+    mapped = [run for run in plain if run.target.observers]
+    seen = [run for run in plain if oracle.FLAVOUR in run.target.flavours]
+    isolated = [run for run in plain if asi.possible(run.target)]
     # One is enough, and not UML, which may be emulated twice.
-    briefly = ([run for run in runs if run.target.emulator] or list(runs))[:1]
+    briefly = ([run for run in plain if run.target.emulator] or plain)[:1]
 
     def each(
         name: str,
         step: Callable[[Run], Iterator[Item]],
-        among: Sequence[Run] = runs,
+        among: Sequence[Run] = plain,
         *,
         slow: bool = False,
     ) -> Iterator[_Step]:
@@ -676,10 +705,11 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
     yield from each("oracle", _oracle, seen)
     yield from each("address space isolation", _isolation, isolated)
     yield from each("stress-ng, plain kernel", partial(_stress_ng, flavour=""), briefly)
+    yield from each("memory under several keys", _encryption, encrypted)
     yield from each("linear map", _linear_map, mapped)
     yield _Step("tool, with guests", "-", partial(_guests, one))
     yield from each("audit", _audit)
-    yield _Step("series", "-", partial(_series, runs))
+    yield _Step("series", "-", partial(_series, plain or runs))
     yield from each("offcheck", _offcheck, slow=True)
     yield from each("debug flavour", _debug, slow=True)
     yield from each("distro flavour", _distro, slow=True)

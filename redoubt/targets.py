@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from redoubt.errors import RedoubtError
-from redoubt.qemu import PC, VIRT, Emulator
+from redoubt.qemu import PC, PLANES, VIRT, Emulator
 
 
 @dataclass(frozen=True)
@@ -192,6 +192,32 @@ X86_64 = Target(
     bench_args=(*_SMALL_PAGES, "pti=off"),
 )
 
+_ENCRYPTED = (f"mktme_emul={PLANES.planes}",)
+
+# Memory encrypted with several keys, as far as an emulator can stand in for it.
+X86_64_MKTME = replace(
+    X86_64,
+    name="x86_64-mktme",
+    fragments=(*X86_64.fragments, "x86-kaslr"),
+    ours=(*X86_64.ours, "x86-mktme", "x86-mktme-debug"),
+    bench_keys=("x86-kpkeys", "x86-mktme"),
+    variants=(
+        *(
+            one if one.pristine else replace(one, boot_args=(*one.boot_args, *_ENCRYPTED))
+            for one in _VARIANTS
+        ),
+        # What a machine without that makes of the same kernel.
+        Variant("plain", ("kpkeys_hardened_pgtables=on",), protected=True),
+    ),
+    no_keys=(NoKeys(args=("nopks",)),),
+    ways=(),
+    flavours={},
+    flavour_args={},
+    distro_config="",
+    debian="",
+    emulator=PLANES,
+)
+
 ARM64 = Target(
     name="arm64",
     arch="arm64",
@@ -238,7 +264,7 @@ ARM64 = Target(
     cross_compile="aarch64-linux-gnu-",
 )
 
-TARGETS = {target.name: target for target in (UM, X86_64, ARM64)}
+TARGETS = {target.name: target for target in (UM, X86_64, X86_64_MKTME, ARM64)}
 
 
 def get_target(name: str) -> Target:

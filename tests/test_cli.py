@@ -203,7 +203,16 @@ def test_an_emulated_target_has_no_native_host(call: Call, no_pku: None) -> None
 
 def run_items(monkeypatch: pytest.MonkeyPatch, *items: Item) -> None:
     monkeypatch.setattr(suite, "_unit", lambda run: iter(items))
-    quiet(monkeypatch, "_booted", "_oracle", "_isolation", "_guests", "_audit", "_series")
+    quiet(
+        monkeypatch,
+        "_booted",
+        "_oracle",
+        "_isolation",
+        "_encryption",
+        "_guests",
+        "_audit",
+        "_series",
+    )
     no_stress(monkeypatch)
 
 

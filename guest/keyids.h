@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef GUEST_KEYIDS_H
+#define GUEST_KEYIDS_H
+
+#include <stddef.h>
+
+/* Keeps memory of this process under a KeyID. -1, with errno, if it cannot. */
+int encrypt(void *at, size_t size, unsigned int keyid);
+
+#endif /* GUEST_KEYIDS_H */

@@ -1,0 +1,584 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory under KeyIDs, from inside: whatever is done with it, its data is right.
+ *
+ * mktme KEYIDS: checks all KeyIDs from 1 to KEYIDS, in TAP.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compiler.h"
+#include "fail.h"
+#include "files.h"
+#include "keyids.h"
+#include "swap.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE	25
+#endif
+
+#define PAGE		4096UL
+#define PAGES		64UL
+#define SIZE		(PAGES * PAGE)
+#define HUGE		(2UL << 20)
+/* To be compacted, and how often. */
+#define HOLES		(16 * HUGE)
+#define TRIES		8
+#define STATS		"/sys/kernel/debug/mktme/stats"
+#define COMPACT		"/proc/sys/vm/compact_memory"
+#define THP		"/sys/kernel/mm/transparent_hugepage/enabled"
+
+static unsigned int keyid;
+static char why[256];
+
+/* A check is false if this is not empty. */
+static bool because(const char *format, ...)
+	__attribute__((format(printf, 1, 2)));
+
+static bool because(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	return false;
+}
+
+static u64 word(const volatile u64 *at, u64 salt)
+{
+	u64 x = (salt << 32 ^ (unsigned long)at) * 0x9e3779b97f4a7c15;
+
+	return x ^ x >> 31 ^ keyid;
+}
+
+/* What is written depends on where it was first: it may be moved by OFFSET. */
+static void fill(char *m, size_t size, u64 salt)
+{
+	volatile u64 *at;
+
+	for (at = (void *)m; (char *)at < m + size; at++)
+		*at = word(at, salt);
+}
+
+static bool holds(char *m, size_t size, u64 salt, long offset)
+{
+	volatile u64 *at;
+
+	for (at = (void *)m; (char *)at < m + size; at++) {
+		const volatile u64 *first = (void *)((char *)at - offset);
+
+		if (*at != word(first, salt))
+			return because("%#llx at %p, not %#llx", *at, (void *)at,
+				       word(first, salt));
+	}
+	return true;
+}
+
+static char *map(size_t size)
+{
+	char *m = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (m == MAP_FAILED)
+		fail("mmap");
+	return m;
+}
+
+static char *map_under_keyid(size_t size)
+{
+	char *m = map(size);
+
+	if (encrypt(m, size, keyid))
+		fail("KeyID %u", keyid);
+	return m;
+}
+
+/* Runs in a child; false, with the reason, if it says so or dies. */
+static bool in_child(bool (*check)(char *), char *m)
+{
+	int status, to_parent[2];
+	ssize_t length;
+	pid_t child;
+
+	if (pipe2(to_parent, O_CLOEXEC))
+		fail("pipe");
+	child = fork();
+	if (child < 0)
+		fail("fork");
+	if (!child) {
+		bool good = check(m);
+
+		if (!good && write(to_parent[1], why, strlen(why)) < 0)
+			_exit(2);
+		_exit(!good);
+	}
+	close(to_parent[1]);
+	length = read(to_parent[0], why, sizeof(why) - 1);
+	why[length > 0 ? length : 0] = '\0';
+	close(to_parent[0]);
+	if (waitpid(child, &status, 0) != child)
+		fail("waitpid");
+	if (status && !why[0])
+		because("the child ended with status %#x", status);
+	return !status;
+}
+
+/* A number in a line of smaps, in kB, summed over the VMAs of a range. */
+static unsigned long smaps_kb(const char *m, size_t size, const char *name)
+{
+	unsigned long from = (unsigned long)m, start, end, kb, sum = 0;
+	FILE *file = fopen("/proc/self/smaps", "re");
+	bool inside = false;
+	char line[256];
+
+	if (!file)
+		fail("smaps");
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			inside = start < from + size && end > from;
+		else if (inside && !strncmp(line, name, strlen(name)) &&
+			 sscanf(strchr(line, ':'), ": %lu kB", &kb) == 1)
+			sum += kb;
+	}
+	fclose(file);
+	return sum;
+}
+
+static unsigned long nr_vmas(const char *m, size_t size)
+{
+	unsigned long from = (unsigned long)m, start, end, nr = 0;
+	FILE *file = fopen("/proc/self/maps", "re");
+	char line[256];
+
+	if (!file)
+		fail("maps");
+	while (fgets(line, sizeof(line), file))
+		nr += sscanf(line, "%lx-%lx ", &start, &end) == 2 &&
+		      start < from + size && end > from;
+	fclose(file);
+	return nr;
+}
+
+/* The page frame of each page of a range. */
+static void frames(char *m, size_t size, u64 *to)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	size_t bytes = size / PAGE * sizeof(*to);
+
+	if (fd < 0 || pread(fd, to, bytes, (unsigned long)m / PAGE * sizeof(*to)) !=
+		      (ssize_t)bytes)
+		fail("pagemap");
+	close(fd);
+}
+
+/* === Checks ============================================================= */
+
+static bool new_memory_is_zero(void)
+{
+	char *m = map_under_keyid(SIZE);
+	size_t i;
+
+	for (i = 0; i < SIZE; i += sizeof(u64))
+		if (*(volatile u64 *)(m + i))
+			return because("%#llx in new memory", *(u64 *)(m + i));
+	fill(m, SIZE, 1);
+	return holds(m, SIZE, 1, 0) && !munmap(m, SIZE);
+}
+
+static bool overwrites(char *m)
+{
+	if (!holds(m, SIZE, 1, 0))
+		return false;
+	fill(m, SIZE / 2, 2);
+	return holds(m, SIZE / 2, 2, 0) && holds(m + SIZE / 2, SIZE / 2, 1, 0);
+}
+
+static bool forks_copy(void)
+{
+	char *m = map_under_keyid(SIZE);
+
+	fill(m, SIZE, 1);
+	if (!in_child(overwrites, m) || !holds(m, SIZE, 1, 0))
+		return false;
+	fill(m, SIZE, 3);
+	return holds(m, SIZE, 3, 0) && !munmap(m, SIZE);
+}
+
+static bool protection_changes(void)
+{
+	char *m = map_under_keyid(SIZE);
+	unsigned int i;
+
+	fill(m, SIZE, 1);
+	for (i = 0; i < PAGES; i += 2)
+		if (mprotect(m + i * PAGE, PAGE, i % 4 ? PROT_NONE : PROT_READ))
+			fail("mprotect");
+	if (mprotect(m, SIZE, PROT_READ | PROT_WRITE))
+		fail("mprotect");
+	if (!holds(m, SIZE, 1, 0))
+		return false;
+	fill(m, SIZE, 2);
+	return holds(m, SIZE, 2, 0) && !munmap(m, SIZE);
+}
+
+static bool mappings_move(void)
+{
+	char *m = map_under_keyid(SIZE), *to = map(2 * SIZE), *moved;
+
+	fill(m, SIZE, 1);
+	moved = mremap(m, SIZE, 2 * SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	if (moved != to)
+		fail("mremap");
+	if (!holds(moved, SIZE, 1, moved - m))
+		return false;
+	/* What has been added is under the KeyID, too. */
+	fill(moved + SIZE, SIZE, 2);
+	if (!holds(moved + SIZE, SIZE, 2, 0))
+		return false;
+	if (nr_vmas(moved, 2 * SIZE) != 1)
+		return because("%lu VMAs", nr_vmas(moved, 2 * SIZE));
+	return !munmap(moved, 2 * SIZE);
+}
+
+static char *huge_under_keyid(size_t size)
+{
+	char *m = map(size + HUGE);
+	char *aligned = (char *)(((unsigned long)m + HUGE - 1) & ~(HUGE - 1));
+
+	munmap(m, aligned - m);
+	munmap(aligned + size, m + HUGE - aligned);
+	if (madvise(aligned, size, MADV_HUGEPAGE))
+		fail("MADV_HUGEPAGE");
+	if (encrypt(aligned, size, keyid))
+		fail("KeyID %u", keyid);
+	return aligned;
+}
+
+static bool huge_pages_split(void)
+{
+	char *m = huge_under_keyid(2 * HUGE);
+
+	fill(m, 2 * HUGE, 1);
+	if (!smaps_kb(m, 2 * HUGE, "AnonHugePages"))
+		return because("no huge page");
+	if (mprotect(m + PAGE, PAGE, PROT_READ) ||
+	    munmap(m + HUGE + PAGE, PAGE) ||
+	    madvise(m + HUGE + 4 * PAGE, PAGE, MADV_DONTNEED))
+		fail("splitting");
+	return holds(m, HUGE + PAGE, 1, 0) &&
+	       holds(m + HUGE + 2 * PAGE, 2 * PAGE, 1, 0) &&
+	       !*(volatile u64 *)(m + HUGE + 4 * PAGE) &&
+	       holds(m + HUGE + 5 * PAGE, HUGE - 5 * PAGE, 1, 0) &&
+	       !munmap(m, 2 * HUGE);
+}
+
+static bool small_pages_collapse(void)
+{
+	char *m = huge_under_keyid(HUGE);
+
+	if (madvise(m, HUGE, MADV_NOHUGEPAGE))
+		fail("MADV_NOHUGEPAGE");
+	fill(m, HUGE, 1);
+	if (smaps_kb(m, HUGE, "AnonHugePages"))
+		return because("a huge page to begin with");
+	if (madvise(m, HUGE, MADV_HUGEPAGE) || madvise(m, HUGE, MADV_COLLAPSE))
+		return because("MADV_COLLAPSE: %s", strerror(errno));
+	if (!smaps_kb(m, HUGE, "AnonHugePages"))
+		return because("no huge page");
+	return holds(m, HUGE, 1, 0) && !munmap(m, HUGE);
+}
+
+/* Every other page is free, so that compaction has room to move the others. */
+static bool some_migrate(char *m, size_t size, size_t *moved)
+{
+	static u64 before[HOLES / PAGE], after[HOLES / PAGE];
+	size_t at;
+
+	if (madvise(m, size, MADV_NOHUGEPAGE))
+		fail("MADV_NOHUGEPAGE");
+	fill(m, size, 1);
+	for (at = 0; at < size; at += 2 * PAGE)
+		if (madvise(m + at, PAGE, MADV_DONTNEED))
+			fail("MADV_DONTNEED");
+	frames(m, size, before);
+	if (!write_text(COMPACT, "1"))
+		fail(COMPACT);
+	frames(m, size, after);
+	for (at = 0; at < size / PAGE; at++)
+		*moved += before[at] != after[at];
+	for (at = PAGE; at < size; at += 2 * PAGE)
+		if (!holds(m + at, PAGE, 1, 0))
+			return false;
+	return true;
+}
+
+/* Where memory lies, and so what moves, is not ours to choose: try elsewhere. */
+static bool pages_migrate(void)
+{
+	char *ballast[TRIES];
+	size_t moved = 0;
+	int tries = 0, i;
+	bool good = true;
+
+	while (good && moved < 100 && tries < TRIES) {
+		char *m = map_under_keyid(HOLES);
+
+		good = some_migrate(m, HOLES, &moved);
+		munmap(m, HOLES);
+		ballast[tries] = map(HOLES / 2);
+		fill(ballast[tries++], HOLES / 2, 2);
+	}
+	for (i = 0; i < tries; i++)
+		munmap(ballast[i], HOLES / 2);
+	return good && (moved >= 100 || because("%zu pages were moved", moved));
+}
+
+static bool others_trace(void)
+{
+	char *m = map_under_keyid(SIZE);
+	int status;
+	pid_t child;
+	long data;
+
+	fill(m, SIZE, 1);
+	child = fork();
+	if (child < 0)
+		fail("fork");
+	if (!child) {
+		if (ptrace(PTRACE_TRACEME, 0, 0, 0) || raise(SIGSTOP))
+			_exit(2);
+		_exit(*(volatile u64 *)m != 0x1234567);
+	}
+	if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status))
+		fail("the child does not stop");
+	errno = 0;
+	data = ptrace(PTRACE_PEEKDATA, child, m + PAGE, 0);
+	if (errno || (u64)data != word((void *)(m + PAGE), 1))
+		because("%#lx was read", data);
+	if (ptrace(PTRACE_POKEDATA, child, m, 0x1234567L))
+		fail("PTRACE_POKEDATA");
+	if (ptrace(PTRACE_CONT, child, 0, 0))
+		fail("PTRACE_CONT");
+	if (waitpid(child, &status, 0) != child)
+		fail("waitpid");
+	if (!why[0] && status)
+		because("what was written is not there: status %#x", status);
+	return !why[0] && holds(m, SIZE, 1, 0) && !munmap(m, SIZE);
+}
+
+static bool neighbours_do_not_merge(void)
+{
+	char *m = map(3 * SIZE);
+
+	if (encrypt(m + SIZE, SIZE, keyid))
+		fail("KeyID %u", keyid);
+	if (nr_vmas(m, 3 * SIZE) != 3)
+		return because("%lu VMAs", nr_vmas(m, 3 * SIZE));
+	fill(m, 3 * SIZE, 1);
+	/* What is mapped beside is not under the KeyID. */
+	if (munmap(m, SIZE) ||
+	    mmap(m, SIZE, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != m)
+		fail("mmap");
+	if (nr_vmas(m, 3 * SIZE) != 3)
+		return because("%lu VMAs at last", nr_vmas(m, 3 * SIZE));
+	return holds(m + SIZE, 2 * SIZE, 1, 0) && !munmap(m, 3 * SIZE);
+}
+
+static bool equals_merge(void)
+{
+	char *m = map(2 * SIZE);
+
+	if (encrypt(m, SIZE, keyid) || encrypt(m + SIZE, SIZE, keyid))
+		fail("KeyID %u", keyid);
+	if (nr_vmas(m, 2 * SIZE) != 1)
+		return because("%lu VMAs", nr_vmas(m, 2 * SIZE));
+	fill(m, 2 * SIZE, 1);
+	return holds(m, 2 * SIZE, 1, 0) && !munmap(m, 2 * SIZE);
+}
+
+/* They have been one VMA, in which there are pages. */
+static bool a_part_can_have_one(void)
+{
+	char *m = map(3 * SIZE);
+
+	fill(m, SIZE, 1);
+	if (encrypt(m + SIZE, SIZE, keyid))
+		return because("%s", strerror(errno));
+	fill(m + SIZE, 2 * SIZE, 1);
+	return holds(m, 3 * SIZE, 1, 0) && !munmap(m, 3 * SIZE);
+}
+
+/* A number of the kernel's statistics. */
+static u64 counted(const char *name)
+{
+	FILE *file = fopen(STATS, "re");
+	char line[128], word[64];
+	u64 value, found = 0;
+
+	if (!file)
+		fail(STATS);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "%63s %llu", word, &value) == 2 &&
+		    !strcmp(word, name))
+			found = value;
+	fclose(file);
+	return found;
+}
+
+/* Once when it gets its KeyID, and once before it is free. */
+static bool each_page_is_flushed_twice(void)
+{
+	u64 before = counted("flushed_for_keyid"), later, freed;
+	char *m = map_under_keyid(SIZE);
+
+	fill(m, SIZE, 1);
+	if (counted("flushed_for_keyid") != before + PAGES)
+		return because("%llu for %lu pages",
+			       counted("flushed_for_keyid") - before, PAGES);
+	/* CPUs hold back some of what is freed, which compaction takes first. */
+	if (!write_text(COMPACT, "1"))
+		fail(COMPACT);
+	freed = counted("flushed_when_freed");
+	later = counted("flushed_for_keyid");
+	if (munmap(m, SIZE) || !write_text(COMPACT, "1"))
+		fail("munmap");
+	/* What has been moved meanwhile counts for both. */
+	freed = counted("flushed_when_freed") - freed;
+	later = counted("flushed_for_keyid") - later;
+	return freed - later == PAGES ||
+	       because("%llu when they were freed", freed - later);
+}
+
+static bool refuses(char *m, size_t size, unsigned int wanted, int error)
+{
+	if (!encrypt(m, size, wanted))
+		return because("KeyID %u was taken, not %s", wanted,
+			       strerror(error));
+	if (errno != error)
+		return because("%s, not %s", strerror(errno), strerror(error));
+	return true;
+}
+
+static bool what_cannot_be_is_refused(void)
+{
+	char *m = map(SIZE), *shared, *file;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	shared = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	file = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (fd < 0 || shared == MAP_FAILED || file == MAP_FAILED)
+		fail("mmap");
+	close(fd);
+	if (!refuses(m, SIZE, 0, EINVAL) || !refuses(m, SIZE, 64, EINVAL) ||
+	    !refuses(m + 1, SIZE, keyid, EINVAL) ||
+	    !refuses(m, 0, keyid, EINVAL) ||
+	    !refuses(shared, SIZE, keyid, EINVAL) ||
+	    !refuses(file, PAGE, keyid, EINVAL))
+		return false;
+	fill(m, PAGE, 1);
+	if (!refuses(m, SIZE, keyid, EBUSY))
+		return false;
+	munmap(m, PAGE);
+	return refuses(m, SIZE, keyid, ENOMEM) && !munmap(m + PAGE, SIZE - PAGE);
+}
+
+/* Devices would read and write what is not under the KeyID. */
+static bool nobody_pins(void)
+{
+	char *m = map_under_keyid(PAGE), *plain = map(PAGE);
+	int fd = open(SWAP_DISK, O_RDONLY | O_DIRECT | O_CLOEXEC);
+
+	if (fd < 0)
+		fail(SWAP_DISK);
+	fill(m, PAGE, 1);
+	if (pread(fd, plain, PAGE, 0) != PAGE)
+		return because("nothing is read at all: %s", strerror(errno));
+	if (pread(fd, m, PAGE, 0) >= 0)
+		return because("a device has read to it");
+	if (errno != EFAULT && errno != EOPNOTSUPP)
+		return because("%s", strerror(errno));
+	close(fd);
+	return holds(m, PAGE, 1, 0) && !munmap(m, PAGE) && !munmap(plain, PAGE);
+}
+
+static bool it_is_not_paged_out(void)
+{
+	char *m = map_under_keyid(SIZE), *plain = map(SIZE);
+
+	fill(m, SIZE, 1);
+	fill(plain, SIZE, 2);
+	if (madvise(m, SIZE, MADV_PAGEOUT) || madvise(plain, SIZE, MADV_PAGEOUT))
+		fail("MADV_PAGEOUT");
+	if (!smaps_kb(plain, SIZE, "Swap"))
+		return because("nothing is paged out here");
+	if (smaps_kb(m, SIZE, "Swap"))
+		return because("%lu kB are", smaps_kb(m, SIZE, "Swap"));
+	return holds(m, SIZE, 1, 0) && holds(plain, SIZE, 2, 0) &&
+	       !munmap(m, SIZE) && !munmap(plain, SIZE);
+}
+
+static const struct {
+	const char *name;
+	bool (*check)(void);
+} checks[] = {
+	{ "new memory is zero", new_memory_is_zero },
+	{ "forks copy", forks_copy },
+	{ "protection changes", protection_changes },
+	{ "mappings move", mappings_move },
+	{ "huge pages split", huge_pages_split },
+	{ "small pages collapse", small_pages_collapse },
+	{ "pages migrate", pages_migrate },
+	{ "others trace", others_trace },
+	{ "neighbours do not merge", neighbours_do_not_merge },
+	{ "equals merge", equals_merge },
+	{ "a part can have one", a_part_can_have_one },
+	{ "each page is flushed twice", each_page_is_flushed_twice },
+	{ "what cannot be is refused", what_cannot_be_is_refused },
+	{ "nobody pins", nobody_pins },
+	{ "it is not paged out", it_is_not_paged_out },
+};
+
+int main(int argc, char **argv)
+{
+	unsigned int keyids = argc == 2 ? strtoul(argv[1], NULL, 10) : 0;
+	unsigned int i, nr = 0, failed = 0;
+
+	if (!keyids) {
+		fprintf(stderr, "usage: mktme KEYIDS\n");
+		return 2;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	/* On a machine with little memory the kernel has decided to have none. */
+	if (!write_text(THP, "madvise"))
+		fail(THP);
+	if (!swap_on(SWAP_DISK))
+		fail("swap on " SWAP_DISK);
+	printf("TAP version 13\n1..%zu\n", keyids * ARRAY_SIZE(checks));
+	for (keyid = 1; keyid <= keyids; keyid++) {
+		for (i = 0; i < ARRAY_SIZE(checks); i++) {
+			bool good;
+
+			why[0] = '\0';
+			good = checks[i].check();
+			failed += !good;
+			printf("%sok %u %s, KeyID %u\n", good ? "" : "not ",
+			       ++nr, checks[i].name, keyid);
+			if (!good)
+				printf("# %s\n", why);
+		}
+	}
+	return !!failed;
+}

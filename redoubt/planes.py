@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Memory planes: an emulated machine with memory of its own behind the addresses of each KeyID.
+
+They stand in for a memory controller that encrypts with several keys (MKTME): what is written
+under one KeyID is not found under another. See kernel/Documentation/arch/x86/mktme.rst for what
+that shows and what not.
+"""
+
+from __future__ import annotations
+
+# Of the emulated CPU's physical addresses, the KeyID being their uppermost bits.
+PHYS_BITS = 40
+# GiB: room for the last plane and what QEMU puts in between.
+_ROOM_GIB = 4
+
+
+def keyids(bits: int) -> range:
+    """The KeyIDs of so many bits, without 0."""
+    return range(1, 1 << bits)
+
+
+def address(keyid: int, bits: int) -> int:
+    """Where the plane of a KeyID of so many bits begins, in physical addresses."""
+    return keyid << (PHYS_BITS - bits)
+
+
+def options(bits: int, memory_mb: int) -> list[str]:
+    """QEMU's options for a plane as large as memory for each KeyID of `bits` bits but 0.
+
+    Without bits, none. Memory must lie below the hole for PCI, so it is not above 2048 MiB.
+    """
+    if not bits:
+        return []
+    last = keyids(bits)[-1]
+    made = ["-m", f"slots={last},maxmem={(address(last, bits) >> 30) + _ROOM_GIB}G"]
+    for keyid in keyids(bits):
+        made += [
+            "-object", f"memory-backend-ram,id=plane{keyid},size={memory_mb}M",
+            "-device",
+            f"pc-dimm,id=dimm{keyid},memdev=plane{keyid},addr={address(keyid, bits):#x}",
+        ]  # fmt: skip
+    return made
