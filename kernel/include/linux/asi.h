@@ -81,6 +81,7 @@ void asi_sync_direct_map(unsigned long start, unsigned long end);
  * @ASI_VERW: buffers flushed, when entering.
  * @ASI_L1D: the first-level data cache flushed, when entering.
  * @ASI_EPHMAP: not left, as pages were mapped in a window, see ephmap_open().
+ * @ASI_EPHMAP_PAGE: a page was mapped in one, and is flushed when that is closed.
  * @ASI_UNRESTRICTED: user mode had not been restricted. Must be 0; counted
  *	with CONFIG_ASI_DEBUG only.
  * @ASI_NR_SWITCHES: their number.
@@ -99,6 +100,7 @@ enum asi_switch {
 	ASI_VERW,
 	ASI_L1D,
 	ASI_EPHMAP,
+	ASI_EPHMAP_PAGE,
 	ASI_UNRESTRICTED,
 	ASI_NR_SWITCHES
 };

@@ -38,6 +38,7 @@ static const char * const switch_names[ASI_NR_SWITCHES] = {
 	[ASI_VERW]		= "verw",
 	[ASI_L1D]		= "l1d",
 	[ASI_EPHMAP]		= "ephmap",
+	[ASI_EPHMAP_PAGE]	= "ephmap_page",
 	[ASI_UNRESTRICTED]	= "unrestricted",
 };
 

@@ -13,9 +13,12 @@
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
 #include <linux/asi.h>
+#include <linux/cache.h>
 #include <linux/cleanup.h>
 #include <linux/cpumask.h>
 #include <linux/gfp.h>
+#include <linux/init.h>
+#include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/mm_types.h>
 #include <linux/pgtable.h>
@@ -102,7 +105,8 @@ static unsigned int link_tables(struct mm_struct *mm, void **new)
 	return nr;
 }
 
-static bool make_tables(struct mm_struct *mm, unsigned long addr)
+/* Seldom, and not to take registers from who opens a window. */
+static noinline bool make_tables(struct mm_struct *mm, unsigned long addr)
 {
 	unsigned int nr = 0, used = 0, needed;
 	bool made = false;
@@ -198,7 +202,7 @@ static bool is_shared(struct mm_struct *mm, unsigned int self)
  * A process that came here from another CPU is not shared, but that CPU may have
  * its page tables still. Send it away, once.
  */
-static bool become_alone(struct mm_struct *mm, unsigned int cpu)
+static noinline bool become_alone(struct mm_struct *mm, unsigned int cpu)
 {
 	if (is_shared(mm, cpu))
 		return false;
@@ -209,6 +213,14 @@ static bool become_alone(struct mm_struct *mm, unsigned int cpu)
 }
 
 /* === Windows ============================================================= */
+
+static bool wanted __ro_after_init = true;
+
+static int __init early_ephmap(char *arg)
+{
+	return kstrtobool(arg, &wanted);
+}
+early_param("asi_ephmap", early_ephmap);
 
 /* A section costs more than it saves if there is one entry to write. */
 static void begin_writing(unsigned int nr)
@@ -225,13 +237,13 @@ static void end_writing(unsigned int nr)
 
 static bool is_possible(struct mm_struct *mm, unsigned int cpu)
 {
-	return asi_restricted() &&
+	return wanted && asi_restricted() &&
 	       this_cpu_read(cpu_tlbstate.loaded_mm) == mm &&
 	       (likely(alone(mm, cpu)) || become_alone(mm, cpu));
 }
 
 /* What this CPU has of the process in its TLB, in one of both address spaces. */
-static void make_stale(bool restricted)
+static __always_inline void make_stale(bool restricted)
 {
 	if (cpu_feature_enabled(X86_FEATURE_PCID))
 		this_cpu_or(asi_stale[restricted],
@@ -299,6 +311,7 @@ void ephmap_close(struct ephmap *map)
 	/* A barrier, too: who is not seen below has not seen the entries. */
 	for (i = 0; i < map->nr; i++)
 		invlpg(map->addr + i * PAGE_SIZE);
+	raw_cpu_add(asi_switches[ASI_EPHMAP_PAGE], map->nr);
 	if (unlikely(!asi_restricted()))
 		make_stale(true);
 	if (unlikely(!alone(mm, smp_processor_id())))
