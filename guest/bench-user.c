@@ -7,8 +7,12 @@
  *   file-write     SIZE bytes are written somewhere in a file
  *   null-syscall   a system call that does next to nothing
  *   page-cache     a file of SIZE bytes is written page by page, and deleted
+ *   pipe           a byte goes through a pipe to another process, and one back
+ *   read-by-two    two processes at a time read READS times SIZE bytes somewhere
+ *                  in a file, the second of which is made for that
  *   storm          SIZE processes at the same time, each with 32 page tables of
  *                  its own, which then all end
+ *   thread-switch  another thread runs, and then this one again
  *   boot           no operation: what the clock of the CPU showed when this
  *                  program started. Where it counts instructions, that is how
  *                  many it took from reset to here
@@ -19,6 +23,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,6 +46,8 @@
 #define KEPT_NAME	"/bench-file"
 #define KEPT_SIZE	(8UL << 20)
 #define KEPT_MOST	(2UL << 20)	/* at a time */
+
+#define READS		256		/* of each of two processes */
 
 #define MAX_STATS	64
 #define TABLE_REACH	(2UL << 20)	/* what one table of entries maps */
@@ -196,11 +204,122 @@ static void file_read(u64 size)
 		fail("%s: %s", KEPT_NAME, strerror(errno));
 }
 
+static void read_often(u64 size)
+{
+	unsigned int i;
+
+	for (i = 0; i < READS; i++)
+		file_read(size);
+}
+
+static void read_by_two(u64 size)
+{
+	int status;
+	pid_t pid;
+
+	kept_file();
+	pid = fork();
+	if (pid < 0)
+		fail("fork: %s", strerror(errno));
+	read_often(size);
+	if (!pid)
+		_exit(0);
+	if (waitpid(pid, &status, 0) != pid || status)
+		fail("the other process failed");
+}
+
 static void file_write(u64 size)
 {
 	if (pwrite(kept_file(), content, size, somewhere(size)) != (ssize_t)size)
 		fail("%s: %s", KEPT_NAME, strerror(errno));
 }
+
+/* === Turns: who takes them with us is there for a sample, and has begun === */
+
+static int there[2], back[2];
+static pid_t echoing;
+
+static void pipe_turn(u64 unused)
+{
+	char byte = 0;
+
+	(void)unused;
+	if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1)
+		fail("pipe: %s", strerror(errno));
+}
+
+static void echo_process(void)
+{
+	char byte;
+
+	if (pipe(there) || pipe(back))
+		fail("pipe: %s", strerror(errno));
+	echoing = fork();
+	if (echoing < 0)
+		fail("fork: %s", strerror(errno));
+	if (echoing) {
+		pipe_turn(0);
+		return;
+	}
+	close(there[1]);
+	close(back[0]);
+	while (read(there[0], &byte, 1) == 1)
+		if (write(back[1], &byte, 1) != 1)
+			_exit(1);
+	_exit(0);
+}
+
+static void end_process(void)
+{
+	int status;
+
+	close(there[1]);
+	if (waitpid(echoing, &status, 0) != echoing || status)
+		fail("the other process failed");
+	close(there[0]);
+	close(back[0]);
+	close(back[1]);
+}
+
+static pthread_t answering;
+static sem_t asked, answered;
+static bool answer_no_more;
+
+static void *answer(void *unused)
+{
+	(void)unused;
+	for (;;) {
+		sem_wait(&asked);
+		if (answer_no_more)
+			return NULL;
+		sem_post(&answered);
+	}
+}
+
+static void thread_turn(u64 unused)
+{
+	(void)unused;
+	sem_post(&asked);
+	sem_wait(&answered);
+}
+
+static void answer_thread(void)
+{
+	answer_no_more = false;
+	if (sem_init(&asked, 0, 0) || sem_init(&answered, 0, 0) ||
+	    pthread_create(&answering, NULL, answer, NULL))
+		fail("thread");
+	thread_turn(0);
+}
+
+static void end_thread(void)
+{
+	answer_no_more = true;
+	sem_post(&asked);
+	pthread_join(answering, NULL);
+}
+
+/* === Many === */
 
 /* Touch all of @memory, say so, and live until the parent lets go. */
 static noreturn void storm_child(volatile char *memory, int ready, int go)
@@ -253,13 +372,19 @@ static void storm(u64 processes)
 static const struct {
 	const char *name;
 	void (*run)(u64 size);
+	/* Before a sample and after it. */
+	void (*begin)(void);
+	void (*end)(void);
 } workloads[] = {
-	{ "buildlike", build },
-	{ "file-read", file_read },
-	{ "file-write", file_write },
-	{ "null-syscall", null_syscall },
-	{ "page-cache", page_cache },
-	{ "storm", storm },
+	{ "buildlike", build, NULL, NULL },
+	{ "file-read", file_read, NULL, NULL },
+	{ "file-write", file_write, NULL, NULL },
+	{ "null-syscall", null_syscall, NULL, NULL },
+	{ "page-cache", page_cache, NULL, NULL },
+	{ "pipe", pipe_turn, echo_process, end_process },
+	{ "read-by-two", read_by_two, NULL, NULL },
+	{ "storm", storm, NULL, NULL },
+	{ "thread-switch", thread_turn, answer_thread, end_thread },
 };
 
 /* === Samples === */
@@ -325,12 +450,16 @@ static void sample_run(size_t which, u64 size, unsigned int ops, char *line,
 	size_t used;
 	u64 begin, end;
 
+	if (workloads[which].begin)
+		workloads[which].begin();
 	read_stats(&before);
 	begin = now(CLOCK_MONOTONIC);
 	for (i = 0; i < ops; i++)
 		workloads[which].run(size);
 	end = now(CLOCK_MONOTONIC);
 	read_stats(&after);
+	if (workloads[which].end)
+		workloads[which].end();
 
 	used = add_time(line, room, workloads[which].name, size, ops,
 			end - begin);

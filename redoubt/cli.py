@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -921,6 +922,9 @@ def bench(
             help="time, events or instructions; what the target can give if none; may be repeated.",
         ),
     ] = None,
+    args: Annotated[
+        list[str] | None, typer.Option("--arg", help="Of all kernels, to compare two runs.")
+    ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Measure what protection costs, and print it as tables; with --json also plots beside it."""
@@ -932,7 +936,7 @@ def bench(
             "redoubt linear-map",
         )
     plan = bench_module.Plan(
-        chosen,
+        replace(chosen, bench_args=(*chosen.bench_args, *(args or []))),
         tuple(workloads.chosen(names or [], chosen.name)),
         min(rounds, workloads.QUICK_ROUNDS) if quick else rounds,
         secrets.randbelow(1 << 32) if seed is None else seed,

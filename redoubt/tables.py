@@ -36,8 +36,8 @@ _MOCKED = {
     INSTRUCTIONS: "Instructions on an emulated CPU (QEMU -icount), with a mock: the pkey register "
     "is one that nothing looks at, and nothing was protected; this is not time, and predicts none",
 }
-# The column of address space isolation, for targets that have it.
-_ISOLATED = "asi/off"
+# The columns of address space isolation, for targets that have it.
+_ISOLATED = ("asi/off", "asi-leaving/off")
 SHORT = {
     TIME: "time",
     MOCK: "time, mock",
@@ -152,15 +152,14 @@ def table(report: Report, kind: str) -> Table:
         EVENTS: ("workload", "size", "tables", "switches/op, on-unbatched", "switches/op, on",
                  "bound", "nested guards/op", "tag ops/1000 PTPs", "target"),
         INSTRUCTIONS: ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off",
-                       "switches/op", "target (on/off)", _ISOLATED),
+                       "switches/op", "target (on/off)", *_ISOLATED),
     }.get(kind, ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off", "A/A",
                  "switches/op", "target (on/off)"))  # fmt: skip
     rows = tuple((place[0], WORKLOADS[place[0]].label(place[1]), *make(place, find, kind))
                  for place in places)  # fmt: skip
     made = Table(kind, heading(kind, report.target), columns, rows)
-    if any(one.variant == "asi" for one in report.figures):
-        return made
-    return only(made, [name for name in columns if name != _ISOLATED])
+    there = {f"{one.variant}/{one.base}" for one in report.figures}
+    return only(made, [name for name in columns if name not in _ISOLATED or name in there])
 
 
 def _off(place: tuple[str, int], find: Find, kind: str) -> str:
@@ -182,7 +181,8 @@ def _instruction_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str
     on = find(place, "on")
     return (
         _off(place, find, kind), *(cell(find(place, name)) for name in names),
-        count(on.switches_per_op if on else None), demand(on), cell(find(place, "asi")),
+        count(on.switches_per_op if on else None), demand(on),
+        *(cell(find(place, name.removesuffix("/off"))) for name in _ISOLATED),
     )  # fmt: skip
 
 

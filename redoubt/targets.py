@@ -127,6 +127,8 @@ _VARIANTS = (
 ASI_ARGS = ("asi=on", "pti=off")
 # Compared with "off", as that is without keys.
 _ISOLATED = Variant("asi", ("kpkeys_hardened_pgtables=off", *ASI_ARGS))
+# And leaving it for each file that is read or written, and each page that is copied.
+_LEAVING = Variant("asi-leaving", (*_ISOLATED.boot_args, "asi_ephmap=off"))
 
 # Huge pages would hide what an entry costs; large folios go to the workload that asks for them.
 _SMALL_PAGES = ("transparent_hugepage=never", "thp_anon=64K:madvise")
@@ -161,7 +163,7 @@ X86_64 = Target(
     architectures=("x86",),
     audit="audit-x86_64.toml",
     kunit="*",
-    variants=(*_VARIANTS, _ISOLATED),
+    variants=(*_VARIANTS, _ISOLATED, _LEAVING),
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
     ways=(
         Way("address space isolation", args=ASI_ARGS),

@@ -27,12 +27,13 @@ COMPARISONS = (
     ("on-unbatched", "off"),
     ("on", "off"),
     ("asi", "off"),
+    ("asi-leaving", "off"),
     ("pristine-b", "pristine"),
 )
 VARIANTS = {
     TIME: ("pristine", "off", "on-unbatched", "on", "pristine-b"),
     MOCK: ("pristine", "off", "on-unbatched", "on", "pristine-b"),
-    INSTRUCTIONS: ("pristine", "off", "on-unbatched", "on", "asi"),
+    INSTRUCTIONS: ("pristine", "off", "on-unbatched", "on", "asi", "asi-leaving"),
     EVENTS: ("on-unbatched", "on"),
 }
 
@@ -214,6 +215,10 @@ WORKLOADS = {
                  64, 8, only=_PC, limits=(_x86(1.04, "asi", 4096),)),
         Workload("file-write", "writing somewhere in a file, as its user sees it", (), _READS,
                  64, 8, only=_PC),
+        Workload("read-by-two", "two processes at a time read 256 times each, the second of which "
+                 "is made for that", (), _READS[:1], 1, 8, only=_PC),
+        Workload("pipe", "a byte to another process, and one back", (), (0,), 256, 8, only=_PC),
+        Workload("thread-switch", "to another thread, and back", (), (0,), 256, 8, only=_PC),
         Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 10,
                  limits=(_x86(1.01),)),
         Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 32, 10,
@@ -224,8 +229,8 @@ WORKLOADS = {
                  unit="page", host_excluded=True),
         Workload("vm_map_ram", "vm_map_ram() and vm_unmap_ram()", (1, 16), (1, 16), 0, 10,
                  unit="page", host_excluded=True, limits=(_time(1.10),)),
-        Workload("buildlike", "compiling in the guest, as its user sees it", (4,), (), 1, 2,
-                 unit="file"),
+        Workload("buildlike", "compiling in the guest, as its user sees it", (4,), (2,), 1, 2,
+                 unit="file", limits=(_x86(1.02, "asi"),)),
         Workload("switch", "raising and lowering the level once", (0,), (0,), 4096, 10,
                  gauge=True, ours=True),
         Workload("nothing", "reading the clock", (0,), (0,), 4096, 10, gauge=True),

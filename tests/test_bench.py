@@ -128,12 +128,15 @@ def test_a_target_has_the_workloads_it_can_do() -> None:
         "page-cache",
         "file-read",
         "file-write",
+        "read-by-two",
+        "pipe",
+        "thread-switch",
     }
     assert [work.name for work in workloads.chosen([], "x86_64")] == list(WORKLOADS)
     on_um = {work.name for work in workloads.chosen([], "um")}
     assert on_um == set(WORKLOADS) - only
     on_arm = {work.name for work in workloads.chosen([], "arm64")}
-    assert on_arm == set(WORKLOADS) - {"boot", "storm", "page-cache", "file-read", "file-write"}
+    assert on_arm == set(WORKLOADS) - only | {"null-syscall", "fork-large", "munmap-large"}
     with pytest.raises(RedoubtError, match="um has no workload 'fork-large'") as caught:
         workloads.chosen(["fork-large"], "um")
     assert "munmap-large" not in str(caught.value.hint)
@@ -193,6 +196,12 @@ def test_limits() -> None:
     for name, size in (("fault", 64 * MIB), ("page-cache", 64 * MIB)):
         assert WORKLOADS[name].limit_at("x86_64", INSTRUCTIONS, size, "off") == 1.003
         assert WORKLOADS[name].limit_at("x86_64", INSTRUCTIONS, size, "asi") is None
+    isolated = {
+        name: [work.limit_at("x86_64", INSTRUCTIONS, size, "asi") for size in work.emulated]
+        for name, work in WORKLOADS.items()
+    }
+    assert isolated["file-read"] == [1.04, None, None]
+    assert isolated["buildlike"] == [1.02]
 
 
 # === Ways ========================================================================================

@@ -13,15 +13,18 @@ TABLES = 4
 def test_every_workload_of_a_pc() -> None:
     large = ["fork-large:4M:2:2", "munmap-large:4M:2:2"]
     own = ["boot:0:1:1:0", "null-syscall:0:64:2", "storm:8:1:1:0"]
-    result = run(["/bin/bench", *own, *large], machine("thp_anon=64K:madvise"))
+    turns = ["read-by-two:4K:1:1", "pipe:0:16:1", "thread-switch:0:16:1", "buildlike:1:1:1"]
+    result = run(["/bin/bench", *own, *large, *turns], machine("thp_anon=64K:madvise"))
     assert (result.outcome, result.status, result.complaints) == ("finished", 0, ())
     assert "@bench: done" in result.console
     found = samples(result)
     assert [line["workload"] for line in found] == [
         "boot", "null-syscall", "null-syscall", "storm",
         "fork-large", "fork-large", "munmap-large", "munmap-large",
+        *(name.partition(":")[0] for name in turns),
     ]  # fmt: skip
-    boot, call, _, storm, *mapped = found
+    boot, call, _, storm, *mapped = found[:8]
+    assert all(int(line["ns"]) > 0 for line in found[8:])
     # The counter of the CPU began with the CPU, the kernel's clock with the kernel.
     assert int(boot["ns"]) > 0
     assert int(boot["stat_clock_ns"]) > 0
