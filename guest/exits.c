@@ -21,48 +21,20 @@
 #include <unistd.h>
 
 #include "compiler.h"
+#include "counters.h"
 #include "fail.h"
 
-#define SWITCHES	"/sys/kernel/debug/asi/switches"
+#define BUILD		"/bin/buildlike"
 #define TMPFS_FILE	"/tmp/exits"
 #define PAGE		4096
-#define MAX_COUNTERS	32
+/* Compiling takes so much longer than anything else. */
+#define BUILD_PER	200
 /* By then the kernel has calibrated its clocks, and patched its code for that. */
 #define SETTLE_S	4
 
 extern char **environ;
 
-struct counters {
-	unsigned int nr;
-	char names[MAX_COUNTERS][32];
-	u64 values[MAX_COUNTERS];
-};
-
 static unsigned int times;
-
-static void look(struct counters *counters)
-{
-	static char text[4096];
-	int fd = open(SWITCHES, O_RDONLY | O_CLOEXEC), used;
-	const char *at = text;
-	ssize_t size;
-
-	if (fd < 0)
-		fail(SWITCHES);
-	size = read(fd, text, sizeof(text) - 1);
-	if (size < 0)
-		fail(SWITCHES);
-	close(fd);
-	text[size] = '\0';
-
-	counters->nr = 0;
-	while (counters->nr < MAX_COUNTERS &&
-	       sscanf(at, "%31s %llu\n%n", counters->names[counters->nr],
-		      &counters->values[counters->nr], &used) == 2) {
-		at += used;
-		counters->nr++;
-	}
-}
 
 /* === Operations: each does it so many times ============================== */
 
@@ -196,19 +168,32 @@ static void cow_fault(void)
 	munmap(at, size);
 }
 
-static void fork_exec(void)
+static void run_program(const char *path, unsigned int number)
 {
-	char name[] = "exits", no_times[] = "0";
-	char *const argv[] = { name, no_times, NULL };
-	unsigned int i;
+	char name[32], text[16];
+	char *const argv[] = { name, text, NULL };
+	int status;
 	pid_t pid;
 
-	for (i = 0; i < times; i++) {
-		errno = posix_spawn(&pid, "/bin/exits", NULL, NULL, argv, environ);
-		if (errno)
-			fail("/bin/exits");
-		waitpid(pid, NULL, 0);
-	}
+	snprintf(name, sizeof(name), "%s", path);
+	snprintf(text, sizeof(text), "%u", number);
+	errno = posix_spawn(&pid, path, NULL, NULL, argv, environ);
+	if (errno || waitpid(pid, &status, 0) != pid || status)
+		fail("%s", path);
+}
+
+static void fork_exec(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < times; i++)
+		run_program("/bin/exits", 0);
+}
+
+/* Each a fork, an exec, faults, reading and writing; see buildlike.c. */
+static void build(void)
+{
+	run_program(BUILD, times);
 }
 
 static void on_tmpfs(ssize_t (*io)(int fd))
@@ -249,44 +234,51 @@ static void tmpfs_read(void)
 static const struct {
 	const char *name;
 	void (*run)(void);
+	/* Done once for so many times of others. */
+	unsigned int per;
 } operations[] = {
-	{ "nothing", nothing },
-	{ "null-syscall", null_syscall },
-	{ "threads", threads },
-	{ "kernel-thread", kernel_thread },
-	{ "pipe-ping-pong", pipe_ping_pong },
-	{ "anonymous-fault", anonymous_fault },
-	{ "cow-fault", cow_fault },
-	{ "fork-exec", fork_exec },
-	{ "tmpfs-write", tmpfs_write },
-	{ "tmpfs-read", tmpfs_read },
+	{ "nothing", nothing, 1 },
+	{ "null-syscall", null_syscall, 1 },
+	{ "threads", threads, 1 },
+	{ "kernel-thread", kernel_thread, 1 },
+	{ "pipe-ping-pong", pipe_ping_pong, 1 },
+	{ "anonymous-fault", anonymous_fault, 1 },
+	{ "cow-fault", cow_fault, 1 },
+	{ "fork-exec", fork_exec, 1 },
+	{ "tmpfs-write", tmpfs_write, 1 },
+	{ "tmpfs-read", tmpfs_read, 1 },
+	{ "build-like", build, BUILD_PER },
 };
+
+static void run(size_t which, unsigned int all)
+{
+	unsigned int per = operations[which].per;
+
+	times = all < per ? 1 : all / per;
+	operations[which].run();
+}
 
 int main(int argc, char *argv[])
 {
 	static struct counters before, after;
-	unsigned int i, j;
+	unsigned int all, i, j;
 
 	if (argc != 2) {
 		fprintf(stderr, "usage: exits N\n");
 		return 2;
 	}
-	times = strtoul(argv[1], NULL, 10);
-	if (!times)
+	all = strtoul(argv[1], NULL, 10);
+	if (!all)
 		return 0;
 
 	sleep(SETTLE_S);
 	for (i = 0; i < ARRAY_SIZE(operations); i++) {
-		unsigned int all = times;
-
 		/* What is done the first time only. */
-		times = all < 16 ? all : 16;
-		operations[i].run();
-		times = all;
+		run(i, all < 16 ? all : 16);
 		fflush(stdout);
 		look(&before);
 		look(&before);
-		operations[i].run();
+		run(i, all);
 		look(&after);
 		printf("@exits: operation=%s times=%u", operations[i].name, times);
 		for (j = 0; j < after.nr; j++)

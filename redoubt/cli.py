@@ -94,6 +94,9 @@ from redoubt import (
     port as port_module,
 )
 from redoubt import (
+    prices as prices_module,
+)
+from redoubt import (
     recipients as recipients_module,
 )
 from redoubt import (
@@ -464,15 +467,25 @@ def exits(
     times: Annotated[
         int, typer.Option(min=1, help="How often each operation is done.")
     ] = exits_module.TIMES,
+    cpus: Annotated[
+        int, typer.Option(help="CPUs of the guest. With 2 nothing is exact.", min=1, max=2)
+    ] = 1,
+    price: Annotated[
+        list[str] | None, typer.Option(help="Of an event on a real machine, EVENT=NS.")
+    ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Count how often operations leave the restricted address space, and why."""
     display = Display()
     origin = provenance.collect(sys.argv[1:])
+    list_of = prices_module.chosen(price or [])
     chosen, way, made = _isolated(target, variant, display)
-    report = exits_module.run(made, way, times, display)
-    _write_json(json_file, report.as_json() | {"target": chosen.name, "variant": way.name} | origin)
-    _print_lines(list(exits_module.render(report)))
+    report = exits_module.run(
+        made, way, times, display, ways=list(exits_module.WAYS), cpus=cpus
+    )  # fmt: skip
+    origin |= {"target": chosen.name, "variant": way.name, "cpus": cpus}
+    _write_json(json_file, report.as_json() | origin)
+    _print_lines([*exits_module.render(report), "", *exits_module.render_priced(report, list_of)])
     if not report.ok:
         raise RedoubtError("more exits than there may be, or the kernel complained")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from redoubt import asi, exits
+from redoubt import asi, exits, prices
 from redoubt.errors import RedoubtError
 from redoubt.exits import Report, Row
 from redoubt.targets import UM, X86_64
@@ -70,12 +70,79 @@ def test_what_was_not_counted() -> None:
 def test_for_people_and_others() -> None:
     rows = exits.parse(GOOD)
     text = list(exits.render(Report(rows, ("so it is",))))
-    assert text[-2].split() == ["fork", "10", "90", "20", "0", "0", "0", "0"]
+    assert text[-2].split() == ["fork", "10", "asi=on", "90", "20", "0", "0", "0", "0"]
     assert text[-1] == "WRONG: so it is"
     value = Report(rows, ()).as_json()
     assert value["ok"] and value["rows"][-1]["exit_fault"] == 90
     assert not replace(Report(rows, ()), problems=("x",)).ok
     assert Row("x", 1, {}).exits == dict.fromkeys(exits.REASONS, 0)
+
+
+# === In other ways, and what it takes ============================================================
+
+
+def test_without_isolation_nothing_leaves() -> None:
+    lines = [
+        f"@exits: operation={name} times=10 nr_tlb_local_flush_one=7 ipi=0"
+        for name in (*exits.NEVER, *exits.SELDOM)
+    ]
+    rows = exits.parse(lines, exits.OFF)
+    assert not list(exits.judge(rows))
+    assert list(exits.judge(rows[:-1])) == [f"{exits.SELDOM[-1]} was not counted"]
+    assert rows[0].events == {"cr3": 0, "fault": 0, "invlpg": 0.7, "ipi": 0, "ibpb": 0}
+    # There are no exits to be shown.
+    assert len(list(exits.render(Report(rows, ())))) == 1
+
+
+def leaving(fault: int, ephmap: int = 0) -> tuple[Row, ...]:
+    others = (name for name in exits.NEVER if name not in exits.FILES)
+    lines = [
+        *map(line, others),
+        *(line(name, fault=10_000) for name in exits.SELDOM),
+        *(line(name, fault=fault, ephmap=ephmap) for name in exits.FILES),
+    ]
+    return exits.parse(lines, exits.LEAVING)
+
+
+def test_without_windows_files_leave() -> None:
+    assert not list(exits.judge(leaving(10)))
+    for rows in (leaving(9), leaving(10, ephmap=1)):
+        said = list(exits.judge(rows))
+        assert [words.partition(":")[0] for words in said] == list(exits.FILES)
+    # With windows that is wrong.
+    said = list(exits.judge([replace(row, way=exits.ON) for row in leaving(10)]))
+    assert [words.partition(":")[0] for words in said] == [*exits.SELDOM, *exits.FILES]
+
+
+def test_what_takes_time_elsewhere() -> None:
+    (row,) = exits.parse(
+        [line("fork", fault=30, switch=20, switch_mm=5, ibpb=55, ephmap_page=3, ipi=10)]
+    )
+    # Left by a fault and entered again: two writes. Those of no process are not isolation's alone.
+    assert row.events == {"cr3": 8, "fault": 3, "invlpg": 0.3, "ipi": 1, "ibpb": 5.5}
+
+
+def test_an_estimate_is_of_the_difference() -> None:
+    flat = {name: replace(price, ns=10) for name, price in prices.PRICES.items()}
+    bare = "@exits: operation=fork times=10 nr_tlb_local_flush_one=20 ipi=0"
+    off = exits.parse([bare], exits.OFF)
+    on = exits.parse([line("fork", fault=30, ephmap_page=10, nr_tlb_local_flush_one=20)])
+    text = list(exits.render_priced(Report((*off, *on), ()), flat))
+    # Six writes of CR3, three faults and one INVLPG more; and three flushes of predictors.
+    assert text[2].split() == ["fork", "asi=on", "3", "6", "3", "0", "3", "100", "130"]
+    assert text[1].split() == ["fork", "asi=off", "0", "0", "2", "0", "0"]
+    assert sum("pti.rst" in said for said in text) == 1
+    assert "ns" not in list(exits.render_priced(Report(on, ()), flat))[1]
+
+
+def test_prices() -> None:
+    assert prices.estimate({"cr3": 2, "ibpb": 0.5}, prices.chosen(["cr3=50", "ibpb=4000"])) == 2100
+    given = prices.chosen(["ibpb=0"])["ibpb"]
+    assert (given.ns, given.source) == (0, prices.GIVEN)
+    assert prices.chosen([]) == prices.PRICES
+    for wrong in ("cr3", "cr3=", "cr3=-1", "cr3=inf", "cr3=nan", "tlb=3"):
+        with pytest.raises(RedoubtError, match="is no price"):
+            prices.chosen([wrong])
 
 
 def test_only_who_has_isolation_is_asked() -> None:
