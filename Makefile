@@ -40,6 +40,10 @@ bench-arm64: setup			## the same on arm64, with a mock of its keys
 	@scripts/prerequisites arm64
 	@$(REDOUBT) bench --target arm64 --json results/bench-arm64.json
 
+exits-x86_64: setup			## exits of the restricted address space; writes results/
+	@scripts/prerequisites x86_64
+	@$(REDOUBT) exits x86_64 --json results/exits-x86_64.json
+
 linear-map: setup			## what creating the linear map of arm64 takes; writes results/
 	@scripts/prerequisites arm64
 	@$(REDOUBT) linear-map --json results/linear-map-arm64.json
@@ -81,5 +85,5 @@ help:					## this list
 	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long selftests selftests-arm64 check bench bench-x86_64 bench-arm64 linear-map \
+.PHONY: demo test test-long selftests selftests-arm64 check bench bench-x86_64 bench-arm64 exits-x86_64 linear-map \
 	report series deb deb-arm64 lint setup prerequisites clean help again

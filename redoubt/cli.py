@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -484,6 +484,7 @@ def exits(
         made, way, times, display, ways=list(exits_module.WAYS), cpus=cpus
     )  # fmt: skip
     origin |= {"target": chosen.name, "variant": way.name, "cpus": cpus}
+    origin["prices"] = {event: asdict(price) for event, price in list_of.items()}
     _write_json(json_file, report.as_json() | origin)
     _print_lines([*exits_module.render(report), "", *exits_module.render_priced(report, list_of)])
     if not report.ok:

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from redoubt import figures, linear_map, plots, provenance, tables
+from redoubt import exits, figures, linear_map, plots, provenance, tables
 from redoubt.errors import RedoubtError
 from redoubt.figures import Report
 from redoubt.tables import Table
@@ -53,7 +53,7 @@ class LinearMap:
 class Run:
     """The result of another command, in words, with its provenance.
 
-    `kind` is STRESS, MUTANTS or PACKAGES.
+    `kind` is STRESS, MUTANTS, PACKAGES or EXITS.
     """
 
     kind: str
@@ -144,12 +144,25 @@ def _packed(value: dict[str, Any]) -> str:
     return f"{value['target']}, configuration {value['config']}: {sizes}; {protection}"
 
 
+def _left(value: dict[str, Any]) -> str:
+    rows = [one for one in value["rows"] if one["way"] == exits.ON]
+    left = {
+        one["operation"]: sum(one[reason] for reason in exits.REASONS) / one["times"]
+        for one in rows
+    }
+    return (
+        f"{value['target']} ({value['variant']}), {value['cpus']} CPU: exits for each operation "
+        f"with {exits.ON}: " + ", ".join(f"{name} {number:.3g}" for name, number in left.items())
+    )
+
+
 # Fields, each of which only one command writes.
-STRESS, MUTANTS, PACKAGES = "stressors", "mutants", "packages"
+STRESS, MUTANTS, PACKAGES, EXITS = "stressors", "mutants", "packages", "prices"
 _SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
     STRESS: _stressed,
     MUTANTS: _mutated,
     PACKAGES: _packed,
+    EXITS: _left,
 }
 
 

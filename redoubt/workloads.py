@@ -114,8 +114,12 @@ class Workload:
             ]
         if self.once:
             return [Spec(self.name, size, self.ops, 1, 0) for size in self.emulated]
-        # Ticks of the guest's clock fall into some samples and not into others.
-        return [Spec(self.name, size, min(self.ops_at(size), 256), 7, 1) for size in self.emulated]
+        # Ticks of the guest's clock fall into some samples and not into others, and into all of
+        # what takes long.
+        samples = min(self.samples, 7)
+        return [
+            Spec(self.name, size, min(self.ops_at(size), 256), samples, 1) for size in self.emulated
+        ]
 
     def on(self, target: str) -> bool:
         """Does a target have it?"""
@@ -212,9 +216,9 @@ WORKLOADS = {
         Workload("page-cache", "writing a file, and deleting it, as its user sees it", (), _SMALL,
                  1, 8, only=_PC, limits=(_UNISOLATED,)),
         Workload("file-read", "reading somewhere in a file, as its user sees it", (), _READS,
-                 64, 8, only=_PC, limits=(_x86(1.04, "asi", 4096),)),
+                 16, 8, only=_PC, limits=(_x86(1.04, "asi", 4096),)),
         Workload("file-write", "writing somewhere in a file, as its user sees it", (), _READS,
-                 64, 8, only=_PC),
+                 16, 8, only=_PC),
         Workload("read-by-two", "two processes at a time read 256 times each, the second of which "
                  "is made for that", (), _READS[:1], 1, 8, only=_PC),
         Workload("pipe", "a byte to another process, and one back", (), (0,), 256, 8, only=_PC),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import Done
 
-from redoubt import bench, figures, paths, plots, provenance, report, stats, tables
+from redoubt import bench, exits, figures, paths, plots, provenance, report, stats, tables
 from redoubt.bench import Boot, Plan, Series, Way
 from redoubt.errors import RedoubtError
 from redoubt.figures import MET, MISSED, UNDECIDED, Figure, Report
@@ -652,6 +652,13 @@ RUNS = {
         {"packages": [{"name": "linux-image-7", "size": 9}], "target": "x86_64", "config": "small",
          "boot": {"protection": "active"}, "ok": True},
         "x86_64, configuration small: linux-image-7 of 9 bytes; booted, protection active",
+    ),
+    "exits-x86_64.json": (
+        {"prices": {}, "target": "x86_64", "variant": "on", "cpus": 1, "ok": True, "rows": [
+            {"operation": "fork", "way": way, "times": 10, **dict.fromkeys(exits.REASONS, count)}
+            for way, count in (("asi_ephmap=off", 7), ("asi=on", 2))
+        ]},
+        "x86_64 (on), 1 CPU: exits for each operation with asi=on: fork 1.2",
     ),
 }  # fmt: skip
 
