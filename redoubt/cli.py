@@ -936,6 +936,9 @@ def bench(
             help="time, events or instructions; what the target can give if none; may be repeated.",
         ),
     ] = None,
+    variants: Annotated[
+        list[str] | None, typer.Option("--variant", help="What to compare; all if none.")
+    ] = None,
     args: Annotated[
         list[str] | None, typer.Option("--arg", help="Of all kernels, to compare two runs.")
     ] = None,
@@ -949,8 +952,13 @@ def bench(
             f"there is nothing to measure on {chosen.name} yet but its linear map",
             "redoubt linear-map",
         )
+    some = tuple(get_variant(chosen, name) for name in variants or ())
     plan = bench_module.Plan(
-        replace(chosen, bench_args=(*chosen.bench_args, *(args or []))),
+        replace(
+            chosen,
+            variants=some or chosen.variants,
+            bench_args=(*chosen.bench_args, *(args or [])),
+        ),
         tuple(workloads.chosen(names or [], chosen.name)),
         min(rounds, workloads.QUICK_ROUNDS) if quick else rounds,
         secrets.randbelow(1 << 32) if seed is None else seed,
