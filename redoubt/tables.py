@@ -20,7 +20,16 @@ from redoubt.figures import (
     Report,
 )
 from redoubt.targets import get_target
-from redoubt.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME, TIMED, VARIANTS, WORKLOADS
+from redoubt.workloads import (
+    COMPARISONS,
+    EVENTS,
+    INSTRUCTIONS,
+    MOCK,
+    TIME,
+    TIMED,
+    VARIANTS,
+    WORKLOADS,
+)
 
 HEADINGS = {
     TIME: "Time on silicon: the protection keys of this CPU enforce",
@@ -36,7 +45,11 @@ _MOCKED = {
     INSTRUCTIONS: "Instructions on an emulated CPU (QEMU -icount), with a mock: the pkey register "
     "is one that nothing looks at, and nothing was protected; this is not time, and predicts none",
 }
-# The columns of address space isolation, for targets that have it.
+# Columns that are there only if these variants were measured; and those of address space isolation.
+_NEEDED = {f"{name}/{base}": (name, base) for name, base in COMPARISONS} | {
+    "switches/op": ("on",),
+    "target (on/off)": ("on",),
+}
 _ISOLATED = ("asi/off", "asi-leaving/off")
 SHORT = {
     TIME: "time",
@@ -158,8 +171,9 @@ def table(report: Report, kind: str) -> Table:
     rows = tuple((place[0], WORKLOADS[place[0]].label(place[1]), *make(place, find, kind))
                  for place in places)  # fmt: skip
     made = Table(kind, heading(kind, report.target), columns, rows)
-    there = {f"{one.variant}/{one.base}" for one in report.figures}
-    return only(made, [name for name in columns if name not in _ISOLATED or name in there])
+    there = {one.variant for one in report.figures}
+    gone = {column for column, needed in _NEEDED.items() if not there.issuperset(needed)}
+    return only(made, [name for name in columns if name not in gone])
 
 
 def _off(place: tuple[str, int], find: Find, kind: str) -> str:
