@@ -40,6 +40,7 @@ static inline void *page_to_virt(const struct page *page)
 {
 	return __va(page_to_pfn(page) << PAGE_SHIFT) + mktme_page_offset(page);
 }
+
 #define page_to_virt page_to_virt
 
 /**
