@@ -19,6 +19,9 @@ _VERSION = "KTAP version 1"
 _DIAGNOSTICS = 12
 # Where a suite begins that debugfs runs: indented as in a whole run, after the time.
 _RUN = re.compile(rf"^((?:\[[^]]*\] )?) {{4}}{_VERSION}$")
+# Where a suite or a test with parameters begins, and where any test ends.
+_BEGIN = re.compile(r"^(?:\[[^]]*\] )? *# Subtest: (\S+)$")
+_END = re.compile(r"^(?:\[[^]]*\] )? *(?:not )?ok \d+ (?:- )?([^\s#]+)")
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,26 @@ def _failures(test: Any, path: str = "") -> list[tuple[str, list[str]]]:
     if test.subtests:
         return [found for sub in test.subtests for found in _failures(sub, name)]
     return [(name, test.log)] if test.counts.failed or test.counts.crashed else []
+
+
+def unfinished(console: Sequence[str]) -> tuple[str, str] | None:
+    """The suite whose end is not on a console, and where in it the console ends.
+
+    That is where a kernel hung or died: KUnit names a test only when it has ended.
+    """
+    running: list[str] = []
+    last = ""
+    for line in console:
+        if match := _BEGIN.match(line):
+            running.append(match[1])
+            last = ""
+        elif running and (match := _END.match(line)):
+            last = match[1]
+            if last == running[-1]:
+                running.pop()
+    if not running:
+        return None
+    return running[0], ".".join(running) + (f", after {last}" if last else ", in its first test")
 
 
 def parse_runs(kernel: Path, console: Sequence[str]) -> list[Suite]:

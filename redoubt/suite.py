@@ -197,8 +197,13 @@ def _kunit(
 
 def _suites(run: Run, result: Result, variant: Variant, cpus: int, label: str) -> Iterator[Item]:
     """What KUnit said in a boot."""
+    unfinished, where = ktap.unfinished(result.console) or ("", "")
+    how = {"hang": "hung", "panic": "panicked", "died": "died"}.get(result.outcome, "stopped")
     for suite in ktap.parse(source.obtain(run.progress).path, result.console):
-        why = (f"failed: {', '.join(suite.failures)}; log: {result.log}", *suite.diagnostics)
+        words = [f"failed: {', '.join(suite.failures)}"] if suite.failures else []
+        if suite.name == unfinished:
+            words.append(f"{how} in {where}")
+        why = ("; ".join((*words, f"log: {result.log}")), *suite.diagnostics)
         detail = "\n".join(why) if suite.failed else ""
         yield Item(
             f"{suite.name}{label} ({cpus} CPU)", variant.name,

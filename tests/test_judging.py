@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from conftest import REAL_BUILD
 
-from redoubt import asi, attack, boot, check, host, ktap
+from redoubt import asi, attack, boot, check, host, ktap, source, suite
 from redoubt.asi import Audit
 from redoubt.attack import BLOCKED, ERROR, SUCCEEDED, Attack, Outcome
 from redoubt.build import Build
 from redoubt.check import Walk
 from redoubt.progress import Silent
+from redoubt.source import Source
 from redoubt.targets import X86_64, get_target, get_variant
 
 LOG = Path("log")
@@ -392,6 +393,52 @@ class TestKunit:
     def test_crashed(self) -> None:
         text = "\n".join(GOOD.splitlines()[:7]) + "\nKernel panic - not syncing: oops\n"
         assert sum(suite.failed for suite in kunit(text)) > 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (4, None),
+        (5, ("kpkeys_levels", "kpkeys_levels, in its first test")),
+        (6, ("kpkeys_levels", "kpkeys_levels, in its first test")),
+        (8, ("kpkeys_levels", "kpkeys_levels, after two")),
+        (10, None),
+        (12, ("kpkeys_pgtables", "kpkeys_pgtables, in its first test")),
+        (15, None),
+    ],
+)
+def test_where_the_console_ends(lines: int, expected: tuple[str, str] | None) -> None:
+    assert ktap.unfinished(GOOD.splitlines()[:lines]) == expected
+
+
+def test_where_the_console_ends_within_a_test_with_parameters() -> None:
+    text = RUNS.replace("    ok 1 writers_write", "    not ok 1 writers_write").splitlines()
+    assert ktap.unfinished(text) is None
+    assert ktap.unfinished(text[:-2]) == (
+        "kpkeys_pgtables", "kpkeys_pgtables.writers_write, after set_pte",
+    )  # fmt: skip
+    assert ktap.unfinished(text[:-1]) == ("kpkeys_pgtables", "kpkeys_pgtables, after writers_write")
+
+
+@pytest.mark.guest
+@needs_parser
+@pytest.mark.parametrize(
+    ("outcome", "how"), [("hang", "hung"), ("panic", "panicked"), ("finished", "stopped")]
+)
+def test_the_words_for_a_test_without_an_end(
+    outcome: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Source(REAL_BUILD / "src", "7.3.4")
+    monkeypatch.setattr(source, "obtain", lambda progress: kernel)
+    text = GOOD.replace("ok 1 one", "not ok 1 one").splitlines()[:8]
+    result = boot.Result(outcome, None, tuple(text), (), LOG, "no end after 5 s")
+    run = suite.Run(X86_64, "auto", False, Silent())
+    (item,) = [one for one in suite._suites(run, result, get_variant(X86_64, "on"), 1, "")
+               if one.name.startswith("kpkeys_levels")]  # fmt: skip
+    assert item.failed
+    assert item.detail.splitlines()[0] == (
+        f"failed: kpkeys_levels.one; {how} in kpkeys_levels, after two; log: log"
+    )
 
 
 # As two suites look that were run one by one, with what a kernel says before and between.
