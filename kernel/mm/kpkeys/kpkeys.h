@@ -66,6 +66,11 @@ bool kpkeys_page_is_ours(struct page *page);
 
 extern struct kpkeys_pool kpkeys_pgtables_pool;
 
+#if IS_ENABLED(CONFIG_KUNIT)
+int kpkeys_tag_page(struct page *page, unsigned int order);
+int kpkeys_untag_page(struct page *page, unsigned int order);
+#endif
+
 #ifdef CONFIG_KPKEYS_CHECK
 /**
  * struct kpkeys_check_result - what the checker found.

@@ -17,6 +17,8 @@
 
 #include <asm/pgalloc.h>
 
+#include <kunit/visibility.h>
+
 #include "kpkeys.h"
 #include "pool.h"
 
@@ -50,7 +52,8 @@ static bool is_marked(struct page *page)
 	return test_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
 
-static int __init tag_page(struct page *page, unsigned int order)
+VISIBLE_IF_KUNIT int __init kpkeys_tag_page(struct page *page,
+					    unsigned int order)
 {
 	int err;
 
@@ -65,7 +68,8 @@ static int __init tag_page(struct page *page, unsigned int order)
 	return err;
 }
 
-static int __init untag_page(struct page *page, unsigned int order)
+VISIBLE_IF_KUNIT int __init kpkeys_untag_page(struct page *page,
+					      unsigned int order)
 {
 	int err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
 				  KPKEYS_PKEY_DEFAULT);
@@ -340,7 +344,7 @@ static int __init tag_existing(struct kpkeys_walk *walk,
 	/* Some are reached on several ways. */
 	if (kpkeys_page_is_ours(page) || arch_kpkeys_read_only(tbl->addr))
 		return 0;
-	return tag_page(page, 0);
+	return kpkeys_tag_page(page, 0);
 }
 
 static int __init untag_existing(struct kpkeys_walk *walk,
@@ -348,7 +352,7 @@ static int __init untag_existing(struct kpkeys_walk *walk,
 {
 	struct page *page = virt_to_page(tbl->addr);
 
-	return is_marked(page) ? untag_page(page, 0) : 0;
+	return is_marked(page) ? kpkeys_untag_page(page, 0) : 0;
 }
 
 /**
@@ -416,7 +420,7 @@ void __init kpkeys_hardened_pgtables_add(void *table)
 
 	if (!kpkeys_hardened_pgtables_enabled() || is_marked(page))
 		return;
-	if (tag_page(page, 0))
+	if (kpkeys_tag_page(page, 0))
 		pr_err("a page table is not protected\n");
 }
 

@@ -482,7 +482,7 @@ static struct tables *split_tables;
 static unsigned int split_got;
 
 /* As if the block had to be split, at more levels than there are. */
-static int split_and_tag(unsigned long addr, int numpages, int pkey)
+static int split_and_set(unsigned long addr, int numpages, int pkey)
 {
 	split_got = 0;
 	while (split_got < KPKEYS_POOL_RESERVE + 3 &&
@@ -500,7 +500,7 @@ static void splits_take_from_the_reserve(struct kunit *test)
 
 	tables = exhaust(test);
 	split_tables = new_tables(test);
-	kunit_activate_static_stub(test, set_memory_pkey, split_and_tag);
+	kunit_activate_static_stub(test, set_memory_pkey, split_and_set);
 	KUNIT_EXPECT_TRUE(test, get_table(tables, GFP_KERNEL, 0));
 	kunit_deactivate_static_stub(test, set_memory_pkey);
 
@@ -512,6 +512,39 @@ static void splits_take_from_the_reserve(struct kunit *test)
 
 	put_tables(split_tables);
 	put_tables(tables);
+	audit(test);
+}
+
+/* Nothing is added to the pool that could fill it. */
+static void giving_back_replenishes_the_reserve(struct kunit *test)
+{
+	long returned = events(KPKEYS_POOL_BLOCKS_RETURNED);
+	struct tables *tables = new_tables(test);
+	struct tables *kept = new_tables(test);
+	int i;
+
+	skip_unless_protected(test);
+
+	split_tables = new_tables(test);
+	settle(test, 0);
+	for (i = 0; i < 3 * KPKEYS_BLOCK_PAGES; i++)
+		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
+						  0));
+	/* The rest of its block does not go, and can be taken from. */
+	KUNIT_ASSERT_TRUE(test, get_table(kept, GFP_PGTABLE_KERNEL, 0));
+	put_tables(tables);
+
+	split_got = 0;
+	kunit_activate_static_stub(test, set_memory_pkey, split_and_set);
+	kpkeys_pool_trim(pool, 0);
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	KUNIT_EXPECT_GT(test, events(KPKEYS_POOL_BLOCKS_RETURNED), returned);
+	KUNIT_EXPECT_EQ(test, split_got, KPKEYS_POOL_RESERVE);
+	KUNIT_EXPECT_EQ(test, pool->state->nr_reserve, KPKEYS_POOL_RESERVE);
+
+	put_tables(split_tables);
+	put_tables(kept);
 	audit(test);
 }
 
@@ -898,6 +931,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(small_blocks_are_used),
 	KUNIT_CASE(allocation_fails_without_memory),
 	KUNIT_CASE(splits_take_from_the_reserve),
+	KUNIT_CASE(giving_back_replenishes_the_reserve),
 	KUNIT_CASE(failed_tagging_fails_the_allocation),
 	KUNIT_CASE(block_is_given_back_if_keys_cannot_be_set),
 	KUNIT_CASE(half_tagged_block_is_given_back),

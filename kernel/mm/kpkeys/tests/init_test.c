@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of what only runs while the kernel starts, on a page of their own.
+ */
+#include <kunit/static_stub.h>
+#include <linux/gfp.h>
+#include <linux/init.h>
+#include <linux/mm.h>
+
+#include "test.h"
+
+static int no_untagging(unsigned long addr, int numpages, int pkey)
+{
+	return pkey == KPKEYS_PKEY_DEFAULT ?
+		-ENOMEM : arch_set_memory_pkey(addr, numpages, pkey);
+}
+
+/* The way back, if one of the tables from before the pool cannot be tagged. */
+static void __init early_tables_are_untagged(struct kunit *test)
+{
+	unsigned long failures;
+	struct page *page;
+	void *addr;
+
+	skip_unless_protected(test);
+
+	page = alloc_page(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	addr = page_address(page);
+	KUNIT_EXPECT_EQ(test, kpkeys_tag_page(page, 0), 0);
+	KUNIT_EXPECT_TRUE(test, kpkeys_page_is_ours(page));
+	EXPECT_PROTECTED(test, addr);
+
+	/* What is still tagged is still known to be. */
+	failures = kpkeys_stat_read(KPKEYS_STAT_UNTAG_FAILURES);
+	kunit_activate_static_stub(test, set_memory_pkey, no_untagging);
+	KUNIT_EXPECT_EQ(test, kpkeys_untag_page(page, 0), -ENOMEM);
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_UNTAG_FAILURES),
+			failures + 1);
+	KUNIT_EXPECT_TRUE(test, kpkeys_page_is_ours(page));
+	EXPECT_PROTECTED(test, addr);
+
+	KUNIT_EXPECT_EQ(test, kpkeys_untag_page(page, 0), 0);
+	KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(page));
+	/* Nobody else gets it otherwise. */
+	KUNIT_ASSERT_EQ(test, probe_write(addr), 0);
+	__free_page(page);
+}
+
+static struct kunit_case __refdata init_cases[] = {
+	KUNIT_CASE(early_tables_are_untagged),
+	{}
+};
+
+static struct kunit_suite init_suite = {
+	.name = "kpkeys_init",
+	.test_cases = init_cases,
+};
+
+kunit_test_init_section_suites(&init_suite);
