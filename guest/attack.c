@@ -50,6 +50,8 @@ static const struct attack attacks[] = {
 	  "kernel (vmalloc) PTE maps the attacker's page" },
 	{ "cred", false, PRIZE_FILE,
 	  "uid 0 written into the attacker's own credentials" },
+	{ "forged-pgd", false, PRIZE_FILE,
+	  "mm->pgd points to a forged topmost table" },
 	{ "saved-reg", false, PRIZE_DAEMON_REG,
 	  "saved user register of a root daemon altered" },
 };

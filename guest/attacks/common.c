@@ -115,6 +115,23 @@ struct kpkeys_vuln_reg vuln_reg(int pid, int reg)
 	return r;
 }
 
+/* @page must be touched. */
+struct kpkeys_vuln_mm vuln_mm(void *page)
+{
+	struct kpkeys_vuln_mm m = { .page = (uintptr_t)page };
+
+	vuln_ioctl(KPKEYS_VULN_MM, &m, "leaking the address space");
+	return m;
+}
+
+u64 vuln_read(u64 addr)
+{
+	struct kpkeys_vuln_write w = { .addr = addr };
+
+	vuln_ioctl(KPKEYS_VULN_READ, &w, "arbitrary read");
+	return w.value;
+}
+
 void vuln_obj(unsigned long cmd, struct kpkeys_vuln_obj *obj)
 {
 	vuln_ioctl(cmd, obj, "using the driver's object");

@@ -52,6 +52,8 @@ struct kpkeys_vuln_entry vuln_entry(int pid, const void *vaddr, int level);
 u64 vuln_file_phys(const char *path);
 u64 vuln_cred(void);
 struct kpkeys_vuln_reg vuln_reg(int pid, int reg);
+struct kpkeys_vuln_mm vuln_mm(void *page);
+u64 vuln_read(u64 addr);
 void vuln_obj(unsigned long cmd, struct kpkeys_vuln_obj *obj);
 void vuln_flush(void);
 bool vuln_secret(struct kpkeys_vuln_secret *secret);

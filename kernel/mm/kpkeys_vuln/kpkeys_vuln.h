@@ -50,7 +50,7 @@ struct kpkeys_vuln_info {
 	__u32 pgd_copy;
 };
 
-/* The arbitrary write: *(u64 *)addr = value, a plain store. */
+/* The arbitrary write: *(u64 *)addr = value, a plain store. Also a read. */
 struct kpkeys_vuln_write {
 	__u64 addr;
 	__u64 value;
@@ -81,6 +81,18 @@ struct kpkeys_vuln_reg {
 	__u32 reg;
 	__u64 addr;	/* out */
 	__u64 value;	/* out */
+};
+
+/*
+ * Leak: where the caller's mm_struct has the address of its topmost page table,
+ * and where the kernel sees a page of the caller.
+ */
+struct kpkeys_vuln_mm {
+	__u64 page;	/* of the caller, touched */
+	__u64 linear;	/* out: the same page in the linear map */
+	__u64 addr;	/* out: of mm->pgd */
+	__u64 pgd;	/* out: its value */
+	__u64 pages;	/* out: how many it points to, as aligned as many */
 };
 
 /*
@@ -120,5 +132,8 @@ struct kpkeys_vuln_policy {
 #define KPKEYS_VULN_FLUSH	_IO('V', 12)
 /* A mistake: this page of the caller in the restricted direct map. */
 #define KPKEYS_VULN_ASI_MAP	_IOW('V', 13, __u64)
+#define KPKEYS_VULN_MM		_IOWR('V', 14, struct kpkeys_vuln_mm)
+/* The arbitrary read: value = *(u64 *)addr. */
+#define KPKEYS_VULN_READ	_IOWR('V', 15, struct kpkeys_vuln_write)
 
 #endif /* KPKEYS_VULN_H */

@@ -4,6 +4,7 @@
 #include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/fs.h>
+#include <linux/kpkeys.h>
 #include <linux/limits.h>
 #include <linux/mm.h>
 #include <linux/namei.h>
@@ -17,6 +18,8 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
+
+#include <asm/pgalloc.h>
 
 #include "internal.h"
 
@@ -220,4 +223,35 @@ int kpkeys_vuln_leak_reg(void __user *arg)
 	put_task_struct(task);
 
 	return copy_to_user(arg, &r, sizeof(r)) ? -EFAULT : 0;
+}
+
+int kpkeys_vuln_leak_mm(void __user *arg)
+{
+	struct mm_struct *mm = current->mm;
+	struct kpkeys_vuln_mm m;
+	struct page *page;
+
+	if (copy_from_user(&m, arg, sizeof(m)))
+		return -EFAULT;
+	if (get_user_pages_fast(m.page, 1, 0, &page) != 1)
+		return -EFAULT;
+	m.linear = (unsigned long)page_address(page);
+	put_page(page);
+
+	m.addr = (unsigned long)&mm->pgd;
+	m.pgd = (unsigned long)mm->pgd;
+	m.pages = 1 << arch_kpkeys_pgd_order(mm);
+
+	return copy_to_user(arg, &m, sizeof(m)) ? -EFAULT : 0;
+}
+
+int kpkeys_vuln_leak_word(void __user *arg)
+{
+	struct kpkeys_vuln_write w;
+
+	if (copy_from_user(&w, arg, sizeof(w)))
+		return -EFAULT;
+	w.value = READ_ONCE(*(u64 *)(unsigned long)w.addr);
+
+	return copy_to_user(arg, &w, sizeof(w)) ? -EFAULT : 0;
 }
