@@ -872,12 +872,17 @@ def mutate(
     seed: Annotated[int | None, typer.Option(help="Of the sample.", min=0)] = None,
     host: HostOpt = "auto",
     json_file: JsonOpt = None,
+    add: Annotated[
+        bool, typer.Option("--add", help="Keep what the file of --json has of other places.")
+    ] = False,
 ) -> None:
     """Take out each place that lets page tables be written, one at a time: does a test notice?"""
     display = Display()
     chosen = get_target(target)
     if listed and json_file:
         raise RedoubtError("--list judges nothing, so there is no result to write")
+    if add and not json_file:
+        raise RedoubtError("--add needs a file to add to: --json FILE")
     known = mutate_module.load_reasons(paths.repo() / "configs" / f"mutate-{chosen.name}.toml")
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     with _alone():
@@ -897,7 +902,13 @@ def mutate(
         origin = provenance.collect(sys.argv[1:])
         run = suite_module.Run(chosen, host, False, display)
         shop = mutate_module.workshop(run, enforcing, pristine, found, paths.repo())
+        if add and json_file:
+            # Before hours of work, not after.
+            mutate_module.added(json_file, chosen.name, sites, ())
         results = mutate_module.judge_all(picked, shop, shop.kept(), _show_mutant)
+    results = [replace(result, commit=origin["commit"]) for result in results]
+    if add and json_file:
+        results = mutate_module.added(json_file, chosen.name, sites, results)
     report = mutate_module.Report(chosen.name, sites, tuple(results), known)
     _write_json(json_file, report.as_json() | origin)
     _print_lines(["", *mutate_module.render(report)])

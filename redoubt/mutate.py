@@ -55,11 +55,15 @@ Judge = Callable[[Site | None, str], Verdict]
 
 @dataclass(frozen=True)
 class Result:
-    """The verdict on one mutant; `known` if it is from an earlier run."""
+    """The verdict on one mutant; `known` if it is from an earlier run.
+
+    `commit` is that of the repository when it was judged, None if there is none.
+    """
 
     site: Site
     verdict: Verdict
     known: bool = False
+    commit: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/mutation.md."""
@@ -76,6 +80,7 @@ class Result:
             "by": verdict.by,
             "words": verdict.words,
             "seconds": round(verdict.seconds, 1),
+            "commit": self.commit,
         }
 
 
@@ -141,6 +146,34 @@ class Kept:
         partial = file.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(verdict)))
         partial.rename(file)
+
+
+def added(file: Path, target: str, sites: Sequence[Site], judged: Sequence[Result]) -> list[Result]:
+    """What was judged and what a result file has of other places, in the order of the places.
+
+    A place that is no more, or has another text, is left out. Raises RedoubtError if the file is no
+    such result, or one of another target.
+    """
+    found = {result.site.name: result for result in judged}
+    try:
+        before = json.loads(file.read_text()) if file.exists() else {"mutants": []}
+        if before.get("target", target) != target:
+            raise RedoubtError(f"{file} is about {before['target']}, not {target}")
+        known = {
+            f"{one['file']}:{one['function']}:{one['kind']}:{one['number']}": one
+            for one in before["mutants"]
+        }
+        for site in sites:
+            one = known.get(site.name)
+            if one and site.name not in found and one["text"] == site.text:
+                verdict = Verdict(one["outcome"], one["by"], one["words"], "", one["seconds"])
+                commit = one.get("commit", before.get("commit"))
+                found[site.name] = Result(site, verdict, True, commit)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RedoubtError(
+            f"{file} has no results of redoubt mutate to add to: {error!r}"
+        ) from error
+    return [found[site.name] for site in sites if site.name in found]
 
 
 # === Judging =====================================================================================

@@ -561,8 +561,36 @@ def test_a_survivor_is_told_with_all_there_is() -> None:
         "file": "mm/x.c", "line": 3, "function": "a", "kind": "guard", "number": 1,
         "text": "guard(kpkeys_hardened_pgtables)()",
         "mutated": "/* guard(kpkeys_hardened_pgtables)() */",
-        "outcome": "noticed", "by": "boot", "words": "", "seconds": 0, "reason": None,
+        "outcome": "noticed", "by": "boot", "words": "", "seconds": 0,
+        "commit": None, "reason": None,
     }  # fmt: skip
+
+
+def test_results_are_added_to_those_of_other_places(tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    assert [one.site for one in mutate.added(file, "um", (A, B, C), report(b=SAME).results)] == [B]
+    before = report(a=NOTICED, b=SURVIVED, c=BROKEN).as_json() | {"commit": "old"}
+    # One that tells its own commit, one of an older file, and one that is something else by now.
+    before["mutants"][0]["commit"] = "older"
+    del before["mutants"][1]["commit"]
+    before["mutants"][2]["text"] = "guard(others)()"
+    file.write_text(json.dumps(before))
+    results = mutate.added(file, "um", (A, B, C), ())
+    assert [(one.site, one.verdict.outcome, one.commit, one.known) for one in results] == [
+        (A, NOTICED, "older", True), (B, SURVIVED, "old", True),
+    ]  # fmt: skip
+    results = mutate.added(file, "um", (A, C), report(c=NOTICED).results)
+    assert [(one.site, one.verdict.by) for one in results] == [(A, "boot"), (C, "boot")]
+    with pytest.raises(RedoubtError, match="is about um, not x86_64"):
+        mutate.added(file, "x86_64", (A,), ())
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"mutants": [{}]}', '{"mutants": 1}'])
+def test_no_results_to_add_to(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "result.json"
+    file.write_text(text)
+    with pytest.raises(RedoubtError, match="no results of redoubt mutate"):
+        mutate.added(file, "um", (A,), ())
 
 
 # === What notices ================================================================================
@@ -882,6 +910,24 @@ def test_the_command(call: Call, command: Callable[[Fake], None], tmp_path: Path
     done = call("mutate", "um", "--only", "a")
     assert "[1/1, known] mm/x.c:3 a (guard): survived\n" in done.out
     assert (done.code, "1 of 2 places" in done.out) == (0, True)
+
+
+def test_the_command_adds_to_a_file(
+    call: Call, command: Callable[[Fake], None], tmp_path: Path
+) -> None:
+    command(Fake(a=Verdict(SURVIVED)))
+    file = tmp_path / "result.json"
+    for name in ("b", "a"):
+        done = call("mutate", "um", "--only", name, "--json", str(file), "--add")
+        assert done.code == 0
+    assert "2 of 2 places taken out: 1 noticed, 1 survived" in done.out
+    told = json.loads(file.read_text())["mutants"]
+    assert [(one["function"], one["outcome"]) for one in told] == [("a", SURVIVED), ("b", NOTICED)]
+
+    file.write_text("{")
+    done = call("mutate", "um", "--json", str(file), "--add")
+    assert (done.code, file.read_text()) == (1, "{")
+    assert call("mutate", "um", "--add").code == 1
 
 
 def test_the_command_fails_for_what_is_not_expected(
