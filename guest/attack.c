@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "attack-runner.h"
@@ -242,6 +243,8 @@ static void run(const struct attack *attack)
 	       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
 	       alive ? "yes" : "no");
 	fflush(stdout);
+	/* What the kernel says of the next one must not get into this line. */
+	tcdrain(STDOUT_FILENO);
 }
 
 int main(int argc, char **argv)
