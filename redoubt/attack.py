@@ -30,6 +30,8 @@ _COMM = 15
 _TIMEOUT = 300.0
 # Boots until the console is legible; seen once on a busy machine that it is not.
 _BOOTS = 3
+# What the guest says of each goes to the kernel's log, which drops more than ten in five seconds.
+_LOG_ALL = ("printk.devkmsg=on",)
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def run(
     with progress.step(f"Attacking {target} ({variant.name})"):
         for _ in range(_BOOTS):
             result = boot(
-                machine,
+                replace(machine, args=(*machine.args, *_LOG_ALL)),
                 guest.sequence([["/bin/attack", "--list"], ["/bin/attack", "--all"]]),
                 timeout=_TIMEOUT,
                 name=f"attack-{target}-{variant.name}",
