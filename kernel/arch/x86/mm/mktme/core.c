@@ -25,6 +25,7 @@
 #include "mktme.h"
 
 struct mktme_config mktme_config __ro_after_init;
+EXPORT_SYMBOL(mktme_config);
 
 /* The bits of the KeyID in entries of page tables; 0 if there are none. */
 pteval_t mktme_keyid_mask __ro_after_init;
@@ -108,7 +109,7 @@ static void __init detect_boot_cpu(struct cpuinfo_x86 *c, u64 activate)
 					  mktme_read_msr(MSR_IA32_TME_CAPABILITY),
 					  partitioning);
 	if (!nr_detected) {
-		mktme_off("all KeyIDs belong to TDX");
+		mktme_off("no KeyID is left for the kernel");
 		return;
 	}
 	mktme_config.keyid_shift = c->x86_phys_bits;

@@ -162,29 +162,6 @@ static int copy_range(phys_addr_t start, phys_addr_t end, unsigned int keyid)
 }
 
 /**
- * mktme_map_memory() - Let KeyIDs have what the direct map has got.
- * @start: physical address.
- * @end: one behind the last.
- *
- * Context: may sleep, unless it is boot; nobody else maps or unmaps that memory.
- * Return: 0 or -ENOMEM, when part of it may be mapped.
- */
-int __meminit mktme_map_memory(phys_addr_t start, phys_addr_t end)
-{
-	unsigned int keyid;
-	int err;
-
-	for (keyid = 1; keyid <= mktme_nr_keyids(); keyid++) {
-		err = copy_range(start, end, keyid);
-		if (err)
-			return err;
-		arch_sync_kernel_mappings((unsigned long)mktme_va(start, keyid),
-					  (unsigned long)mktme_va(end, keyid) - 1);
-	}
-	return 0;
-}
-
-/**
  * mktme_unmap_memory() - Follow the direct map, from which memory goes.
  * @start: physical address.
  * @end: one behind the last.
@@ -207,6 +184,31 @@ void __meminit mktme_unmap_memory(phys_addr_t start, phys_addr_t end)
 	}
 	if (mktme_nr_keyids())
 		flush_tlb_all();
+}
+
+/**
+ * mktme_map_memory() - Let KeyIDs have what the direct map has got.
+ * @start: physical address.
+ * @end: one behind the last.
+ *
+ * Context: may sleep, unless it is boot; nobody else maps or unmaps that memory.
+ * Return: 0 or -ENOMEM, when none of it is mapped.
+ */
+int __meminit mktme_map_memory(phys_addr_t start, phys_addr_t end)
+{
+	unsigned int keyid;
+	int err;
+
+	for (keyid = 1; keyid <= mktme_nr_keyids(); keyid++) {
+		err = copy_range(start, end, keyid);
+		if (err) {
+			mktme_unmap_memory(start, end);
+			return err;
+		}
+		arch_sync_kernel_mappings((unsigned long)mktme_va(start, keyid),
+					  (unsigned long)mktme_va(end, keyid) - 1);
+	}
+	return 0;
 }
 
 /**

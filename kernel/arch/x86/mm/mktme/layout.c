@@ -38,7 +38,8 @@ unsigned int mktme_usable_keyids(u64 activate, u64 capability, u64 partitioning)
  * @needed: bytes of them that have to be: up to where memory ends.
  * @window: bytes of virtual addresses there are for all of them, a power of two.
  *
- * Rather gives up what is wanted than a KeyID, and rather KeyIDs than memory.
+ * Rather gives up what is wanted than a KeyID, and rather KeyIDs than memory:
+ * none is left if memory reaches into their bits.
  *
  * Context: any.
  */
@@ -52,7 +53,8 @@ void mktme_plan(struct mktme_config *config, unsigned long wanted,
 	/* There are no addresses beyond the KeyIDs' bits. */
 	size = min(size, BIT(config->keyid_shift));
 
-	config->nr_keyids = min(config->nr_keyids, window / size - 1);
+	config->nr_keyids = size < needed ? 0 :
+			    min(config->nr_keyids, window / size - 1);
 	config->map_size = size;
 }
 

@@ -130,11 +130,21 @@ static void keys_give_way_to_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, config.nr_keyids);
 }
 
+/* As with more emulated bits than the CPU has to spare. */
+static void memory_in_the_bits_of_keyids_leaves_none(struct kunit *test)
+{
+	struct mktme_config config = { .nr_keyids = 3, .keyid_shift = 36 };
+
+	mktme_plan(&config, SZ_64T, SZ_64G + SZ_128M, SZ_64T);
+	KUNIT_EXPECT_EQ(test, 0, config.nr_keyids);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE(keyids_are_counted),
 	KUNIT_CASE_SLOW(plans_fit),
 	KUNIT_CASE(four_levels_have_room_for_all_keys),
 	KUNIT_CASE(keys_give_way_to_memory),
+	KUNIT_CASE(memory_in_the_bits_of_keyids_leaves_none),
 	{}
 };
 
