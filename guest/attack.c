@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 #include <unistd.h>
 
 #include "attack-runner.h"
+#include "kmsg.h"
 
 #define PROGRAMS	"/bin/attacks"
 #define STATS_FILE	"/sys/kernel/debug/kpkeys/stats"
@@ -65,30 +65,6 @@ static const struct attack *find(const char *name)
 		if (!strcmp(attacks[i].name, name))
 			return &attacks[i];
 	fail("no attack is called '%s'; see /bin/attack --list", name);
-}
-
-/*
- * By way of the kernel's log, as it is still telling on the same console what
- * has happened: its lines are whole.
- */
-static void say(const char *format, ...)
-	__attribute__((format(printf, 1, 2)));
-
-static void say(const char *format, ...)
-{
-	int fd = open("/dev/kmsg", O_WRONLY | O_CLOEXEC), length;
-	char line[512];
-	va_list args;
-
-	va_start(args, format);
-	length = vsnprintf(line, sizeof(line), format, args);
-	va_end(args);
-	if (length >= (int)sizeof(line))
-		length = sizeof(line) - 1;
-	/* All at once: each write is a line. */
-	if (fd < 0 || write(fd, line, length) != length)
-		fail("/dev/kmsg: %s", strerror(errno));
-	close(fd);
 }
 
 static void list(void)
@@ -261,11 +237,13 @@ static void run(const struct attack *attack)
 	prize_remove(&prize);
 	alive = machine_alive();
 
-	say("@attack: %s outcome=%s prize=%s attacker=%s %d alive=%s\n",
-	    attack->name, won ? "succeeded" : "failed", text,
-	    WIFSIGNALED(status) ? "signal" : "exit",
-	    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
-	    alive ? "yes" : "no");
+	/* The kernel may be telling what has happened, still. */
+	if (!kmsg("@attack: %s outcome=%s prize=%s attacker=%s %d alive=%s\n",
+		  attack->name, won ? "succeeded" : "failed", text,
+		  WIFSIGNALED(status) ? "signal" : "exit",
+		  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+		  alive ? "yes" : "no"))
+		fail("/dev/kmsg: %s", strerror(errno));
 }
 
 int main(int argc, char **argv)

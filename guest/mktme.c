@@ -21,6 +21,7 @@
 #include "fail.h"
 #include "files.h"
 #include "keyids.h"
+#include "smaps.h"
 #include "swap.h"
 
 #ifndef MADV_COLLAPSE
@@ -132,27 +133,6 @@ static bool in_child(bool (*check)(char *), char *m)
 	if (status && !why[0])
 		because("the child ended with status %#x", status);
 	return !status;
-}
-
-/* A number in a line of smaps, in kB, summed over the VMAs of a range. */
-static unsigned long smaps_kb(const char *m, size_t size, const char *name)
-{
-	unsigned long from = (unsigned long)m, start, end, kb, sum = 0;
-	FILE *file = fopen("/proc/self/smaps", "re");
-	bool inside = false;
-	char line[256];
-
-	if (!file)
-		fail("smaps");
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
-			inside = start < from + size && end > from;
-		else if (inside && !strncmp(line, name, strlen(name)) &&
-			 sscanf(strchr(line, ':'), ": %lu kB", &kb) == 1)
-			sum += kb;
-	}
-	fclose(file);
-	return sum;
 }
 
 static unsigned long nr_vmas(const char *m, size_t size)

@@ -23,6 +23,7 @@
 
 #include "args.h"
 #include "compiler.h"
+#include "kmsg.h"
 
 #define TOP		"/selftests/"
 #define EXIT_SKIP	4
@@ -30,21 +31,6 @@
 #define EXIT_SETUP	125
 #define DEFAULT_S	60
 #define GRACE_S		10
-
-static void note(const char *what, const char *line)
-{
-	int fd = open("/dev/kmsg", O_WRONLY | O_CLOEXEC);
-	char *text;
-	int length;
-
-	if (fd < 0)
-		return;
-	/* In one write, which is one line of the log. */
-	length = asprintf(&text, "@selftest: %s %s\n", what, line);
-	if (length > 0 && write(fd, text, length) != length)
-		perror("/dev/kmsg");
-	close(fd);
-}
 
 static char *joined(const char *name, char **argv)
 {
@@ -141,10 +127,10 @@ int main(int argc, char **argv)
 		printf("@selftest: left out\n");
 		return EXIT_SKIP;
 	}
-	note("begin", line);
+	kmsg("@selftest: begin %s\n", line);
 	status = run(path, argv, seconds);
 	if (status == EXIT_LATE)
 		printf("@selftest: no end after %d s\n", seconds);
-	note("end", line);
+	kmsg("@selftest: end %s\n", line);
 	return status;
 }

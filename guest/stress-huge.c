@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "smaps.h"
 #include "stress.h"
 
 #ifndef MADV_COLLAPSE
@@ -38,22 +39,7 @@ static enum start start_huge(void)
 /* kB that huge entries map in a range; ~0 if the kernel does not say. */
 static unsigned long huge_kb(const char *m, size_t length)
 {
-	unsigned long from = (unsigned long)m, to = from + length;
-	unsigned long start, end, kb, sum = 0;
-	bool inside = false;
-	char line[256];
-	FILE *file = fopen("/proc/self/smaps", "re");
-
-	if (!file)
-		return ~0UL;
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
-			inside = start < to && end > from;
-		else if (inside && sscanf(line, "AnonHugePages: %lu kB", &kb) == 1)
-			sum += kb;
-	}
-	fclose(file);
-	return sum;
+	return smaps_kb(m, length, "AnonHugePages");
 }
 
 /* @n huge pages' worth of address space at a place that suits them. */
