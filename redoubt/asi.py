@@ -46,8 +46,7 @@ class Audit:
 
 def possible(target: Target) -> bool:
     """Has a target's kernel address space isolation, and the machine no KeyIDs in its place?"""
-    planes = target.emulator and target.emulator.planes
-    return "x86-asi" in target.ours and not planes
+    return "x86-asi" in target.ours and not target.keyid_bits
 
 
 def needs(target: Target) -> None:

@@ -37,21 +37,16 @@ _STAGE = re.compile(r"^@planes: (kept|freed)$")
 STAGES = ("kept", "freed")
 
 
-def possible(target: Target) -> bool:
-    """Has a target's machine memory under KeyIDs?"""
-    return bool(target.emulator and target.emulator.planes)
-
-
 def needs(target: Target) -> int:
     """The bits of a target's KeyIDs.
 
     Raises RedoubtError if its machine has no planes.
     """
-    if not target.emulator or not target.emulator.planes:
+    if not target.keyid_bits:
         raise RedoubtError(
             f"the machine of {target.name} has no memory under KeyIDs", "ask x86_64-mktme"
         )
-    return target.emulator.planes
+    return target.keyid_bits
 
 
 # === From inside =================================================================================

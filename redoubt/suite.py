@@ -687,7 +687,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
     one = runs[0]
 
     # That kernel is one of these with an option more: what is not about that is not done again.
-    encrypted = [run for run in runs if mktme.possible(run.target)]
+    encrypted = [run for run in runs if run.target.keyid_bits]
     plain = [run for run in runs if run not in encrypted]
     mapped = [run for run in plain if run.target.observers]
     seen = [run for run in plain if oracle.FLAVOUR in run.target.flavours]

@@ -111,6 +111,11 @@ class Target:
         """The C compiler that builds the kernel."""
         return f"{self.cross_compile}gcc"
 
+    @property
+    def keyid_bits(self) -> int:
+        """The bits of the KeyIDs that its machine has memory for, 0 if it has none."""
+        return self.emulator.planes if self.emulator else 0
+
 
 _VARIANTS = (
     Variant("pristine", (), pristine=True),
