@@ -12,6 +12,8 @@
 
 /* Of address space isolation, if that is on. */
 #define SWITCHES	"/sys/kernel/debug/asi/switches"
+/* Of memory under KeyIDs, if there is any. */
+#define FLUSHES		"/sys/kernel/debug/mktme/stats"
 #define VMSTAT		"/proc/vmstat"
 #define TLB_PREFIX	"nr_tlb_"
 #define INTERRUPTS	"/proc/interrupts"
@@ -89,6 +91,7 @@ void look(struct counters *counters)
 
 	counters->nr = 0;
 	add_lines(counters, read_all(SWITCHES), "");
+	add_lines(counters, read_all(FLUSHES), "");
 	add_lines(counters, read_all(VMSTAT), TLB_PREFIX);
 	text = read_all(INTERRUPTS);
 	/* To be scheduled, and to call a function, which may flush a TLB. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the kernel counts of address spaces, of flushes of TLBs, and of IPIs. */
+/* What the kernel counts of address spaces, of flushes of caches and TLBs, and of IPIs. */
 #ifndef GUEST_COUNTERS_H
 #define GUEST_COUNTERS_H
 

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -23,16 +22,13 @@
 #include "compiler.h"
 #include "counters.h"
 #include "fail.h"
+#include "work.h"
 
-#define BUILD		"/bin/buildlike"
 #define TMPFS_FILE	"/tmp/exits"
-#define PAGE		4096
 /* Compiling takes so much longer than anything else. */
 #define BUILD_PER	200
 /* By then the kernel has calibrated its clocks, and patched its code for that. */
 #define SETTLE_S	4
-
-extern char **environ;
 
 static unsigned int times;
 
@@ -124,26 +120,6 @@ static void kernel_thread(void)
 		nanosleep(&moment, NULL);
 }
 
-static void touch(volatile char *at, size_t size)
-{
-	size_t i;
-
-	for (i = 0; i < size; i += PAGE)
-		at[i] = 1;
-}
-
-/* So many pages, each by a fault of its own. */
-static char *faulted_in(size_t size)
-{
-	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (at == MAP_FAILED || madvise(at, size, MADV_NOHUGEPAGE))
-		fail("mmap");
-	touch(at, size);
-	return at;
-}
-
 static void anonymous_fault(void)
 {
 	size_t size = (size_t)times * PAGE;
@@ -151,35 +127,9 @@ static void anonymous_fault(void)
 	munmap(faulted_in(size), size);
 }
 
-/* What the parent has is copied for the child, who writes to it. */
 static void cow_fault(void)
 {
-	size_t size = (size_t)times * PAGE;
-	char *at = faulted_in(size);
-	pid_t pid = fork();
-
-	if (pid < 0)
-		fail("fork");
-	if (!pid) {
-		touch(at, size);
-		_exit(0);
-	}
-	waitpid(pid, NULL, 0);
-	munmap(at, size);
-}
-
-static void run_program(const char *path, unsigned int number)
-{
-	char name[32], text[16];
-	char *const argv[] = { name, text, NULL };
-	int status;
-	pid_t pid;
-
-	snprintf(name, sizeof(name), "%s", path);
-	snprintf(text, sizeof(text), "%u", number);
-	errno = posix_spawn(&pid, path, NULL, NULL, argv, environ);
-	if (errno || waitpid(pid, &status, 0) != pid || status)
-		fail("%s", path);
+	copy_on_write((size_t)times * PAGE);
 }
 
 static void fork_exec(void)

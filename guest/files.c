@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -32,4 +33,20 @@ bool read_text(const char *path, char *text, size_t size)
 	text[n] = '\0';
 	text[strcspn(text, "\n")] = '\0';
 	return true;
+}
+
+u64 number_in(const char *path, const char *word)
+{
+	FILE *file = fopen(path, "re");
+	char line[128], first[64];
+	u64 value, found = 0;
+
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "%63s %llu", first, &value) == 2 &&
+		    !strcmp(first, word))
+			found = value;
+	fclose(file);
+	return found;
 }

@@ -35,7 +35,7 @@
 /* To be compacted, and how often. */
 #define HOLES		(16 * HUGE)
 #define TRIES		8
-#define STATS		"/sys/kernel/debug/mktme/stats"
+#define MEMINFO		"/proc/meminfo"
 #define COMPACT		"/proc/sys/vm/compact_memory"
 #define THP		"/sys/kernel/mm/transparent_hugepage/enabled"
 
@@ -316,6 +316,9 @@ static bool pages_migrate(void)
 
 		good = some_migrate(m, HOLES, &moved);
 		munmap(m, HOLES);
+		/* Else it comes back from the pool. */
+		if (!write_text(COMPACT, "1"))
+			fail(COMPACT);
 		ballast[tries] = map(HOLES / 2);
 		fill(ballast[tries++], HOLES / 2, 2);
 	}
@@ -400,34 +403,21 @@ static bool a_part_can_have_one(void)
 	return holds(m, 3 * SIZE, 1, 0) && !munmap(m, 3 * SIZE);
 }
 
-/* A number of the kernel's statistics. */
-static u64 counted(const char *name)
-{
-	FILE *file = fopen(STATS, "re");
-	char line[128], word[64];
-	u64 value, found = 0;
-
-	if (!file)
-		fail(STATS);
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "%63s %llu", word, &value) == 2 &&
-		    !strcmp(word, name))
-			found = value;
-	fclose(file);
-	return found;
-}
-
-/* Once when it gets its KeyID, and once before it is free. */
+/* Once when it gets its KeyID, and once when the pool has to give it back. */
 static bool each_page_is_flushed_twice(void)
 {
-	u64 before = counted("flushed_for_keyid"), later, freed;
-	char *m = map_under_keyid(SIZE);
+	u64 before, later, freed;
+	char *m;
 
+	/* The pool and the CPUs hold back what was freed: compaction takes it. */
+	if (!write_text(COMPACT, "1"))
+		fail(COMPACT);
+	before = counted("flushed_for_keyid");
+	m = map_under_keyid(SIZE);
 	fill(m, SIZE, 1);
 	if (counted("flushed_for_keyid") != before + PAGES)
 		return because("%llu for %lu pages",
 			       counted("flushed_for_keyid") - before, PAGES);
-	/* CPUs hold back some of what is freed, which compaction takes first. */
 	if (!write_text(COMPACT, "1"))
 		fail(COMPACT);
 	freed = counted("flushed_when_freed");
@@ -441,38 +431,53 @@ static bool each_page_is_flushed_twice(void)
 	       because("%llu when they were freed", freed - later);
 }
 
-static bool refuses(char *m, size_t size, unsigned int wanted, int error)
+/* What is used again is not; but for what another CPU has kept. */
+static bool the_pool_saves_flushes(void)
 {
-	if (!encrypt(m, size, wanted))
-		return because("KeyID %u was taken, not %s", wanted,
-			       strerror(error));
-	if (errno != error)
-		return because("%s, not %s", strerror(errno), strerror(error));
-	return true;
+	size_t size = 16 * SIZE;
+	char *m = map_under_keyid(size);
+	u64 flushed, hits;
+
+	fill(m, size, 1);
+	munmap(m, size);
+	flushed = counted("flushed_for_keyid");
+	hits = counted("pool_hits");
+	m = map_under_keyid(size);
+	if (*(volatile u64 *)(m + size / 2))
+		return because("%#llx in new memory", *(u64 *)(m + size / 2));
+	fill(m, size, 2);
+	flushed = counted("flushed_for_keyid") - flushed;
+	hits = counted("pool_hits") - hits;
+	if (hits < 12 * PAGES || flushed > 4 * PAGES)
+		return because("%llu of %lu pages were flushed, %llu not",
+			       flushed, 16 * PAGES, hits);
+	return holds(m, size, 2, 0) && !munmap(m, size);
 }
 
-static bool what_cannot_be_is_refused(void)
+/* Nobody else goes short of memory, of which the pool has a good part. */
+static bool the_pool_gives_way(void)
 {
-	char *m = map(SIZE), *shared, *file;
-	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	size_t size = (size_t)sysconf(_SC_PHYS_PAGES) / 8 * 3 * PAGE, i;
+	char *m = map_under_keyid(size);
+	u64 before, after;
 
-	shared = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	file = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (fd < 0 || shared == MAP_FAILED || file == MAP_FAILED)
-		fail("mmap");
-	close(fd);
-	if (!refuses(m, SIZE, 0, EINVAL) || !refuses(m, SIZE, 64, EINVAL) ||
-	    !refuses(m + 1, SIZE, keyid, EINVAL) ||
-	    !refuses(m, 0, keyid, EINVAL) ||
-	    !refuses(shared, SIZE, keyid, EINVAL) ||
-	    !refuses(file, PAGE, keyid, EINVAL))
-		return false;
-	fill(m, PAGE, 1);
-	if (!refuses(m, SIZE, keyid, EBUSY))
-		return false;
-	munmap(m, PAGE);
-	return refuses(m, SIZE, keyid, ENOMEM) && !munmap(m + PAGE, SIZE - PAGE);
+	for (i = 0; i < size; i += PAGE)
+		*(volatile char *)(m + i) = 1;
+	munmap(m, size);
+	before = counted("pool_pages");
+	if (before < size / PAGE / 2)
+		return because("%llu pages in the pool", before);
+
+	/* It is not paged out, so all else that there is has to do. */
+	size = number_in(MEMINFO, "MemFree:") * 1024 / PAGE * PAGE +
+	       before / 4 * 3 * PAGE;
+	m = map(size);
+	if (mlock(m, size))
+		return because("%zu kB: %s", size / 1024, strerror(errno));
+	after = counted("pool_pages");
+	munmap(m, size);
+	return after < before / 2 ||
+	       because("%llu pages of %llu are still in the pool", after, before);
 }
 
 /* Devices would read and write what is not under the KeyID. */
@@ -494,19 +499,35 @@ static bool nobody_pins(void)
 	return holds(m, PAGE, 1, 0) && !munmap(m, PAGE) && !munmap(plain, PAGE);
 }
 
+static bool child_does_not_page_out(char *m)
+{
+	if (madvise(m, SIZE, MADV_PAGEOUT))
+		return because("MADV_PAGEOUT: %s", strerror(errno));
+	if (smaps_kb(m, SIZE, "Swap"))
+		return because("%lu kB are", smaps_kb(m, SIZE, "Swap"));
+	fill(m, SIZE / 2, 3);
+	if (madvise(m, SIZE, MADV_PAGEOUT))
+		return because("MADV_PAGEOUT: %s", strerror(errno));
+	if (smaps_kb(m, SIZE, "Swap"))
+		return because("%lu kB of its own", smaps_kb(m, SIZE, "Swap"));
+	return holds(m, SIZE / 2, 3, 0);
+}
+
+/* For who has asked for the key it is locked; not so for children. */
 static bool it_is_not_paged_out(void)
 {
 	char *m = map_under_keyid(SIZE), *plain = map(SIZE);
 
 	fill(m, SIZE, 1);
 	fill(plain, SIZE, 2);
-	if (madvise(m, SIZE, MADV_PAGEOUT) || madvise(plain, SIZE, MADV_PAGEOUT))
+	if (madvise(plain, SIZE, MADV_PAGEOUT))
 		fail("MADV_PAGEOUT");
 	if (!smaps_kb(plain, SIZE, "Swap"))
 		return because("nothing is paged out here");
-	if (smaps_kb(m, SIZE, "Swap"))
-		return because("%lu kB are", smaps_kb(m, SIZE, "Swap"));
-	return holds(m, SIZE, 1, 0) && holds(plain, SIZE, 2, 0) &&
+	if (!madvise(m, SIZE, MADV_PAGEOUT) || errno != EINVAL)
+		return because("it is not locked");
+	return in_child(child_does_not_page_out, m) &&
+	       holds(m, SIZE, 1, 0) && holds(plain, SIZE, 2, 0) &&
 	       !munmap(m, SIZE) && !munmap(plain, SIZE);
 }
 
@@ -526,7 +547,8 @@ static const struct {
 	{ "equals merge", equals_merge },
 	{ "a part can have one", a_part_can_have_one },
 	{ "each page is flushed twice", each_page_is_flushed_twice },
-	{ "what cannot be is refused", what_cannot_be_is_refused },
+	{ "the pool saves flushes", the_pool_saves_flushes },
+	{ "the pool gives way", the_pool_gives_way },
 	{ "nobody pins", nobody_pins },
 	{ "it is not paged out", it_is_not_paged_out },
 };

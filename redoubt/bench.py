@@ -245,7 +245,9 @@ def _fitted(made: Machine, way: Way, specs: Sequence[Spec]) -> Machine:
     """The machine with the memory its workloads need, on the clock its kind of figure needs."""
     sizes = [spec.size for spec in specs if not workloads.WORKLOADS[spec.workload].unit]
     emulator = made.build.target.emulator
-    least = _DIRECT_MAP_MB if way.kind == INSTRUCTIONS and emulator else 0
+    # Planes leave no room for as much.
+    large = way.kind == INSTRUCTIONS and emulator and not emulator.planes
+    least = _DIRECT_MAP_MB if large else 0
     return dataclasses.replace(
         made,
         memory_mb=max((max(sizes, default=0) >> 20) * 5 // 2 + _BESIDE_MB, least),
@@ -270,6 +272,7 @@ def run(
     or the guest's output is not what was asked for.
     """
     known = {variant.name for variant in plan.target.variants}
+    known &= set(plan.target.measured) or known
     variants = [name for name in workloads.VARIANTS[way.kind] if name.removesuffix("-b") in known]
     # Exact figures need no rounds; of instructions a second boot shows that they are exact.
     rounds = plan.rounds if way.kind in TIMED else (2 if way.kind == INSTRUCTIONS else 1)

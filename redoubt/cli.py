@@ -64,6 +64,9 @@ from redoubt import (
     exits as exits_module,
 )
 from redoubt import (
+    flushes as flushes_module,
+)
+from redoubt import (
     hardening as hardening_module,
 )
 from redoubt import (
@@ -492,6 +495,45 @@ def exits(
 
 
 @app.command()
+def flushes(
+    target: TargetArg = "x86_64-mktme",
+    variant: VariantOpt = "on",
+    times: Annotated[
+        int, typer.Option(min=1, help="How often the shortest operations are done.")
+    ] = flushes_module.TIMES,
+    price: Annotated[
+        list[str] | None, typer.Option(help="Of an event on a real machine, EVENT=NS.")
+    ] = None,
+    json_file: JsonOpt = None,
+) -> None:
+    """Count the pages that are flushed if all anonymous memory is under a KeyID, and why."""
+    display = Display()
+    origin = provenance.collect(sys.argv[1:])
+    list_of = prices_module.chosen(price or [])
+    chosen = get_target(target)
+    mktme_module.needs(chosen)
+    way = get_variant(chosen, variant)
+    place = host_module.pick(chosen, "auto")
+    with _alone():
+        made = kernels.workbench(chosen, way, place, display)
+    report = flushes_module.run(made, way, times, display)
+    origin |= {"target": chosen.name, "variant": way.name, "memory_mb": made.memory_mb}
+    origin["prices"] = {event: asdict(price) for event, price in list_of.items()}
+    _write_json(json_file, report.as_json() | origin)
+    _print_lines(
+        [
+            *flushes_module.render(report),
+            "",
+            *flushes_module.render_instructions(report),
+            "",
+            *flushes_module.render_priced(report, list_of),
+        ]
+    )
+    if not report.ok:
+        raise RedoubtError("flushes were counted wrongly, or the kernel complained")
+
+
+@app.command()
 def conversions(target: TargetArg, variant: VariantOpt = "on", json_file: JsonOpt = None) -> None:
     """Count how often pageblocks change their kind under address space isolation."""
     display = Display()
@@ -554,6 +596,7 @@ def mktme(
             f"{', '.join(mktme_module.NOTICED_BY)}."
         ),
     ] = None,
+    bits: Annotated[int, typer.Option(help="Of a KeyID, of the machine.")] = 2,
     variant: VariantOpt = "on",
 ) -> None:
     """Use memory under several keys, and look from outside where its data lies."""
@@ -564,11 +607,17 @@ def mktme(
     place = host_module.pick(chosen, "auto")
     with _alone():
         made = kernels.workbench(chosen, way, place, display)
+    one, two = (mktme_module.with_bits(made.machine(way, cpus=n), bits) for n in (1, 2))
     if bug:
-        outcomes = [mktme_module.notices(made.machine(way), bug, display)]
+        outcomes = [mktme_module.notices(one, bug, display)]
     else:
-        outcomes = [mktme_module.checks(made.machine(way), display)]
-        seen, views = mktme_module.outside(made.machine(way), display)
+        outcomes = [
+            mktme_module.checks(one, display),
+            mktme_module.interface(two, display),
+            *(mktme_module.around(two, packages, display) for packages in (1, 2)),
+            mktme_module.shared(two, display),
+        ]
+        seen, views = mktme_module.outside(one, display)
         _print_lines(mktme_module.render(views))
         outcomes.append(seen)
     wrong = [f"{one.name}: {problem}" for one in outcomes for problem in one.problems]

@@ -247,4 +247,4 @@ def render_priced(report: Report, list_of: Mapping[str, Price]) -> Iterator[str]
         yield text
     yield ""
     yield "Estimated of these prices, and of nothing else that real machines do:"
-    yield from prices.render(list_of)
+    yield from prices.render({name: list_of[name] for name in (*_EVENTS, prices.FAULT)})

@@ -25,7 +25,7 @@ def programs(progress: Progress, cross_compile: str = "") -> Path:
     with progress.step("Building the guest programs"):
         run_logged(
             ["make", "-C", paths.repo() / "guest", f"O={directory}",
-             f"CROSS_COMPILE={cross_compile}"],
+             f"CROSS_COMPILE={cross_compile}", f"KSRC={paths.build_dir() / 'src'}"],
             paths.build_dir() / "log" / "guest.log",
             what="building the guest programs",
         )  # fmt: skip

@@ -104,9 +104,10 @@ def prepare_bench(
     """Build what a variant boots to be measured.
 
     A pristine variant is the pristine tree with the benchmark. All others are one build of our tree
-    with hardened page tables and nothing that counts or checks; `events` adds the counters and the
-    checker: for exact events, never for time. `mock` builds a kernel which, on a machine without
-    protection keys, executes instructions of about their cost: for estimates, it protects nothing.
+    with hardened page tables, if these are what the target is measured for, and nothing that counts
+    or checks; `events` adds the counters and the checker: for exact events, never for time. `mock`
+    builds a kernel which, on a machine without protection keys, executes instructions of about
+    their cost: for estimates, it protects nothing.
     Raises RedoubtError if the target cannot be mocked, or anything on the way fails.
     """
     if variant.pristine:
@@ -117,10 +118,11 @@ def prepare_bench(
     if mock and not target.bench_mock:
         raise RedoubtError(f"target {target.name} has nothing in the place of protection keys")
     kind = "bench" + ("-mock" if mock else "") + ("-events" if events else "")
+    protection = "kpkeys-bench-events" if events else "kpkeys-bench"
     fragments = (
         *target.fragments,
         *target.bench_keys,
-        "kpkeys-bench-events" if events else "kpkeys-bench",
+        *((protection,) if target.measures_protection else ()),
         *(target.bench_mock if mock else ()),
         *target.bench,
     )

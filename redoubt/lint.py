@@ -128,6 +128,10 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         "a macro that is one asm statement: without the loop checkpatch wants parentheses, which"
         " a statement cannot have",
     ),
+    "tools/testing/selftests/x86/mktme.c": (
+        frozenset({"VOLATILE"}),
+        "a program has no READ_ONCE(), and what is tested are accesses",
+    ),
 }
 
 # sparse 0.6.4 does not know this keyword, and the kernel takes gcc's word that it is there.

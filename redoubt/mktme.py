@@ -28,7 +28,13 @@ NOTICED_BY = {
     "migration": "is mapped with",
     "zeropage": "is mapped with",
     "entry": "is mapped with",
+    "forget": "loses the key of",
+    "pool": "is mapped with",
 }
+# What they are noticed in, if not in what is done with memory under one KeyID.
+_NOTICED_IN = {"forget": ["/bin/selftest-mktme"], "pool": ["/bin/mktme", "2"]}
+# Another machine of two CPUs: a package for each.
+TWO_PACKAGES = ("-smp", "2,sockets=2")
 _TIMEOUT = 900.0
 _QMP_TIMEOUT = 120.0
 _TAP = re.compile(r"^(not )?ok (\d+) (.*)$")
@@ -49,6 +55,28 @@ def needs(target: Target) -> int:
     return target.keyid_bits
 
 
+def with_bits(machine: Machine, bits: int) -> Machine:
+    """A machine with memory for KeyIDs of so many bits instead, of which its kernel is told.
+
+    Raises RedoubtError if it has no planes, or no addresses for as many.
+    """
+    needs(machine.build.target)
+    if bits not in planes.BITS:
+        raise RedoubtError(
+            f"no machine has KeyIDs of {bits} bits",
+            f"bits: {planes.BITS[0]} to {planes.BITS[-1]}",
+        )
+    more = _with_planes(machine, bits)
+    return replace(more, args=(*more.args, f"mktme_emul={bits}"))
+
+
+def _with_planes(machine: Machine, bits: int) -> Machine:
+    target = machine.build.target
+    assert target.emulator
+    other = replace(target, emulator=replace(target.emulator, planes=bits))
+    return replace(machine, build=replace(machine.build, target=other))
+
+
 # === From inside =================================================================================
 
 
@@ -58,6 +86,7 @@ def judge(result: Result) -> list[str]:
     plan = next((int(match[1]) for line in result.console if (match := _PLAN.match(line))), None)
     problems = [f"kernel: {line}" for line in result.complaints]
     problems += [f"wrong: {match[3]}" for match in found if match[1]]
+    problems += [f"not done: {match[3]}" for match in found if "# SKIP" in match[3]]
     if plan != len(found):
         problems.append(f"{len(found)} checks ran, of {plan}")
     if result.outcome != "finished" or result.status:
@@ -72,6 +101,35 @@ def checks(machine: Machine, progress: Progress) -> Outcome:
     return Outcome("memory under KeyIDs", tuple(judge(result)), result)
 
 
+def shared(machine: Machine, progress: Progress) -> Outcome:
+    """The same where all KeyIDs lead to one memory: are addresses right?"""
+    bits = needs(machine.build.target)
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
+        options = planes.shared_options(bits, machine.memory_mb, Path(name) / "memory")
+        bare = _with_planes(machine, 0)
+        equipped = replace(bare, devices=(*bare.devices, *options))
+        command = ["/bin/mktme", str(planes.keyids(bits)[-1])]
+        result = _run(equipped, [command], "shared", progress)
+    return Outcome("memory under KeyIDs that is shared", tuple(judge(result)), result)
+
+
+def interface(machine: Machine, progress: Progress) -> Outcome:
+    """The kernel's own tests of keys as programs have them."""
+    needs(machine.build.target)
+    result = _run(machine, [["/bin/selftest-mktme"]], "keys", progress)
+    return Outcome("keys of programs", tuple(judge(result)), result)
+
+
+def around(machine: Machine, packages: int, progress: Progress) -> Outcome:
+    """Example programs, and a machine of two CPUs in 1 or 2 packages, with keys in use."""
+    needs(machine.build.target)
+    more = TWO_PACKAGES if packages > 1 else ()
+    equipped = replace(machine, devices=(*machine.devices, *more))
+    command = ["/bin/keys", str(packages)]
+    result = _run(equipped, [command], f"packages-{packages}", progress)
+    return Outcome(f"keys and {packages} CPU package(s)", tuple(judge(result)), result)
+
+
 def notices(machine: Machine, bug: str, progress: Progress) -> Outcome:
     """The same with a bug, which must be noticed as it should be.
 
@@ -80,7 +138,7 @@ def notices(machine: Machine, bug: str, progress: Progress) -> Outcome:
     if bug not in NOTICED_BY:
         raise RedoubtError(f"unknown bug '{bug}'", f"bugs: {', '.join(NOTICED_BY)}")
     bit = 1 << list(NOTICED_BY).index(bug)
-    commands = [["/bin/put", BUGS, str(bit)], ["/bin/mktme", "1"]]
+    commands = [["/bin/put", BUGS, str(bit)], _NOTICED_IN.get(bug, ["/bin/mktme", "1"])]
     result = _run(machine, commands, f"bug-{bug}", progress)
     problems = []
     if not any(NOTICED_BY[bug] in line for line in result.console):

@@ -8,8 +8,12 @@ that shows and what not.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 # Of the emulated CPU's physical addresses, the KeyID being their uppermost bits.
 PHYS_BITS = 40
+# Bits of a KeyID that machines have been seen to start with.
+BITS = range(1, 5)
 # GiB: room for the last plane and what QEMU puts in between.
 _ROOM_GIB = 4
 
@@ -29,13 +33,28 @@ def options(bits: int, memory_mb: int) -> list[str]:
 
     Without bits, none. Memory must lie below the hole for PCI, so it is not above 2048 MiB.
     """
-    if not bits:
-        return []
+    return _planes(bits, "memory-backend-ram", memory_mb) if bits else []
+
+
+def shared_options(bits: int, memory_mb: int, file: Path) -> list[str]:
+    """The same for planes that are all one memory, with that of KeyID 0: it is in `file`.
+
+    Nothing is encrypted then, not even as if: whoever uses a wrong KeyID does not see that.
+    """
+    backend = f"memory-backend-file,share=on,mem-path={file}"
+    return [
+        "-object", f"{backend},id=memory,size={memory_mb}M",
+        "-machine", "memory-backend=memory",
+        *_planes(bits, backend, memory_mb),
+    ]  # fmt: skip
+
+
+def _planes(bits: int, backend: str, memory_mb: int) -> list[str]:
     last = keyids(bits)[-1]
     made = ["-m", f"slots={last},maxmem={(address(last, bits) >> 30) + _ROOM_GIB}G"]
     for keyid in keyids(bits):
         made += [
-            "-object", f"memory-backend-ram,id=plane{keyid},size={memory_mb}M",
+            "-object", f"{backend},id=plane{keyid},size={memory_mb}M",
             "-device",
             f"pc-dimm,id=dimm{keyid},memdev=plane{keyid},addr={address(keyid, bits):#x}",
         ]  # fmt: skip

@@ -26,6 +26,7 @@ class Price:
 
 
 CR3, FAULT, INVLPG, IPI, IBPB = "cr3", "fault", "invlpg", "ipi", "ibpb"
+FLUSH, WBINVD = "flush", "wbinvd"
 PRICES: Mapping[str, Price] = {
     CR3: Price(
         100 / GHZ,
@@ -36,6 +37,11 @@ PRICES: Mapping[str, Price] = {
     FAULT: Price(300.0, f"{ASSUMED}: an exception and the return from it"),
     IPI: Price(1000.0, f"{ASSUMED}: sent, and received"),
     IBPB: Price(1000.0, f"{ASSUMED}: some thousand cycles; without what predicting anew takes"),
+    FLUSH: Price(
+        500.0,
+        f"{ASSUMED}: CLFLUSHOPT of 64 lines, some of them dirty; without what is written meanwhile",
+    ),
+    WBINVD: Price(1e6, f"{ASSUMED}: of all CPUs; without what reading memory anew takes"),
 }
 
 
@@ -65,4 +71,4 @@ def estimate(events: Mapping[str, float], prices: Mapping[str, Price]) -> float:
 def render(prices: Mapping[str, Price]) -> Iterator[str]:
     """For people."""
     for event, price in prices.items():
-        yield f"{event:8}{price.ns:>6.0f} ns  {price.source}"
+        yield f"{event:8}{price.ns:>8.0f} ns  {price.source}"

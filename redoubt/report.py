@@ -53,7 +53,7 @@ class LinearMap:
 class Run:
     """The result of another command, in words, with its provenance.
 
-    `kind` is STRESS, MUTANTS, PACKAGES or EXITS.
+    `kind` is STRESS, MUTANTS, PACKAGES, FLUSHES or EXITS.
     """
 
     kind: str
@@ -156,12 +156,25 @@ def _left(value: dict[str, Any]) -> str:
     )
 
 
-# Fields, each of which only one command writes.
-STRESS, MUTANTS, PACKAGES, EXITS = "stressors", "mutants", "packages", "prices"
+def _flushed(value: dict[str, Any]) -> str:
+    return (
+        f"{value['target']} ({value['variant']}), {value['memory_mb']} MiB: flushes that the pool "
+        "leaves: "
+        + ", ".join(
+            f"{one['operation']} {one['share']:.2%}" + ("" if one["met"] else " (missed)")
+            for one in value["targets"]
+        )
+    )
+
+
+# Fields, of which the first that is there says which command wrote it.
+STRESS, MUTANTS, PACKAGES, FLUSHES = "stressors", "mutants", "packages", "targets"
+EXITS = "prices"
 _SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
     STRESS: _stressed,
     MUTANTS: _mutated,
     PACKAGES: _packed,
+    FLUSHES: _flushed,
     EXITS: _left,
 }
 

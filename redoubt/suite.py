@@ -21,6 +21,7 @@ from redoubt import (
     cover,
     distro,
     exits,
+    flushes,
     host,
     isolation,
     kernels,
@@ -32,6 +33,7 @@ from redoubt import (
     offcheck,
     oracle,
     paths,
+    planes,
     selftests,
     series,
     shortage,
@@ -51,6 +53,8 @@ LONG_STRESS_S = 120
 SHORTAGE_S = 20
 # Of stress-ng: two rounds.
 STRESS_NG_S = 16
+# How often the shortest operations are done when flushes are counted.
+FLUSHES = 1_000
 # How often each operation is done when exits are counted.
 EXITS = 1000
 _KUNIT_TIMEOUT = 300.0
@@ -451,9 +455,22 @@ def _encryption(run: Run) -> Iterator[Item]:
     yield _checked(run, made, 10, cpus=2)
     for variant in (on, run.variant("off")):
         outcomes = [mktme.checks(made.machine(variant, cpus=2), run.progress)]
+        outcomes.append(mktme.interface(made.machine(variant, cpus=2), run.progress))
         outcomes.append(mktme.outside(made.machine(variant), run.progress)[0])
         for outcome in outcomes:
             yield replace(_outcome(f"{name}: {outcome.name}", outcome), variant=variant.name)
+    for packages in (1, 2):
+        outcome = mktme.around(made.machine(on, cpus=2), packages, run.progress)
+        yield _outcome(f"{name}: {outcome.name}", outcome)
+    yield _outcome(name, mktme.shared(made.machine(on, cpus=2), run.progress))
+    # As many as four levels of page tables have room for, beside what KASLR leaves free.
+    many = mktme.with_bits(made.machine(on, "no5lvl", cpus=2), planes.BITS[-1])
+    for outcome in (
+        mktme.interface(many, run.progress), mktme.outside(many, run.progress)[0],
+    ):  # fmt: skip
+        yield _outcome(f"{name}: {outcome.name}, 15 KeyIDs, 4 levels", outcome)
+    report = flushes.run(made, on, FLUSHES, run.progress)
+    yield _verdict(f"{name}: flushes", on.name, report.ok, "\n".join(flushes.render(report)))
     for bug in mktme.NOTICED_BY:
         outcome = mktme.notices(made.machine(on), bug, run.progress)
         yield _outcome(f"{name}: {outcome.name}", outcome)

@@ -55,7 +55,8 @@ class Target:
     """A kernel that can be built and booted.
 
     `fragments` (names in configs/) make it boot, `ours` switch our work on. A measured kernel,
-    pristine ones as well, gets `bench`; `bench_keys` is what it needs for its protection keys, and
+    pristine ones as well, gets `bench`; `measured` are the variants it is measured in, or all if
+    there are none. `bench_keys` is what it needs for its protection keys, and
     `bench_mock` what puts instructions that cost as much in their place where there are none, or
     empty if that cannot be done. `flavours` are what some tests add, by name, and `flavour_args`
     what their boots get. `image` and `vmlinux` are paths in the build directory. The flavour
@@ -86,6 +87,7 @@ class Target:
     variants: tuple[Variant, ...]
     audit: str
     bench: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
     bench_keys: tuple[str, ...] = ()
     bench_mock: tuple[str, ...] = ()
     no_keys: tuple[NoKeys, ...] = ()
@@ -110,6 +112,11 @@ class Target:
     def compiler(self) -> str:
         """The C compiler that builds the kernel."""
         return f"{self.cross_compile}gcc"
+
+    @property
+    def measures_protection(self) -> bool:
+        """Are variants with protected page tables among those that are measured?"""
+        return not self.measured or "on" in self.measured
 
     @property
     def keyid_bits(self) -> int:
@@ -207,7 +214,9 @@ X86_64_MKTME = replace(
     name="x86_64-mktme",
     fragments=(*X86_64.fragments, "x86-kaslr"),
     ours=(*X86_64.ours, "x86-mktme", "x86-mktme-debug"),
-    bench_keys=("x86-kpkeys", "x86-mktme"),
+    # Encryption alone.
+    measured=("pristine", "off"),
+    bench_keys=("x86-mktme",),
     variants=(
         *(
             one if one.pristine else replace(one, boot_args=(*one.boot_args, *_ENCRYPTED))

@@ -167,9 +167,9 @@ _LARGE = 1024 * MIB
 _SMALL = (64 * MIB,)
 _READS = (4 << 10, 128 << 10, 2 * MIB)
 _PAGES = (1, 4, 16, 64, 256)
-# Targets whose instructions are counted and whose time is not; and the one that is a PC.
-_COUNTED = ("x86_64", "arm64")
-_PC = ("x86_64",)
+# PCs; and all targets whose instructions are counted and whose time is not.
+_PC = ("x86_64", "x86_64-mktme")
+_COUNTED = (*_PC, "arm64")
 
 
 def _time(ratio: float, size: int | None = None) -> Limit:
@@ -187,6 +187,9 @@ def _arm(ratio: float) -> Limit:
 # Hooks of address space isolation that do nothing: these are on top of kpkeys'.
 _UNISOLATED = _x86(1.003, "off")
 
+# Several keys for memory, of which none is used.
+_UNENCRYPTED = Limit("x86_64-mktme", INSTRUCTIONS, 1.003, variant="off")
+
 # The ratio to the pristine kernel that is demanded of booting.
 BOOT_LIMIT = 1.3
 
@@ -201,9 +204,10 @@ WORKLOADS = {
         Workload("null-syscall", "getppid(), as its user sees it", (0,), (0,), 256, 10,
                  only=_COUNTED, limits=(_x86(1.0),)),
         Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _SMALL, 1, 8,
-                 limits=(_time(1.02, 1024 * MIB), _x86(1.01), _arm(1.01)), visits=2),
+                 limits=(_time(1.02, 1024 * MIB), _x86(1.01), _arm(1.01), _UNENCRYPTED),
+                 visits=2),
         Workload("munmap", "unmapping one mapping", _MAPPINGS, _SMALL, 1, 8,
-                 limits=(_time(1.01, 1024 * MIB), _x86(1.005), _arm(1.005)),
+                 limits=(_time(1.01, 1024 * MIB), _x86(1.005), _arm(1.005), _UNENCRYPTED),
                  visits=2),
         Workload("fork-large", "fork of folios of 64 KiB", _SMALL, _SMALL, 1, 8,
                  limits=(_x86(1.02), _arm(1.02)), visits=2, only=_COUNTED),
@@ -212,11 +216,11 @@ WORKLOADS = {
         Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _SMALL, 1, 8,
                  visits=2),
         Workload("fault", "touching one mapping, page by page", _SMALL, _SMALL, 1, 8,
-                 limits=(_time(1.02), _x86(1.003), _arm(1.005), _UNISOLATED)),
+                 limits=(_time(1.02), _x86(1.003), _arm(1.005), _UNISOLATED, _UNENCRYPTED)),
         Workload("page-cache", "writing a file, and deleting it, as its user sees it", (), _SMALL,
                  1, 8, only=_PC, limits=(_UNISOLATED,)),
         Workload("file-read", "reading somewhere in a file, as its user sees it", (), _READS,
-                 16, 8, only=_PC, limits=(_x86(1.04, "asi", 4096),)),
+                 16, 8, only=_PC, limits=(_x86(1.04, "asi", 4096), _UNENCRYPTED)),
         Workload("file-write", "writing somewhere in a file, as its user sees it", (), _READS,
                  16, 8, only=_PC),
         Workload("read-by-two", "two processes at a time read 256 times each, the second of which "

@@ -665,6 +665,13 @@ RUNS = {
         ]},
         "x86_64 (on), 1 CPU: exits for each operation with asi=on: fork 1.2",
     ),
+    "flushes-x86_64-mktme.json": (
+        {"prices": {}, "target": "x86_64-mktme", "variant": "on", "memory_mb": 256, "ok": True,
+         "targets": [{"operation": "build-like", "share": 0.0, "met": True},
+                     {"operation": "churn-5/8", "share": 0.2, "met": False}]},
+        "x86_64-mktme (on), 256 MiB: flushes that the pool leaves: build-like 0.00%, "
+        "churn-5/8 20.00% (missed)",
+    ),
 }  # fmt: skip
 
 

@@ -59,10 +59,51 @@ def test_other_machines_have_none(target: Any) -> None:
     assert mktme.needs(X86_64_MKTME) == 2
 
 
+def test_a_machine_can_have_more_of_them() -> None:
+    more = mktme.with_bits(machine(), 4)
+    assert mktme.needs(more.build.target) == 4
+    assert more.args == ("mktme_emul=4",)
+    with pytest.raises(RedoubtError, match="no machine has KeyIDs of 7 bits"):
+        mktme.with_bits(machine(), 7)
+
+
+def test_planes_can_be_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def booted(made: Machine, command: Sequence[str], **_: Any) -> Result:
+        assert made.build.target.keyid_bits == 0
+        files = {word for word in ",".join(made.devices).split(",") if "mem-path" in word}
+        assert len(files) == 1
+        assert made.devices.count("-object") == 4
+        assert list(command) == ["/bin/then", "/bin/mktme", "3"]
+        return Result("finished", 0, GOOD, (), Path("log"))
+
+    monkeypatch.setattr(mktme, "boot", booted)
+    assert mktme.shared(machine(), Silent()).ok
+
+
 def test_checks_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = say(monkeypatch, GOOD)
     assert mktme.checks(machine(), Silent()).ok
     assert asked[0][1:3] == ["/bin/mktme", "3"]
+
+
+def test_keys_of_programs_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = say(monkeypatch, ("1..2", "ok 1 global.a", "ok 2 global.b # SKIP no sockets"))
+    assert mktme.interface(machine(), Silent()).problems == (
+        "not done: global.b # SKIP no sockets",
+    )
+    assert asked == [["/bin/then", "/bin/selftest-mktme"]]
+
+
+def test_machines_have_so_many_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def booted(made: Machine, command: Sequence[str], **_: Any) -> Result:
+        seen.append((made.devices, command[-1]))
+        return Result("finished", 0, GOOD, (), Path("log"))
+
+    monkeypatch.setattr(mktme, "boot", booted)
+    assert all(mktme.around(machine(), n, Silent()).ok for n in (1, 2))
+    assert seen == [((), "1"), (mktme.TWO_PACKAGES, "2")]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +126,13 @@ def test_a_bug_must_be_noticed_as_it_should(monkeypatch: pytest.MonkeyPatch) -> 
     asked = say(monkeypatch, ["mktme: page 0x7 with KeyID 1 is mapped with 0"])
     assert mktme.notices(machine(), "entry", Silent()).ok
     assert asked[0][1:4] == ["/bin/put", mktme.BUGS, "16"]
+    assert asked[0][-1] == "1"
+    # Pages of one KeyID for another: there must be two.
+    assert mktme.notices(machine(), "pool", Silent()).ok
+    assert asked[1][-1] == "2"
     assert not mktme.notices(machine(), "free-flush", Silent()).ok
+    assert not mktme.notices(machine(), "forget", Silent()).ok
+    assert asked[-1][-1] == "/bin/selftest-mktme"
     with pytest.raises(RedoubtError, match="unknown bug 'none'"):
         mktme.notices(machine(), "none", Silent())
 

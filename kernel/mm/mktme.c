@@ -6,9 +6,11 @@
 #include <linux/export.h>
 #include <linux/gfp.h>
 #include <linux/mktme.h>
+#include <linux/mktme_pool.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/overflow.h>
+#include <linux/pagemap.h>
 #include <linux/pagewalk.h>
 #include <linux/sched.h>
 #include <linux/userfaultfd_k.h>
@@ -66,7 +68,7 @@ static const struct mm_walk_ops check_pages = {
 static int check_range(struct mm_struct *mm, unsigned long start,
 		       unsigned long end, unsigned int keyid)
 {
-	unsigned long next = start;
+	unsigned long next = start, unlocked = 0;
 	struct vm_area_struct *vma;
 	int err;
 
@@ -77,11 +79,51 @@ static int check_range(struct mm_struct *mm, unsigned long start,
 		err = check_vma(vma, keyid);
 		if (err)
 			return err;
+		if (!vma_keyid(vma) && !(vma->vm_flags & VM_LOCKED))
+			unlocked += min(end, vma->vm_end) - next;
 		next = vma->vm_end;
 	}
 	if (next < end)
 		return -ENOMEM;
+	if (!mlock_future_ok(mm, true, unlocked))
+		return -EAGAIN;
 	return walk_page_range(mm, start, end, &check_pages, NULL);
+}
+
+static void set_keyid(struct vm_area_struct *vma, vma_flags_t flags,
+		      unsigned int keyid)
+{
+	vma_start_write(vma);
+	vma->flags = flags;
+	mktme_get_vma(vma);
+	if (!mktme_bug(MKTME_BUG_ENTRY))
+		vma->vm_page_prot = mktme_pgprot(vma->vm_page_prot, keyid);
+}
+
+/* As it cannot be paged out, it is locked and counts as such. */
+static struct vm_area_struct *
+encrypt_part(struct vma_iterator *vmi, struct vm_area_struct *prev,
+	     struct vm_area_struct *vma, unsigned long start, unsigned long end,
+	     unsigned int keyid)
+{
+	vma_flags_t flags = legacy_to_vma_flags(vma->vm_flags | VM_LOCKED |
+						VM_LOCKONFAULT |
+						vm_flags_of_keyid(keyid));
+	struct mm_struct *mm = vma->vm_mm;
+	unsigned long locked = 0;
+
+	if (vma_keyid(vma))
+		return vma;
+	if (!(vma->vm_flags & VM_LOCKED))
+		locked = (end - start) >> PAGE_SHIFT;
+	vma = vma_modify_flags(vmi, prev, vma, start, end, &flags);
+	if (IS_ERR(vma))
+		return vma;
+	mm->locked_vm += locked;
+	/* Unless it became a part of its neighbour. */
+	if (!vma_keyid(vma))
+		set_keyid(vma, flags, keyid);
+	return vma;
 }
 
 static int encrypt_range(struct mm_struct *mm, unsigned long start,
@@ -97,18 +139,10 @@ static int encrypt_range(struct mm_struct *mm, unsigned long start,
 		prev = vma;
 
 	for_each_vma_range(vmi, vma, end) {
-		vma_flags_t flags =
-			legacy_to_vma_flags(vma->vm_flags |
-					    vm_flags_of_keyid(keyid));
-
-		vma = vma_modify_flags(&vmi, prev, vma, next,
-				       min(end, vma->vm_end), &flags);
+		vma = encrypt_part(&vmi, prev, vma, next,
+				   min(end, vma->vm_end), keyid);
 		if (IS_ERR(vma))
 			return PTR_ERR(vma);
-		vma_start_write(vma);
-		vma->flags = flags;
-		if (!mktme_bug(MKTME_BUG_ENTRY))
-			vma->vm_page_prot = mktme_pgprot(vma->vm_page_prot, keyid);
 		next = vma_iter_end(&vmi);
 		prev = vma;
 	}
@@ -122,6 +156,12 @@ struct folio *vma_alloc_folio_noprof(gfp_t gfp, int order,
 {
 	struct folio *folio;
 
+	/* Mostly it is nothing else than what inline code would do. */
+	if (likely(!vma_keyid(vma)))
+		return folio_alloc_noprof(gfp, order);
+	folio = mktme_pool_alloc(vma, order, gfp, numa_node_id(), NULL);
+	if (folio)
+		return folio;
 	folio = folio_alloc_noprof(mktme_alloc_gfp(vma, gfp), order);
 	return mktme_alloc_folio(vma, folio, gfp);
 }
@@ -132,7 +172,7 @@ EXPORT_SYMBOL(vma_alloc_folio_noprof);
  * mktme_encrypt_range() - Keep memory of this process under a KeyID.
  * @start: its address, page-aligned.
  * @len: its length in bytes, rounded up to pages.
- * @keyid: the KeyID, from 1 to mktme_nr_keyids().
+ * @keyid: the KeyID, whose key the caller has.
  *
  * What is allocated there from now on, by it and by processes that it forks, is
  * encrypted with the key of that KeyID, is not paged out, nor merged with what
@@ -141,8 +181,8 @@ EXPORT_SYMBOL(vma_alloc_folio_noprof);
  * Context: process, may sleep.
  * Return: 0; -EINVAL if an argument is wrong, or it is not private anonymous
  * memory; -ENOMEM if not all of it is mapped, or memory is short, when part of
- * it may be done; -EBUSY if it has been used, or has another KeyID; -EPERM if
- * it is sealed; -EINTR.
+ * it may be done; -EBUSY if it has been used, or has another KeyID; -EAGAIN if
+ * the process may not lock as much; -EPERM if it is sealed; -EINTR.
  */
 int mktme_encrypt_range(unsigned long start, size_t len, unsigned int keyid)
 {
@@ -151,11 +191,9 @@ int mktme_encrypt_range(unsigned long start, size_t len, unsigned int keyid)
 	int err;
 
 	len = PAGE_ALIGN(len);
-	if (!keyid || keyid > mktme_nr_keyids() || !PAGE_ALIGNED(start) ||
-	    !len || check_add_overflow(start, len, &end))
+	if (!PAGE_ALIGNED(start) || !len || check_add_overflow(start, len, &end))
 		return -EINVAL;
 
-	mktme_activate();
 	if (mmap_write_lock_killable(mm))
 		return -EINTR;
 	err = check_range(mm, start, end, keyid);
@@ -163,4 +201,16 @@ int mktme_encrypt_range(unsigned long start, size_t len, unsigned int keyid)
 		err = encrypt_range(mm, start, end, keyid);
 	mmap_write_unlock(mm);
 	return err;
+}
+
+bool __mktme_release_pages(struct page **pages, int nr)
+{
+	int i;
+
+	for (i = 0; i < nr && !page_keyid(pages[i]); i++)
+		;
+	if (i == nr)
+		return false;
+	release_pages(pages, nr);
+	return true;
 }

@@ -16,6 +16,9 @@ DECLARE_STATIC_KEY_FALSE(mktme_in_use);
 
 unsigned int __page_keyid(const struct page *page);
 void __mktme_free_pages(struct page *page, unsigned int order);
+void mktme_free_pooled_pages(struct page *page, unsigned int order, bool flushed);
+void mktme_flush_all(void);
+unsigned long mktme_flush_all_from(void);
 void __mktme_check_entry(pgprot_t prot, unsigned long pfn, unsigned int nr);
 
 /**
@@ -82,6 +85,8 @@ enum mktme_bug {
 	MKTME_BUG_MIGRATION,	/* a page does not get that of the one it replaces */
 	MKTME_BUG_ZEROPAGE,	/* the shared page of zeroes is mapped under one */
 	MKTME_BUG_ENTRY,	/* a VMA has one, and its entries do not get it */
+	MKTME_BUG_FORGET,	/* CPUs forget a key while there are pages */
+	MKTME_BUG_POOL,		/* the pool has pages of another one */
 	MKTME_NR_BUGS
 };
 

@@ -21,6 +21,7 @@
 #include <asm/cpufeature.h>
 #include <asm/processor.h>
 #include <asm/setup.h>
+#include <asm/smp.h>
 
 #include "mktme.h"
 
@@ -58,10 +59,34 @@ static void hardware_flush(void *addr, size_t size)
 	clflush_cache_range(addr, size);
 }
 
+static int hardware_pconfig(const struct mktme_pconfig *pconfig)
+{
+	unsigned long ret = MKTME_KEY_PROGRAM;
+	bool failed;
+
+	if (!boot_cpu_has(X86_FEATURE_PCONFIG))
+		return -EIO;
+	/* PCONFIG, which reads what RBX points to. */
+	asm volatile(".byte 0x0f, 0x01, 0xc5"
+		     : "+a" (ret), "=@ccz" (failed)
+		     : "b" (pconfig), "c" (0UL), "d" (0UL)
+		     : "memory");
+	if (!failed)
+		return 0;
+	return ret == MKTME_ENTROPY_ERROR || ret == MKTME_DEVICE_BUSY ? -EBUSY : -EIO;
+}
+
+static void hardware_flushed(void *addr, size_t size)
+{
+}
+
 static const struct mktme_ops hardware_ops = {
 	.name = "hardware",
 	.read_msr = hardware_read_msr,
 	.flush = hardware_flush,
+	.pconfig = hardware_pconfig,
+	.flush_all = wbinvd_on_all_cpus,
+	.flushed = hardware_flushed,
 };
 
 const struct mktme_ops *mktme_ops __ro_after_init = &hardware_ops;

@@ -11,10 +11,10 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/mktme.h>
+#include <linux/mktme_pool.h>
 #include <linux/seq_file.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
-#include <linux/uaccess.h>
 #include <linux/workqueue.h>
 
 #include "mktme.h"
@@ -84,6 +84,42 @@ void mktme_debug_change(struct mktme_page *info, unsigned long pfn,
 		write_back_late(pfn, to);
 }
 
+/* === All anonymous memory =============================================== */
+
+static unsigned int anon_wanted __initdata;
+static unsigned int anon_keyid __ro_after_init;
+
+unsigned int mktme_anon_keyid(void)
+{
+	return anon_keyid;
+}
+
+static int __init parse_anon(char *text)
+{
+	return text ? kstrtouint(text, 10, &anon_wanted) : -EINVAL;
+}
+early_param("mktme_anon", parse_anon);
+
+/* Before there are processes. */
+static int __init mktme_anon_init(void)
+{
+	int keyid = 0;
+
+	if (!anon_wanted)
+		return 0;
+	/* Those below are lost for others. */
+	while (keyid >= 0 && keyid < anon_wanted)
+		keyid = mktme_nr_keyids() ? mktme_reserve_keyid() : -ENOSPC;
+	if (keyid < 0) {
+		pr_err("mktme_anon=%u: there is no such KeyID\n", anon_wanted);
+		return 0;
+	}
+	anon_keyid = keyid;
+	pr_info("all anonymous memory is under KeyID %u\n", anon_keyid);
+	return 0;
+}
+core_initcall(mktme_anon_init);
+
 /* === Files ============================================================== */
 
 static int stats_show(struct seq_file *m, void *v)
@@ -91,6 +127,13 @@ static int stats_show(struct seq_file *m, void *v)
 	static const char * const names[] = {
 		[MKTME_STAT_ALLOCATED] = "flushed_for_keyid",
 		[MKTME_STAT_FREED] = "flushed_when_freed",
+		[MKTME_STAT_PROGRAMMED] = "programmed",
+		[MKTME_STAT_RANGES] = "flushed_ranges",
+		[MKTME_STAT_WHOLE] = "flushed_all",
+		[MKTME_STAT_HITS] = "pool_hits",
+		[MKTME_STAT_MISSES] = "pool_misses",
+		[MKTME_STAT_REFUSED] = "pool_refused",
+		[MKTME_STAT_RETURNED] = "pool_returned",
 	};
 	unsigned int i;
 	int cpu;
@@ -102,43 +145,16 @@ static int stats_show(struct seq_file *m, void *v)
 			sum += per_cpu(mktme_stats[i], cpu);
 		seq_printf(m, "%s %lu\n", names[i], sum);
 	}
+	seq_printf(m, "pool_pages %lu\n", mktme_pool_pages());
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(stats);
-
-/* "ADDRESS LENGTH KEYID": memory of the process that writes it. */
-static ssize_t encrypt_write(struct file *file, const char __user *from,
-			     size_t size, loff_t *pos)
-{
-	unsigned long addr, len;
-	unsigned int keyid;
-	char text[64];
-	int err;
-
-	if (size >= sizeof(text))
-		return -EINVAL;
-	if (copy_from_user(text, from, size))
-		return -EFAULT;
-	text[size] = '\0';
-	if (sscanf(text, "%lx %lx %u", &addr, &len, &keyid) != 3)
-		return -EINVAL;
-
-	err = mktme_encrypt_range(addr, len, keyid);
-	return err ? : size;
-}
-
-static const struct file_operations encrypt_fops = {
-	.open = simple_open,
-	.write = encrypt_write,
-	.llseek = noop_llseek,
-};
 
 static int __init mktme_debug_init(void)
 {
 	struct dentry *dir = debugfs_create_dir("mktme", NULL);
 
 	debugfs_create_file("stats", 0400, dir, NULL, &stats_fops);
-	debugfs_create_file("encrypt", 0200, dir, NULL, &encrypt_fops);
 	debugfs_create_ulong("bugs", 0600, dir, &mktme_bugs);
 	return 0;
 }

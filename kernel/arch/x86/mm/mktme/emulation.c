@@ -12,14 +12,17 @@
 #include <linux/cache.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
+#include <linux/mktme_pool.h>
 #include <linux/string.h>
 
 #include <asm/cmdline.h>
 #include <asm/cpufeature.h>
 #include <asm/processor.h>
 #include <asm/setup.h>
+#include <uapi/asm/mktme.h>
 
 #include "mktme.h"
+#include "pages.h"
 
 /* mktme_emul=: bits of the KeyID. */
 static unsigned int emulated_bits __ro_after_init;
@@ -29,6 +32,8 @@ static u64 emulated_read_msr(u32 msr)
 	switch (msr) {
 	case MSR_IA32_TME_ACTIVATE:
 		return TME_ACTIVATE_LOCKED | TME_ACTIVATE_ENABLED |
+		       FIELD_PREP(TME_ACTIVATE_ALGORITHMS,
+				  MKTME_AES_XTS_128 | MKTME_AES_XTS_256) |
 		       FIELD_PREP(TME_ACTIVATE_KEYID_BITS, emulated_bits);
 	case MSR_IA32_TME_CAPABILITY:
 		return FIELD_PREP(TME_CAPABILITY_MAX_KEYS,
@@ -44,10 +49,28 @@ static void emulated_flush(void *addr, size_t size)
 	memset(addr, 0xee, size);
 }
 
+/* The planes have no keys; with a new one, what was there would be lost. */
+static int emulated_pconfig(const struct mktme_pconfig *pconfig)
+{
+	if (!in_range(pconfig->keyid, 1, mktme_nr_keyids()))
+		return -EIO;
+	mktme_lose_pages(pconfig->keyid);
+	mktme_count(MKTME_STAT_PROGRAMMED, 1);
+	return 0;
+}
+
+/* Of which memory that was, it is told next. */
+static void emulated_flush_all(void)
+{
+}
+
 static const struct mktme_ops emulation_ops = {
 	.name = "emulation",
+	.pconfig = emulated_pconfig,
 	.read_msr = emulated_read_msr,
 	.flush = emulated_flush,
+	.flush_all = emulated_flush_all,
+	.flushed = emulated_flush,
 };
 
 static void __init parse_option(void)

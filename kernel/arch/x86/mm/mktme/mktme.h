@@ -14,6 +14,7 @@
 #define TME_ACTIVATE_ENABLED	BIT_ULL(1)
 #define TME_ACTIVATE_KEYID_BITS	GENMASK_ULL(35, 32)
 #define TME_ACTIVATE_TDX_BITS	GENMASK_ULL(39, 36)
+#define TME_ACTIVATE_ALGORITHMS	GENMASK_ULL(63, 48)
 
 /* MSR_IA32_TME_CAPABILITY */
 #define TME_CAPABILITY_MAX_KEYS	GENMASK_ULL(50, 36)
@@ -21,17 +22,55 @@
 /* MSR_IA32_MKTME_KEYID_PARTITIONING */
 #define MKTME_KEYIDS_NOT_TDX	GENMASK_ULL(31, 0)
 
+/* Leaf MKTME_KEY_PROGRAM of PCONFIG: its number, and its commands. */
+#define MKTME_KEY_PROGRAM	0
+#define MKTME_SET_KEY_DIRECT	0
+#define MKTME_SET_KEY_RANDOM	1
+#define MKTME_CLEAR_KEY		2
+
+#define MKTME_PCONFIG_COMMAND	GENMASK(7, 0)
+#define MKTME_PCONFIG_ALGORITHM	GENMASK(23, 8)
+
+/* What it says if it fails. */
+#define MKTME_ENTROPY_ERROR	2
+#define MKTME_DEVICE_BUSY	5
+
+/**
+ * struct mktme_pconfig - what PCONFIG reads, as the CPU defines it.
+ * @keyid: the KeyID.
+ * @control: the command and the algorithm.
+ * @reserved: 0.
+ * @data_key: the key for data.
+ * @tweak_key: the key for addresses.
+ * @padding: so that it is aligned where it is allocated.
+ */
+struct mktme_pconfig {
+	u16 keyid;
+	u32 control;
+	u8 reserved[58];
+	u8 data_key[64];
+	u8 tweak_key[64];
+	u8 padding[64];
+} __packed __aligned(256);
+
 /**
  * struct mktme_ops - what the hardware does, or something in its place.
  * @name: for people.
  * @read_msr: the value of an MSR. Any context.
  * @flush: writes back and forgets what is cached of memory that is mapped at an
  *	address of a direct map; what is there is of no use any more. Any context.
+ * @pconfig: has the package of this CPU carry out a command: 0, -EBUSY if it may
+ *	be tried again, -EIO. Any context.
+ * @flush_all: the same for all that any CPU has cached. May sleep.
+ * @flushed: told what else was of no use when all was flushed. Any context.
  */
 struct mktme_ops {
 	const char *name;
 	u64 (*read_msr)(u32 msr);
 	void (*flush)(void *addr, size_t size);
+	int (*pconfig)(const struct mktme_pconfig *pconfig);
+	void (*flush_all)(void);
+	void (*flushed)(void *addr, size_t size);
 };
 
 extern const struct mktme_ops *mktme_ops;

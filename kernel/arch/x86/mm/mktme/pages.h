@@ -5,7 +5,6 @@
 #ifndef __X86_MM_MKTME_PAGES_H
 #define __X86_MM_MKTME_PAGES_H
 
-#include <linux/percpu.h>
 #include <linux/types.h>
 
 /**
@@ -16,26 +15,12 @@ struct mktme_page {
 	u8 keyid;
 };
 
-/* Pages that were flushed from the caches, by what for. */
-enum mktme_stat {
-	MKTME_STAT_ALLOCATED,
-	MKTME_STAT_FREED,
-	MKTME_NR_STATS
-};
+void mktme_lose_pages(unsigned int keyid);
 
 #ifdef CONFIG_X86_MKTME_DEBUG
-DECLARE_PER_CPU(unsigned long[MKTME_NR_STATS], mktme_stats);
-
-static inline void mktme_count(enum mktme_stat stat, unsigned int nr)
-{
-	this_cpu_add(mktme_stats[stat], nr);
-}
-
 void mktme_debug_change(struct mktme_page *info, unsigned long pfn,
 			unsigned int to, bool flushed);
 #else
-static inline void mktme_count(enum mktme_stat stat, unsigned int nr) { }
-
 static inline void mktme_debug_change(struct mktme_page *info, unsigned long pfn,
 				      unsigned int to, bool flushed) { }
 #endif

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Keys in the memory controllers: programmed by PCONFIG, on one CPU of each
+ * package, as each package encrypts the memory that it has.
+ *
+ * What a KeyID encrypted before is lost. The kernel keeps no key: a package
+ * that is added while keys are in use is given random ones, as its memory has
+ * not been used, but cannot get those that somebody else has made.
+ */
+#define pr_fmt(fmt) "x86/mktme: " fmt
+
+#include <linux/bitfield.h>
+#include <linux/cpu.h>
+#include <linux/cpuhotplug.h>
+#include <linux/cpumask.h>
+#include <linux/delay.h>
+#include <linux/init.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/string.h>
+#include <linux/suspend.h>
+#include <linux/topology.h>
+
+#include <uapi/asm/mktme.h>
+
+#include "keys.h"
+#include "mktme.h"
+
+/* Collecting entropy, and others that program, take their time. */
+#define TRIES		10
+#define RETRY_US	1000
+
+/* By KeyID: 0 if it is not programmed, else the algorithm. */
+static u32 algorithm_of[MKTME_MAX_KEYIDS + 1];
+static bool random_key[MKTME_MAX_KEYIDS + 1];
+static unsigned int nr_programmed;
+/* Against CPUs that come and go. */
+static DEFINE_MUTEX(packages_lock);
+
+struct command {
+	struct mktme_pconfig *pconfig;
+	int result;
+};
+
+static void run_command(void *info)
+{
+	struct command *command = info;
+
+	command->result = mktme_ops->pconfig(command->pconfig);
+}
+
+static int program_package(int cpu, struct mktme_pconfig *pconfig)
+{
+	struct command command = { .pconfig = pconfig };
+	unsigned int tries;
+	int err;
+
+	for (tries = 0; tries < TRIES; tries++) {
+		err = smp_call_function_single(cpu, run_command, &command, true);
+		if (err || command.result != -EBUSY)
+			break;
+		fsleep(RETRY_US);
+	}
+	return err ? : command.result;
+}
+
+static bool first_of_package(int cpu)
+{
+	return cpumask_first_and(topology_core_cpumask(cpu), cpu_online_mask) == cpu;
+}
+
+/* Under packages_lock. */
+static int program_all(struct mktme_pconfig *pconfig)
+{
+	int cpu, err, ret = 0;
+
+	for_each_online_cpu(cpu) {
+		if (!first_of_package(cpu))
+			continue;
+		err = program_package(cpu, pconfig);
+		if (err && !ret)
+			ret = err;
+	}
+	return ret;
+}
+
+static struct mktme_pconfig *new_pconfig(unsigned int keyid, unsigned int command)
+{
+	struct mktme_pconfig *pconfig = kzalloc(sizeof(*pconfig), GFP_KERNEL);
+
+	if (pconfig) {
+		pconfig->keyid = keyid;
+		pconfig->control = FIELD_PREP(MKTME_PCONFIG_COMMAND, command);
+	}
+	return pconfig;
+}
+
+static struct mktme_pconfig *pconfig_of(unsigned int keyid,
+					const struct mktme_key_spec *spec)
+{
+	struct mktme_pconfig *pconfig;
+
+	pconfig = new_pconfig(keyid, spec->random ? MKTME_SET_KEY_RANDOM :
+						    MKTME_SET_KEY_DIRECT);
+	if (!pconfig)
+		return NULL;
+	pconfig->control |= FIELD_PREP(MKTME_PCONFIG_ALGORITHM, spec->algorithm);
+	if (!spec->random) {
+		memcpy(pconfig->data_key, spec->data_key,
+		       sizeof(spec->data_key));
+		memcpy(pconfig->tweak_key, spec->tweak_key,
+		       sizeof(spec->tweak_key));
+	}
+	return pconfig;
+}
+
+/* Every package that is there must have a CPU that can do it. */
+static bool packages_complete(void)
+{
+	int cpu;
+
+	for_each_present_cpu(cpu) {
+		unsigned int package = topology_physical_package_id(cpu);
+		bool found = false;
+		int other;
+
+		for_each_online_cpu(other)
+			found |= topology_physical_package_id(other) == package;
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+/**
+ * mktme_algorithm() - How memory can be encrypted.
+ * @wanted: MKTME_AES_XTS_128 or MKTME_AES_XTS_256, or 0 for any.
+ *
+ * Context: any.
+ * Return: @wanted, or the first that the CPU has; 0 if it has not.
+ */
+u32 mktme_algorithm(u32 wanted)
+{
+	u32 known = FIELD_GET(TME_ACTIVATE_ALGORITHMS,
+			      mktme_read_msr(MSR_IA32_TME_ACTIVATE)) &
+		    (MKTME_AES_XTS_128 | MKTME_AES_XTS_256);
+
+	return wanted ? known & wanted : known & -known;
+}
+
+/**
+ * mktme_program() - Give a KeyID a key.
+ * @keyid: the KeyID; memory that it encrypted before is lost.
+ * @spec: the key; is not kept.
+ *
+ * Context: process, may sleep.
+ * Return: 0; -ENOMEM; -ENODEV if all CPUs of a package are offline; -EIO if a
+ * package refuses.
+ */
+int mktme_program(unsigned int keyid, const struct mktme_key_spec *spec)
+{
+	struct mktme_pconfig *pconfig = pconfig_of(keyid, spec);
+	int err = -ENODEV;
+
+	if (!pconfig)
+		return -ENOMEM;
+	cpus_read_lock();
+	mutex_lock(&packages_lock);
+	if (packages_complete()) {
+		err = program_all(pconfig);
+		algorithm_of[keyid] = err ? 0 : spec->algorithm;
+		random_key[keyid] = spec->random;
+		nr_programmed += !err;
+	}
+	mutex_unlock(&packages_lock);
+	cpus_read_unlock();
+	kfree_sensitive(pconfig);
+	if (err && err != -ENODEV) {
+		pr_warn_ratelimited("KeyID %u cannot be programmed: %d\n", keyid,
+				    err);
+		mktme_forget(keyid);
+		return -EIO;
+	}
+	return err;
+}
+
+/**
+ * mktme_forget() - Take its key from a KeyID.
+ * @keyid: the KeyID, which no page has.
+ *
+ * Context: process, may sleep.
+ */
+void mktme_forget(unsigned int keyid)
+{
+	struct mktme_pconfig *pconfig;
+
+	pconfig = new_pconfig(keyid, MKTME_CLEAR_KEY);
+	cpus_read_lock();
+	mutex_lock(&packages_lock);
+	if (!pconfig || program_all(pconfig))
+		pr_warn_ratelimited("KeyID %u keeps its key, unused\n", keyid);
+	nr_programmed -= !!algorithm_of[keyid];
+	algorithm_of[keyid] = 0;
+	mutex_unlock(&packages_lock);
+	cpus_read_unlock();
+	kfree(pconfig);
+}
+
+/* === Packages that come and go ========================================== */
+
+static bool alone_in_package(unsigned int cpu)
+{
+	unsigned int package = topology_physical_package_id(cpu);
+	int other;
+
+	for_each_online_cpu(other)
+		if (other != cpu && topology_physical_package_id(other) == package)
+			return false;
+	return true;
+}
+
+static int program_added(unsigned int cpu, unsigned int keyid)
+{
+	struct mktme_key_spec spec = {
+		.algorithm = algorithm_of[keyid],
+		.random = true,
+	};
+	struct mktme_pconfig *pconfig;
+	int err;
+
+	if (!random_key[keyid]) {
+		pr_warn("CPU %u stays offline: the key of KeyID %u is not known any more, and its package has not got it\n",
+			cpu, keyid);
+		return -EBUSY;
+	}
+	pconfig = pconfig_of(keyid, &spec);
+	if (!pconfig)
+		return -ENOMEM;
+	err = program_package(cpu, pconfig);
+	kfree_sensitive(pconfig);
+	return err;
+}
+
+static int cpu_comes(unsigned int cpu)
+{
+	unsigned int keyid;
+	int err = 0;
+
+	guard(mutex)(&packages_lock);
+	if (!nr_programmed || !alone_in_package(cpu))
+		return 0;
+	for (keyid = 1; keyid <= mktme_nr_keyids() && !err; keyid++)
+		if (algorithm_of[keyid])
+			err = program_added(cpu, keyid);
+	return err;
+}
+
+static int cpu_goes(unsigned int cpu)
+{
+	guard(mutex)(&packages_lock);
+	if (!nr_programmed || !alone_in_package(cpu))
+		return 0;
+	pr_warn_ratelimited("CPU %u stays online: it is the last of its package, and keys are in use\n",
+			    cpu);
+	return -EBUSY;
+}
+
+/* Memory keeps what is in it, and its controllers forget the keys. */
+static int before_sleep(struct notifier_block *block, unsigned long action,
+			void *data)
+{
+	if (action != PM_SUSPEND_PREPARE && action != PM_HIBERNATION_PREPARE)
+		return NOTIFY_DONE;
+	if (!READ_ONCE(nr_programmed))
+		return NOTIFY_DONE;
+	pr_warn("no suspend while keys are in use: they would be lost\n");
+	return notifier_from_errno(-EBUSY);
+}
+
+static struct notifier_block sleep_notifier = {
+	.notifier_call = before_sleep,
+};
+
+static int __init watch_packages(void)
+{
+	int ret;
+
+	if (!mktme_nr_keyids())
+		return 0;
+	ret = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "x86/mktme:online",
+				cpu_comes, cpu_goes);
+	if (ret < 0)
+		return ret;
+	return register_pm_notifier(&sleep_notifier);
+}
+late_initcall(watch_packages);

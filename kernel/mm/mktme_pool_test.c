@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Tests of the pool of free pages under KeyIDs, on a machine that has some.
+ */
+#include <linux/gfp.h>
+#include <linux/list.h>
+#include <linux/mktme.h>
+#include <linux/mktme_pool.h>
+#include <linux/mm.h>
+#include <linux/preempt.h>
+#include <linux/vmstat.h>
+
+#include <kunit/test.h>
+
+#include "internal.h"
+#include "mktme_pool.h"
+#include "page_alloc.h"
+
+#define HUGE_ORDER	(PMD_SHIFT - PAGE_SHIFT)
+#define GFP		GFP_HIGHUSER_MOVABLE
+
+static unsigned int reserved[MKTME_MAX_KEYIDS], nr_reserved;
+static unsigned int old_percent;
+static unsigned long old_whole;
+
+/* What the kernel has counted, 0 if it does not. */
+static unsigned long counted(enum mktme_stat stat)
+{
+	unsigned long sum = 0;
+#ifdef CONFIG_X86_MKTME_DEBUG
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu(mktme_stats[stat], cpu);
+#endif
+	return sum;
+}
+
+static unsigned long flushed(void)
+{
+	return counted(MKTME_STAT_ALLOCATED) + counted(MKTME_STAT_FREED);
+}
+
+static struct folio *from_pool(unsigned int keyid, unsigned int order, gfp_t gfp)
+{
+	return __mktme_pool_alloc(keyid, order, gfp, numa_node_id(), NULL);
+}
+
+static struct folio *new_folio(struct kunit *test, unsigned int keyid,
+			       unsigned int order)
+{
+	struct folio *folio = folio_alloc(GFP | __GFP_THISNODE, order);
+
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	return __mktme_alloc_folio(folio, keyid, 0);
+}
+
+/* So many pages become free. */
+static void free_many(struct kunit *test, unsigned int keyid, unsigned long nr)
+{
+	struct folio *folio, *next;
+	LIST_HEAD(folios);
+
+	while (nr--) {
+		folio = folio_alloc(GFP, 0);
+		if (folio)
+			list_add(&__mktme_alloc_folio(folio, keyid, 0)->lru, &folios);
+	}
+	list_for_each_entry_safe(folio, next, &folios, lru) {
+		list_del(&folio->lru);
+		folio_put(folio);
+	}
+}
+
+/* Pages can have KeyIDs only if there are keys. */
+static int pool_suite_init(struct kunit_suite *suite)
+{
+	while (nr_reserved < mktme_nr_keyids()) {
+		int keyid = mktme_reserve_keyid();
+
+		if (keyid < 0)
+			return keyid;
+		reserved[nr_reserved++] = keyid;
+	}
+	return 0;
+}
+
+static void pool_suite_exit(struct kunit_suite *suite)
+{
+	while (nr_reserved)
+		mktme_release_keyid(reserved[--nr_reserved]);
+}
+
+/* It stays on its CPU: another does not get what that has freed. */
+static int pool_test_init(struct kunit *test)
+{
+	if (!mktme_nr_keyids())
+		kunit_skip(test, "no KeyIDs");
+	if (reserved[0] != 1)
+		kunit_skip(test, "mktme_anon= has the first");
+	if (!mktme_pool_percent)
+		kunit_skip(test, "mktme_pool=off");
+	mktme_pool_drain(NUMA_NO_NODE);
+	old_percent = mktme_pool_percent;
+	old_whole = mktme_pool_whole;
+	migrate_disable();
+	return 0;
+}
+
+static void pool_test_exit(struct kunit *test)
+{
+	if (reserved[0] != 1 || !mktme_pool_percent)
+		return;
+	migrate_enable();
+	mktme_pool_percent = old_percent;
+	mktme_pool_whole = old_whole;
+	mktme_pool_drain(NUMA_NO_NODE);
+}
+
+static void pages_come_back_without_a_flush(struct kunit *test)
+{
+	struct folio *folio = new_folio(test, 1, 0), *again;
+	unsigned long before = flushed();
+
+	folio_put(folio);
+	KUNIT_EXPECT_EQ(test, 1, mktme_pool_pages());
+	again = from_pool(1, 0, GFP);
+	KUNIT_EXPECT_PTR_EQ(test, folio, again);
+	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
+	KUNIT_EXPECT_EQ(test, before, flushed());
+	KUNIT_ASSERT_NOT_NULL(test, again);
+	KUNIT_EXPECT_EQ(test, 1, folio_keyid(again));
+	KUNIT_EXPECT_EQ(test, 1, folio_ref_count(again));
+	KUNIT_EXPECT_PTR_EQ(test, folio_address(again),
+			    mktme_va(PFN_PHYS(folio_pfn(again)), 1));
+	folio_put(again);
+}
+
+static void they_are_cleared_if_wanted(struct kunit *test)
+{
+	struct folio *folio = new_folio(test, 1, 0), *again;
+	unsigned long before = flushed();
+
+	memset(folio_address(folio), 0x5a, PAGE_SIZE);
+	folio_put(folio);
+	again = from_pool(1, 0, GFP | __GFP_ZERO);
+	KUNIT_ASSERT_PTR_EQ(test, folio, again);
+	KUNIT_EXPECT_NULL(test, memchr_inv(folio_address(again), 0, PAGE_SIZE));
+	KUNIT_EXPECT_EQ(test, before, flushed());
+	folio_put(again);
+}
+
+static void another_keyid_never_gets_them(struct kunit *test)
+{
+	unsigned int keyid;
+
+	if (mktme_nr_keyids() < 2)
+		kunit_skip(test, "one KeyID");
+	free_many(test, 1, 2 * POOL_CPU_PAGES);
+	folio_put(new_folio(test, 1, HUGE_ORDER));
+	KUNIT_EXPECT_GE(test, mktme_pool_pages(), HPAGE_PMD_NR);
+	for (keyid = 2; keyid <= mktme_nr_keyids(); keyid++) {
+		KUNIT_EXPECT_NULL(test, from_pool(keyid, 0, GFP));
+		KUNIT_EXPECT_NULL(test, from_pool(keyid, HUGE_ORDER, GFP));
+	}
+	/* Nor do those get them who want what cannot be moved. */
+	KUNIT_EXPECT_NULL(test, from_pool(1, 0, GFP_KERNEL));
+}
+
+/* More than the pool can have; what it has can be reclaimed. */
+static void the_limit_holds(struct kunit *test)
+{
+	int nid = numa_node_id();
+	unsigned long limit, of_cpus = num_possible_cpus() * 2 * POOL_CPU_PAGES;
+
+	mktme_pool_percent = 1;
+	limit = mktme_pool_node_limit(nid);
+	free_many(test, 1, 2 * limit + of_cpus);
+	KUNIT_EXPECT_LE(test, mktme_pool_pages(), limit + of_cpus);
+	KUNIT_EXPECT_GE(test, mktme_pool_pages() + 2 * POOL_CPU_PAGES, limit);
+	KUNIT_EXPECT_GE(test, global_node_page_state(NR_KERNEL_MISC_RECLAIMABLE) +
+			of_cpus, mktme_pool_pages());
+	folio_put(new_folio(test, 1, HUGE_ORDER));
+	KUNIT_EXPECT_LE(test, mktme_pool_pages(), limit + of_cpus);
+}
+
+/* What one has in vain does not keep others from having some. */
+static void who_has_most_makes_room(struct kunit *test)
+{
+	unsigned long limit, nr = 0;
+	struct folio *folio, *next;
+	LIST_HEAD(folios);
+
+	if (mktme_nr_keyids() < 2)
+		kunit_skip(test, "one KeyID");
+	mktme_pool_percent = 1;
+	limit = mktme_pool_node_limit(numa_node_id());
+	free_many(test, 1, 2 * limit);
+	free_many(test, 2, 2 * limit);
+	while ((folio = from_pool(2, 0, GFP))) {
+		list_add(&folio->lru, &folios);
+		nr++;
+	}
+	/* Neither has more than the other. */
+	KUNIT_EXPECT_GE(test, nr + 2 * POOL_CPU_PAGES, limit / 2);
+	KUNIT_EXPECT_LE(test, nr, limit / 2 + 4 * POOL_CPU_PAGES);
+	list_for_each_entry_safe(folio, next, &folios, lru) {
+		list_del(&folio->lru);
+		folio_put(folio);
+	}
+}
+
+static void draining_empties(struct kunit *test)
+{
+	struct folio *folio = new_folio(test, 1, 0);
+	unsigned long before = counted(MKTME_STAT_FREED);
+
+	folio_get(folio);
+	free_many(test, 1, 1000);
+	folio_put(new_folio(test, 1, HUGE_ORDER));
+	folio_put(folio);
+	KUNIT_EXPECT_EQ(test, 1, folio_keyid(folio));
+	folio_put(folio);
+	KUNIT_EXPECT_GT(test, mktme_pool_pages(), HPAGE_PMD_NR);
+	drain_all_pages(NULL);
+	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
+	KUNIT_EXPECT_EQ(test, 0, folio_keyid(folio));
+	if (IS_ENABLED(CONFIG_X86_MKTME_DEBUG))
+		KUNIT_EXPECT_EQ(test, 1001 + HPAGE_PMD_NR,
+				counted(MKTME_STAT_FREED) - before);
+}
+
+static void a_keyid_can_be_drained(struct kunit *test)
+{
+	struct folio *folio;
+
+	if (mktme_nr_keyids() < 2)
+		kunit_skip(test, "one KeyID");
+	free_many(test, 1, 1000);
+	folio_put(new_folio(test, 1, HUGE_ORDER));
+	folio_put(new_folio(test, 2, 0));
+	mktme_pool_drain_keyid(1);
+	KUNIT_EXPECT_EQ(test, 1, mktme_pool_pages());
+	KUNIT_EXPECT_NULL(test, from_pool(1, 0, GFP));
+	folio = from_pool(2, 0, GFP);
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	folio_put(folio);
+}
+
+static void huge_pages_come_back(struct kunit *test)
+{
+	struct folio *folio = new_folio(test, 1, HUGE_ORDER), *again;
+	unsigned long before = flushed();
+
+	folio_put(folio);
+	KUNIT_EXPECT_EQ(test, HPAGE_PMD_NR, mktme_pool_pages());
+	again = from_pool(1, HUGE_ORDER, GFP | __GFP_ZERO);
+	KUNIT_ASSERT_PTR_EQ(test, folio, again);
+	KUNIT_EXPECT_EQ(test, HUGE_ORDER, folio_order(again));
+	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
+	KUNIT_EXPECT_NULL(test, memchr_inv(folio_address(again), 0, PMD_SIZE));
+	KUNIT_EXPECT_EQ(test, before, flushed());
+	folio_put(again);
+}
+
+static void huge_pages_are_split(struct kunit *test)
+{
+	struct folio *folio = new_folio(test, 1, HUGE_ORDER), *small;
+	unsigned long before = flushed(), pfn = folio_pfn(folio);
+	unsigned int nr = 0;
+	LIST_HEAD(folios);
+
+	folio_put(folio);
+	while ((small = from_pool(1, 0, GFP))) {
+		KUNIT_EXPECT_TRUE(test, in_range(folio_pfn(small), pfn,
+						 HPAGE_PMD_NR));
+		KUNIT_EXPECT_FALSE(test, folio_test_large(small));
+		list_add(&small->lru, &folios);
+		nr++;
+	}
+	KUNIT_EXPECT_EQ(test, HPAGE_PMD_NR, nr);
+	KUNIT_EXPECT_EQ(test, before, flushed());
+	list_for_each_entry_safe(small, folio, &folios, lru) {
+		list_del(&small->lru);
+		folio_put(small);
+	}
+}
+
+static void shrinking_empties(struct kunit *test)
+{
+	free_many(test, 1, 1000);
+	folio_put(new_folio(test, 1, HUGE_ORDER));
+	drop_slab();
+	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
+}
+
+static void many_are_flushed_at_once(struct kunit *test)
+{
+	unsigned long ranges, whole = counted(MKTME_STAT_WHOLE);
+
+	mktme_pool_whole = 500;
+	free_many(test, 1, 1000);
+	ranges = counted(MKTME_STAT_RANGES);
+	mktme_pool_drain_keyid(1);
+	KUNIT_EXPECT_EQ(test, ranges, counted(MKTME_STAT_RANGES));
+	if (IS_ENABLED(CONFIG_X86_MKTME_DEBUG))
+		KUNIT_EXPECT_EQ(test, whole + 1, counted(MKTME_STAT_WHOLE));
+	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
+}
+
+static void interrupts_can_free(struct kunit *test)
+{
+	struct folio *folio = new_folio(test, 1, 0);
+
+	local_irq_disable();
+	folio_put(folio);
+	local_irq_enable();
+	KUNIT_EXPECT_EQ(test, 1, mktme_pool_pages());
+}
+
+/* As while memory goes offline. */
+static void it_can_be_stopped(struct kunit *test)
+{
+	struct folio *folio = new_folio(test, 1, 0);
+
+	folio_put(new_folio(test, 1, 0));
+	KUNIT_EXPECT_EQ(test, 1, mktme_pool_pages());
+	zone_pcp_disable(folio_zone(folio));
+	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
+	folio_put(folio);
+	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
+	zone_pcp_enable(folio_zone(folio));
+	folio_put(new_folio(test, 1, 0));
+	KUNIT_EXPECT_EQ(test, 1, mktme_pool_pages());
+}
+
+static struct kunit_case cases[] = {
+	KUNIT_CASE(pages_come_back_without_a_flush),
+	KUNIT_CASE(they_are_cleared_if_wanted),
+	KUNIT_CASE(another_keyid_never_gets_them),
+	KUNIT_CASE(the_limit_holds),
+	KUNIT_CASE(who_has_most_makes_room),
+	KUNIT_CASE(draining_empties),
+	KUNIT_CASE(a_keyid_can_be_drained),
+	KUNIT_CASE(huge_pages_come_back),
+	KUNIT_CASE(huge_pages_are_split),
+	KUNIT_CASE(shrinking_empties),
+	KUNIT_CASE(many_are_flushed_at_once),
+	KUNIT_CASE(interrupts_can_free),
+	KUNIT_CASE(it_can_be_stopped),
+	{}
+};
+
+static struct kunit_suite suite = {
+	.name = "mktme_pool",
+	.suite_init = pool_suite_init,
+	.suite_exit = pool_suite_exit,
+	.init = pool_test_init,
+	.exit = pool_test_exit,
+	.test_cases = cases,
+};
+
+kunit_test_suite(suite);
