@@ -20,6 +20,7 @@
 #include <asm/cmdline.h>
 #include <asm/cpufeature.h>
 #include <asm/processor.h>
+#include <asm/runtime-const.h>
 #include <asm/setup.h>
 #include <asm/smp.h>
 
@@ -141,6 +142,7 @@ static void __init detect_boot_cpu(struct cpuinfo_x86 *c, u64 activate)
 	mktme_keyid_mask = GENMASK_ULL(c->x86_phys_bits + bits - 1,
 				       c->x86_phys_bits);
 	physical_mask &= ~mktme_keyid_mask;
+	runtime_const_init(ptr, physical_mask);
 }
 
 /**
