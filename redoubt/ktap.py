@@ -26,7 +26,11 @@ _END = re.compile(r"^(?:\[[^]]*\] )? *(?:not )?ok \d+ (?:- )?([^\s#]+)")
 
 @dataclass(frozen=True)
 class Suite:
-    """The counts of one test suite, the names of what failed in it, and what was said of that."""
+    """The counts of one test suite, the names of what failed in it, and what was said of that.
+
+    So many of those that `failed` said nothing themselves: `malformed`. They are errors in the
+    format, or tests without a result.
+    """
 
     name: str
     passed: int
@@ -34,6 +38,7 @@ class Suite:
     skipped: int
     failures: tuple[str, ...] = ()
     diagnostics: tuple[str, ...] = ()
+    malformed: int = 0
 
 
 @contextmanager
@@ -109,6 +114,7 @@ def parse(kernel: Path, console: Sequence[str]) -> list[Suite]:
                 sub.name, counts.passed, failed, counts.skipped,
                 tuple(name for name, _ in found),
                 tuple(line.strip() for _, log in found for line in log[:_DIAGNOSTICS]),
+                counts.errors + counts.crashed,
             )
         )  # fmt: skip
     if not any(suite.failed for suite in suites) and any(_FAILED in line for line in console):
@@ -117,5 +123,11 @@ def parse(kernel: Path, console: Sequence[str]) -> list[Suite]:
     if not suites:
         suites.append(Suite("kunit", 0, 1, 0, ("no test results on the console",)))
     elif test.counts.errors > sum(sub.counts.errors for sub in test.subtests):
-        suites.append(Suite("kunit", 0, 1, 0, ("the test results are malformed",)))
+        suites.append(Suite("kunit", 0, 1, 0, ("the test results are malformed",), (), 1))
     return suites
+
+
+def incomplete(suites: Sequence[Suite]) -> bool:
+    """Is a result missing, and nothing failed? Each later test of the suite is an error then."""
+    failed = sum(suite.failed for suite in suites)
+    return failed > 0 and failed == sum(suite.malformed for suite in suites)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from conftest import REAL_BUILD
@@ -385,6 +386,21 @@ class TestKunit:
         assert sum(suite.failed for suite in suites) > 0
         assert sum(suite.passed for suite in suites) == 0
 
+    @pytest.mark.parametrize("line", ["    ok 1 one", "    ok 2 two", "ok 1 kpkeys_levels"])
+    def test_a_line_that_was_lost(self, line: str) -> None:
+        lost = [one for one in GOOD.splitlines() if not one.startswith(line)]
+        assert len(lost) == len(GOOD.splitlines()) - 1
+        suites = kunit("\n".join(lost))
+        assert ktap.incomplete(suites)
+        assert sum(suite.failed for suite in suites) > 0
+
+    def test_a_line_that_was_lost_beside_a_failure(self) -> None:
+        text = GOOD.replace("    ok 1 one\n", "").replace("    ok 3 three", "    not ok 3 three")
+        assert not ktap.incomplete(kunit(text))
+
+    def test_nothing_was_lost(self) -> None:
+        assert not ktap.incomplete(kunit(GOOD))
+
     def test_a_suite_without_tests(self) -> None:
         sub = "    KTAP version 1\n    # Subtest: kpkeys\n    1..0\n"
         text = f"KTAP version 1\n1..1\n{sub}ok 1 kpkeys\n"
@@ -439,6 +455,29 @@ def test_the_words_for_a_test_without_an_end(
     assert item.detail.splitlines()[0] == (
         f"failed: kpkeys_levels.one; {how} in kpkeys_levels, after two; log: log"
     )
+
+
+@pytest.mark.guest
+@needs_parser
+@pytest.mark.parametrize(("lost", "boots", "failed"), [(0, 1, 0), (1, 2, 0), (2, 2, 1)])
+def test_boots_again_if_a_line_was_lost(
+    lost: int, boots: int, failed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Source(REAL_BUILD / "src", "7.3.4")
+    consoles = [GOOD.replace("    ok 1 one\n", "")] * lost + [GOOD]
+    booted = []
+
+    def start(*args: object, **options: object) -> boot.Result:
+        booted.append(args)
+        text = consoles[len(booted) - 1]
+        return boot.Result("finished", 0, tuple(text.splitlines()), (), LOG)
+
+    monkeypatch.setattr(source, "obtain", lambda progress: kernel)
+    monkeypatch.setattr(suite, "boot", start)
+    run = suite.Run(X86_64, "auto", False, Silent())
+    items = list(suite._kunit(run, MagicMock(), get_variant(X86_64, "on")))
+    assert len(booted) == boots
+    assert any(one.failed for one in items) == bool(failed)
 
 
 # As two suites look that were run one by one, with what a kernel says before and between.
