@@ -150,22 +150,19 @@ static int encrypt_range(struct mm_struct *mm, unsigned long start,
 }
 
 #ifndef CONFIG_NUMA
-struct folio *vma_alloc_folio_noprof(gfp_t gfp, int order,
-				     struct vm_area_struct *vma,
-				     unsigned long addr)
+/* Mostly inline code knows that there are no KeyIDs, and does not come here. */
+struct folio *mktme_vma_alloc_folio_noprof(gfp_t gfp, int order,
+					   struct vm_area_struct *vma)
 {
-	struct folio *folio;
+	struct folio *folio = mktme_pool_alloc(vma, order, gfp, numa_node_id(),
+					       NULL);
 
-	/* Mostly it is nothing else than what inline code would do. */
-	if (likely(!vma_keyid(vma)))
-		return folio_alloc_noprof(gfp, order);
-	folio = mktme_pool_alloc(vma, order, gfp, numa_node_id(), NULL);
 	if (folio)
 		return folio;
 	folio = folio_alloc_noprof(mktme_alloc_gfp(vma, gfp), order);
 	return mktme_alloc_folio(vma, folio, gfp);
 }
-EXPORT_SYMBOL(vma_alloc_folio_noprof);
+EXPORT_SYMBOL(mktme_vma_alloc_folio_noprof);
 #endif
 
 /**

@@ -333,15 +333,19 @@ static bool keep_on_node(struct page *page, unsigned int keyid, int nid,
 }
 
 /* Others need not be prepared under their KeyID, which they lose then. */
-bool __mktme_pool_wants(const struct page *page, unsigned int order)
+static bool wants(const struct page *page, unsigned int order)
 {
-	int nid = page_to_nid(page);
-
-	if (size_of(order) == NR_SIZES || !pool_nodes[nid] || !pool_cpus ||
-	    PageHWPoison(page) || !READ_ONCE(mktme_pool_percent) ||
-	    !__page_keyid(page))
+	if (size_of(order) == NR_SIZES || !pool_nodes[page_to_nid(page)] ||
+	    !pool_cpus || PageHWPoison(page) || !READ_ONCE(mktme_pool_percent))
 		return false;
 	return !order || !folio_test_has_hwpoisoned(page_folio(page));
+}
+
+void __mktme_prepare_free(struct page *page, unsigned int order, bool pool)
+{
+	/* Most pages have none, so that is asked first. */
+	if (__page_keyid(page) && !(pool && wants(page, order)))
+		__mktme_free_pages(page, order);
 }
 
 bool __mktme_pool_free(struct page *page, unsigned int order)

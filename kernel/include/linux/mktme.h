@@ -7,6 +7,7 @@
 #ifndef _LINUX_MKTME_H
 #define _LINUX_MKTME_H
 
+#include <linux/mktme_active.h>
 #include <linux/mm.h>
 
 #ifdef CONFIG_X86_MKTME
@@ -134,17 +135,6 @@ static inline void mktme_clear_keyid(struct folio *folio)
 static inline bool mktme_forbids_zeropage(const struct vm_area_struct *vma)
 {
 	return vma_keyid(vma) && !mktme_bug(MKTME_BUG_ZEROPAGE);
-}
-
-/**
- * mktme_active() - Has there been memory under a KeyID since boot?
- *
- * Context: any.
- * Return: whether there has. Until then nothing costs more than a branch.
- */
-static inline bool mktme_active(void)
-{
-	return static_branch_unlikely(&mktme_in_use);
 }
 
 void __mktme_get_vma(const struct vm_area_struct *vma);
@@ -277,11 +267,6 @@ static inline bool mktme_forbids_access(const struct vm_area_struct *vma)
 }
 
 static inline bool mktme_forbids_zeropage(const struct vm_area_struct *vma)
-{
-	return false;
-}
-
-static inline bool mktme_active(void)
 {
 	return false;
 }

@@ -14,7 +14,7 @@
 
 #ifdef CONFIG_X86_MKTME
 
-bool __mktme_pool_wants(const struct page *page, unsigned int order);
+void __mktme_prepare_free(struct page *page, unsigned int order, bool pool);
 bool __mktme_pool_free(struct page *page, unsigned int order);
 struct folio *__mktme_pool_alloc(unsigned int keyid, unsigned int order,
 				 gfp_t gfp, int nid, const nodemask_t *nodes);
@@ -35,9 +35,8 @@ unsigned long mktme_pool_pages(void);
 static inline void mktme_prepare_free(struct page *page, unsigned int order,
 				      bool pool)
 {
-	if (static_branch_unlikely(&mktme_in_use) &&
-	    !(pool && __mktme_pool_wants(page, order)))
-		__mktme_free_pages(page, order);
+	if (mktme_active())
+		__mktme_prepare_free(page, order, pool);
 }
 
 /**
@@ -50,7 +49,7 @@ static inline void mktme_prepare_free(struct page *page, unsigned int order,
  */
 static inline bool mktme_pool_free(struct page *page, unsigned int order)
 {
-	return static_branch_unlikely(&mktme_in_use) &&
+	return mktme_active() &&
 	       __mktme_pool_free(page, order);
 }
 
@@ -83,7 +82,7 @@ static inline struct folio *mktme_pool_alloc(const struct vm_area_struct *vma,
  */
 static inline void mktme_pool_drain(int nid)
 {
-	if (static_branch_unlikely(&mktme_in_use))
+	if (mktme_active())
 		__mktme_pool_drain(nid);
 }
 

@@ -5,14 +5,11 @@
 #ifndef _ASM_X86_MKTME_PAGE_H
 #define _ASM_X86_MKTME_PAGE_H
 
-#include <linux/jump_label.h>
+#include <linux/mktme_active.h>
 
 #include <asm/mktme.h>
 
 struct page;
-
-/* There has been a page under a KeyID since boot. */
-DECLARE_STATIC_KEY_FALSE(mktme_in_use);
 
 unsigned int __page_keyid(const struct page *page);
 void __mktme_free_pages(struct page *page, unsigned int order);
@@ -30,13 +27,12 @@ void __mktme_check_entry(pgprot_t prot, unsigned long pfn, unsigned int nr);
  */
 static inline unsigned int page_keyid(const struct page *page)
 {
-	return static_branch_unlikely(&mktme_in_use) ? __page_keyid(page) : 0;
+	return mktme_active() ? __page_keyid(page) : 0;
 }
 
 static inline unsigned long mktme_page_offset(const struct page *page)
 {
-	return static_branch_unlikely(&mktme_in_use) ?
-		__page_keyid(page) * mktme_config.map_size : 0;
+	return mktme_active() ? __page_keyid(page) * mktme_config.map_size : 0;
 }
 
 static inline void *page_to_virt(const struct page *page)
@@ -57,7 +53,7 @@ static inline void *page_to_virt(const struct page *page)
  */
 static inline void mktme_free_pages(struct page *page, unsigned int order)
 {
-	if (static_branch_unlikely(&mktme_in_use))
+	if (mktme_active())
 		__mktme_free_pages(page, order);
 }
 
@@ -72,7 +68,7 @@ static inline void mktme_free_pages(struct page *page, unsigned int order)
 static inline void mktme_check_entry(pgprot_t prot, unsigned long pfn,
 				     unsigned int nr)
 {
-	if (static_branch_unlikely(&mktme_in_use))
+	if (mktme_active())
 		__mktme_check_entry(prot, pfn, nr);
 }
 
