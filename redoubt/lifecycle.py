@@ -17,6 +17,8 @@ from redoubt.progress import Progress
 
 SLEEPS = 2
 DIMM_MB = 256
+# How often a guest of the guest leaves: more than it has pages.
+RUNS = 1000
 _TIMEOUT = 600.0
 
 # KUnit suites that may be run again, later: they find out whether the register refuses.
@@ -29,6 +31,7 @@ _DIMM = (
     "-device", "pc-dimm,id=dimm,memdev=more",
 )  # fmt: skip
 _MEMORY = re.compile(r"^MemTotal:\s+(\d+) kB$")
+_LEFT = re.compile(r"^exit_kvm (\d+)")
 _HARDENED = "kpkeys: page tables hardened"
 _KEXEC = "@power: kexec"
 # Where the second kernel ends, as it gets no file system.
@@ -157,5 +160,23 @@ def kexec(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     return Outcome("kexec", tuple(problems), result)
 
 
+def guests(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Run a guest of its own, which its KVM enters for each instruction of I/O."""
+    result = boot(
+        machine,
+        guest.sequence([["/bin/kvm", str(RUNS)], *_look(machine)]),
+        timeout=_TIMEOUT,
+        name=f"guests-{machine.build.target.name}",
+        progress=progress,
+    )
+    problems = _ended_well(result) + _unclean(machine, result, 1)
+    if f"@kvm: runs={RUNS}" not in result.console:
+        problems.append("its guest did not run")
+    left = sum(int(match[1]) for line in result.console if (match := _LEFT.match(line)))
+    if asi.asked_for(machine) and left < RUNS:
+        problems.append(f"the restricted address space was left {left} times for it, not {RUNS}")
+    return Outcome("guests of KVM", tuple(problems), result)
+
+
 Event = Callable[[Machine, Path, Progress], Outcome]
-ALL: tuple[Event, ...] = (sleep, memory, kexec)
+ALL: tuple[Event, ...] = (sleep, memory, kexec, guests)

@@ -639,8 +639,13 @@ def _debug(run: Run) -> Iterator[Item]:
     made = kernels.workbench(run.target, on, chosen, run.progress, flavour="debug")
     yield from _flavour(run, made, ", debug flavour")
     yield _checked(run, made, STRESS_S, cpus=1, label=", debug flavour")
-    if made.build.configuration().get("CONFIG_ACPI_HOTPLUG_MEMORY") == "y":
-        yield from _life(run, made, ", debug flavour", (lifecycle.memory,))
+    have = made.build.configuration()
+    events = (
+        (lifecycle.memory, "CONFIG_ACPI_HOTPLUG_MEMORY"), (lifecycle.guests, "CONFIG_KVM_AMD"),
+    )  # fmt: skip
+    yield from _life(
+        run, made, ", debug flavour", [event for event, needs in events if have.get(needs) == "y"]
+    )
     # Without protection as well: what is expected of cgroups is what Linux does by itself.
     for variant, cpus in ((on, 2), (on, 1), (off, 2)):
         yield _shortage(run, made, variant, cpus)

@@ -27,6 +27,7 @@ AUDIT = [
 ]  # fmt: skip
 LEAK = ["leaks 1" if line.startswith("leaks") else line for line in AUDIT]
 GIVEN = ["MemTotal:  1262144 kB", *WALK, "MemTotal:  1000000 kB", *WALK]
+RAN = ["@kvm: runs=1000", *WALK]
 STARTED = ["@power: kexec", "x kpkeys: page tables hardened (pkey 1)", "kpkeys_pgtables 4 0"]
 
 Way = Callable[..., Outcome]
@@ -58,6 +59,8 @@ def go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome
 def test_what_went_well(go: Callable[..., Outcome]) -> None:
     assert go(lifecycle.sleep, SLEPT).ok
     assert go(lifecycle.memory, GIVEN).ok
+    assert go(lifecycle.guests, RAN).ok
+    assert go(lifecycle.guests, [*RAN, *AUDIT, "exit_kvm 600", "exit_kvm 400"], args=("asi=on",)).ok
     assert go(
         lifecycle.kexec,
         STARTED,
@@ -80,6 +83,8 @@ def test_what_went_well(go: Callable[..., Outcome]) -> None:
         (lifecycle.memory, [*GIVEN[:5], "MemTotal:  1262144 kB", *WALK], "not taken away"),
         (lifecycle.memory, [GIVEN[0], *BAD_WALK, *GIVEN[5:]], "not clean"),
         (lifecycle.memory, [GIVEN[0], *GIVEN[5:]], "1 walks"),
+        (lifecycle.guests, WALK, "did not run"),
+        (lifecycle.guests, [RAN[0], *BAD_WALK], "not clean"),
     ],
 )
 def test_what_did_not(go: Callable[..., Outcome], way: Way, lines: list[str], said: str) -> None:
@@ -102,6 +107,14 @@ def test_memory_that_comes_and_goes_is_audited(
     problems = go(lifecycle.memory, lines, args=("asi=on",)).problems
     assert len(problems) == len(said)
     assert all(text in problem for text, problem in zip(said, problems, strict=True))
+
+
+def test_a_guest_that_the_restricted_address_space_is_not_left_for(
+    go: Callable[..., Outcome],
+) -> None:
+    lines = [*RAN, *AUDIT, "exit_kvm 999"]
+    (problem,) = go(lifecycle.guests, lines, args=("asi=on",)).problems
+    assert "left 999 times" in problem
 
 
 @pytest.mark.parametrize(
