@@ -257,6 +257,8 @@ static inline bool mktme_prepare_folio(const struct vm_area_struct *vma,
 static inline void mktme_copy_keyid(struct folio *dst, const struct folio *src) { }
 static inline void mktme_clear_keyid(struct folio *folio) { }
 static inline void mktme_free_pages(struct page *page, unsigned int order) { }
+static inline void mktme_check_entry(pgprot_t prot, unsigned long pfn,
+				     unsigned int nr) { }
 
 static inline void mktme_get_vma(const struct vm_area_struct *vma) { }
 static inline void mktme_put_vma(const struct vm_area_struct *vma) { }
