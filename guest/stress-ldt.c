@@ -5,6 +5,7 @@
  * page tables of the process that are in its own half.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -33,7 +34,12 @@ static bool set_segment(unsigned int n, const u64 *start)
 		.useable = !!start,
 	};
 
-	return !syscall(SYS_modify_ldt, WRITE_ENTRY, &entry, sizeof(entry));
+	/* An error comes back as 32 bits, which libc does not take for one. */
+	int ret = syscall(SYS_modify_ldt, WRITE_ENTRY, &entry, sizeof(entry));
+
+	if (ret < -1)
+		errno = -ret;
+	return !ret;
 }
 
 static void load_segment(unsigned int selector)
