@@ -150,7 +150,16 @@ static int encrypt_range(struct mm_struct *mm, unsigned long start,
 }
 
 #ifndef CONFIG_NUMA
-/* Mostly inline code knows that there are no KeyIDs, and does not come here. */
+/**
+ * mktme_vma_alloc_folio() - vma_alloc_folio() once there are KeyIDs.
+ * @gfp: what is wanted.
+ * @order: its order.
+ * @vma: the VMA that it is for.
+ *
+ * Context: process; may sleep if @gfp allows it.
+ * Return: the folio, under the KeyID of @vma; NULL if there is none, or the key
+ * has been revoked.
+ */
 struct folio *mktme_vma_alloc_folio_noprof(gfp_t gfp, int order,
 					   struct vm_area_struct *vma)
 {
