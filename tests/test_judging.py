@@ -480,6 +480,31 @@ def test_boots_again_if_a_line_was_lost(
     assert any(one.failed for one in items) == bool(failed)
 
 
+@pytest.mark.guest
+@needs_parser
+@pytest.mark.parametrize(
+    ("outcome", "status", "splats"),
+    [("hang", None, ()), ("finished", 1, ()), ("finished", 0, ("WARNING: x",))],
+)
+def test_does_not_boot_again_if_more_was_wrong(
+    outcome: str, status: int | None, splats: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Source(REAL_BUILD / "src", "7.3.4")
+    console = tuple(GOOD.replace("    ok 1 one\n", "").splitlines())
+    booted = []
+
+    def start(*args: object, **options: object) -> boot.Result:
+        booted.append(args)
+        return boot.Result(outcome, status, console, splats, LOG)
+
+    monkeypatch.setattr(source, "obtain", lambda progress: kernel)
+    monkeypatch.setattr(suite, "boot", start)
+    run = suite.Run(X86_64, "auto", False, Silent())
+    items = list(suite._kunit(run, MagicMock(), get_variant(X86_64, "on")))
+    assert len(booted) == 1
+    assert items[-1].failed
+
+
 # As two suites look that were run one by one, with what a kernel says before and between.
 RUNS = """[    2.851589] Restarting tasks: Done
 [    2.888323]     KTAP version 1
