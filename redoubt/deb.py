@@ -12,7 +12,7 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -166,14 +166,22 @@ class _Made:
 
 
 def _make(
-    target: Target, config: str, version: Version, author: tuple[str, str], progress: Progress
+    target: Target,
+    config: str,
+    version: Version,
+    author: tuple[str, str],
+    base: Path | None,
+    rules: shipped.Rules,
+    progress: Progress,
 ) -> _Made:
-    """Configure, build and pack; continues where an earlier run was interrupted."""
+    """Configure, build and pack; continues where an earlier run was interrupted.
+
+    Raises RedoubtError if the configuration must not be shipped, before hours of building.
+    """
     pristine = source.obtain(progress).path
     linux = shipped.copied(
         pristine, shipped.queue(paths.repo()), paths.build_dir() / "tree-shipped", progress
     )
-    base = shipped.base(target, config, progress)
     above = paths.build_dir() / target.name / f"deb-{config}"
     objects = above / "linux"
     objects.mkdir(parents=True, exist_ok=True)
@@ -186,6 +194,8 @@ def _make(
         fragments = [build.fragment(name) for name in shipped.fragments(target, config)]
         log = logs / f"deb-config-{target.name}-{config}.log"
         build.configure(target, linux, objects, fragments, log, base)
+        if wrong := list(packaged.left_on(objects / ".config", rules)):
+            raise _unfit(f"the configuration in {objects}", wrong, f"{log} may say why")
         run_logged(
             [*build.make_args(target, linux, objects), f"-j{os.cpu_count() or 1}", "bindeb-pkg"],
             logs / f"deb-{target.name}-{config}.log",
@@ -206,6 +216,16 @@ def _make(
     return _Made(release, image, headers)
 
 
+def _unfit(what: str, wrong: Sequence[str], hint: str) -> RedoubtError:
+    """What must not be shipped, and why."""
+    return RedoubtError(
+        f"{what} must not be shipped:\n"
+        + "\n".join(f"    {line}" for line in wrong[:20])
+        + (f"\n    and {len(wrong) - 20} more" if len(wrong) > 20 else ""),
+        hint,
+    )
+
+
 def _packages(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.deb"))
 
@@ -224,7 +244,9 @@ def make(target: Target, config: str, host: str | None, progress: Progress) -> R
     author = series.author_of(repo, "packages have a maintainer")
     version = version_of(source.obtain(progress).version, repo)
     started = time.monotonic()
-    made = _make(target, config, version, author, progress)
+    base = shipped.base(target, config, progress)
+    rules = shipped.rules(target, config, repo, base)
+    made = _make(target, config, version, author, base, rules, progress)
     seconds = time.monotonic() - started
     place = place_of(target, config)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -234,14 +256,10 @@ def make(target: Target, config: str, host: str | None, progress: Progress) -> R
         with progress.step("Looking into the packages"):
             found = packaged.unpack(made.release, made.image, made.headers, scratch / "unpacked")
             modules = sum(1 for _ in found.modules.rglob("*.ko*"))
-            wrong = list(packaged.faults(found, shipped.rules(target, config, repo)))
+            wrong = list(packaged.faults(found, rules))
         if wrong:
-            raise RedoubtError(
-                f"{made.image.name} and {made.headers.name} must not be shipped:\n"
-                + "\n".join(f"    {line}" for line in wrong[:20])
-                + (f"\n    and {len(wrong) - 20} more" if len(wrong) > 20 else ""),
-                f"they are in {made.image.parent}",
-            )
+            names = f"{made.image.name} and {made.headers.name}"
+            raise _unfit(names, wrong, f"they are in {made.image.parent}")
         if host:
             built = packaged.bootable(target, found, scratch / "boot")
             booted = packaged.start(target, built, host, progress)

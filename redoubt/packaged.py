@@ -99,16 +99,21 @@ def _foreign_link(file: Path, release: str) -> bool:
     return target.startswith("/") and not target.startswith(f"/usr/src/linux-headers-{release}")
 
 
+def left_on(config: Path, rules: Rules) -> Iterator[str]:
+    """What a configuration has on that must be off, in words."""
+    have = build.options(config.read_text())
+    for option in rules.off:
+        if have.get(option, "n") != "n":
+            yield f"{option}={have[option]}, which is for tests"
+
+
 def faults(found: Unpacked, rules: Rules) -> Iterator[str]:
     """What is wrong with the contents of the packages, in words."""
     try:
         build.verify(found.config, rules.fragments)
     except RedoubtError as error:
         yield error.message
-    have = build.options(found.config.read_text())
-    for option in rules.off:
-        if have.get(option, "n") != "n":
-            yield f"{option}={have[option]}, which is for tests"
+    yield from left_on(found.config, rules)
     for root in (found.image, found.headers):
         for file in _files(root):
             name = file.relative_to(root)

@@ -159,14 +159,19 @@ def _merged(names: Sequence[str]) -> dict[str, str]:
     }
 
 
-def only_for_tests(target: Target, config: str) -> tuple[str, ...]:
-    """The options that kernels built for tests have on, and shipped ones must not."""
+def only_for_tests(target: Target, config: str, base: Path | None = None) -> tuple[str, ...]:
+    """The options that kernels built for tests have on, and shipped ones must not.
+
+    What `base` has on and no fragment of ours names is the choice of the distribution.
+    """
     shipped = _merged(fragments(target, config))
+    theirs = build.options(base.read_text()) if base else {}
     return tuple(
         sorted(
             option
             for option, value in _merged(target.ours).items()
             if value != "n" and shipped.get(option, "n") == "n"
+            if option in shipped or theirs.get(option, "n") == "n"
         )
     )
 
@@ -206,10 +211,10 @@ class Rules:
     absent: tuple[str, ...]
 
 
-def rules(target: Target, config: str, repo: Path) -> Rules:
-    """The rules for the packages of a target."""
+def rules(target: Target, config: str, repo: Path, base: Path | None) -> Rules:
+    """The rules for the packages of a target; `base` is what base() returned."""
     return Rules(
         tuple(build.fragment(name) for name in fragments(target, config)),
-        only_for_tests(target, config),
+        only_for_tests(target, config, base),
         local_words(repo),
     )

@@ -76,6 +76,16 @@ def test_protection_is_on_and_nothing_for_tests(target: Target, config: str) -> 
     assert set(target.fragments) & set(shipped.fragments(target, "distro")) == set()
 
 
+def test_what_the_distribution_has_on_is_not_for_tests(tmp_path: Path) -> None:
+    base = tmp_path / "config"
+    # No fragment of packages names CMA, one switches KUnit off; the kernel for tests has all.
+    base.write_text("CONFIG_CMA=y\nCONFIG_KUNIT=m\n# CONFIG_VM_EVENT_COUNTERS is not set\n")
+    assert "CONFIG_CMA" in shipped.only_for_tests(X86_64, "distro")
+    off = shipped.only_for_tests(X86_64, "distro", base)
+    assert "CONFIG_CMA" not in off
+    assert {"CONFIG_KUNIT", "CONFIG_VM_EVENT_COUNTERS"} <= set(off)
+
+
 def test_the_registers_are_those_of_the_target() -> None:
     assert merged(X86_64, "distro")["CONFIG_X86_PKS"] == "y"
     arm64 = merged(ARM64, "distro")
@@ -340,7 +350,7 @@ def found(tmp_path: Path) -> Unpacked:
 
 
 def faults(found: Unpacked, target: Target = X86_64) -> list[str]:
-    return list(packaged.faults(found, shipped.rules(target, "small", paths.repo())))
+    return list(packaged.faults(found, shipped.rules(target, "small", paths.repo(), None)))
 
 
 def test_good_packages_have_no_faults(found: Unpacked) -> None:
