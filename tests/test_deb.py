@@ -682,6 +682,16 @@ def test_the_vulnerable_driver_is_not_let_through(old: Sandbox) -> None:
     unfinished(old)
 
 
+def test_an_option_for_tests_is_refused_before_building(old: Sandbox) -> None:
+    on = '*olddefconfig*) echo CONFIG_CMA=y >> "$out/.config" ;;'
+    old.program("make", MAKE.replace("*olddefconfig*) ;;", on))
+    with pytest.raises(RedoubtError, match="must not be shipped") as caught:
+        make()
+    assert "CONFIG_CMA=y, which is for tests" in caught.value.message
+    assert not (old.control / "made").exists()
+    unfinished(old)
+
+
 @pytest.mark.parametrize("missing", ["boot/vmlinuz", "lib/modules"])
 def test_a_package_without_its_kernel(old: Sandbox, missing: str) -> None:
     gone = next((old.control / "image").glob(f"{missing}*"))
