@@ -191,11 +191,11 @@ def _make(
     changelog = above / "changelog"
     changelog.write_text(_changelog(version, "{} <{}>".format(*author)), encoding="utf-8")
     with progress.step(f"Building packages of {target.name} ({config})"):
-        fragments = [build.fragment(name) for name in shipped.fragments(target, config)]
         log = logs / f"deb-config-{target.name}-{config}.log"
-        build.configure(target, linux, objects, fragments, log, base)
+        build.configure(target, linux, objects, rules.fragments, log, base)
         if wrong := list(packaged.left_on(objects / ".config", rules)):
-            raise _unfit(f"the configuration in {objects}", wrong, f"{log} may say why")
+            what = f"a kernel with the options of {objects}"
+            raise _unfit(what, wrong, "configs/deb.config can clear them")
         run_logged(
             [*build.make_args(target, linux, objects), f"-j{os.cpu_count() or 1}", "bindeb-pkg"],
             logs / f"deb-{target.name}-{config}.log",

@@ -164,14 +164,13 @@ def only_for_tests(target: Target, config: str, base: Path | None = None) -> tup
 
     What `base` has on and no fragment of ours names is the choice of the distribution.
     """
-    shipped = _merged(fragments(target, config))
     theirs = build.options(base.read_text()) if base else {}
+    shipped = theirs | _merged(fragments(target, config))
     return tuple(
         sorted(
             option
             for option, value in _merged(target.ours).items()
             if value != "n" and shipped.get(option, "n") == "n"
-            if option in shipped or theirs.get(option, "n") == "n"
         )
     )
 
