@@ -146,7 +146,6 @@ def check(target: Target, pristine: Path, ours: Path, progress: Progress) -> Rep
     base = shipped.base(target, shipped.DISTRO, progress)
     where = paths.build_dir() / "hardening" / target.name
     log = paths.build_dir() / "log" / "hardening.log"
-    tests = (*target.fragments, *target.observers, *target.ours)
 
     def ask(
         name: str, tree: Path, fragments: Sequence[str], base: Path | None
@@ -162,6 +161,10 @@ def check(target: Target, pristine: Path, ours: Path, progress: Progress) -> Rep
             version,
             ask("distribution", pristine, (), base),
             ask("ours", ours, shipped.fragments(target, shipped.DISTRO), base),
-            ask("tests", ours, tests, None),
-            {o: name for name in tests for o in build.options(build.fragment(name).read_text())},
+            ask("tests", ours, target.tested, None),
+            {
+                o: name
+                for name in target.tested
+                for o in build.options(build.fragment(name).read_text())
+            },
         )

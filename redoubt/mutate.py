@@ -27,6 +27,7 @@ from redoubt.source import version_of
 _FORMAT = 1
 # What it is called for make, and where: its objects are in <build>/<target>/mutants.
 KIND = "mutants"
+_CUT = "[ cut here ]"
 _ERROR = re.compile(r"\berror: |undefined reference to ")
 
 NOTICED, SURVIVED = "noticed", "survived"
@@ -372,7 +373,7 @@ class Workshop:
             known.update(f"{text}\n".encode())
         for name, data in (*self.files.items(), *self.patches.items()):
             known.update(f"{name} {len(data)}\n".encode() + data)
-        for file in _judging(target.fragments + target.ours):
+        for file in _judging(target.tested):
             known.update(f"{file.name}\n".encode() + file.read_bytes())
         return Kept(self.place / target.name, known.hexdigest())
 
@@ -408,9 +409,7 @@ class Workshop:
         target, progress = self.run.target, self.run.progress
         source = self.tree(site)
         try:
-            built = build.compile_kernel(
-                target, source, KIND, (*target.fragments, *target.ours), progress
-            )
+            built = build.compile_kernel(target, source, KIND, target.tested, progress)
         except NoSpaceError:
             raise
         except RedoubtError:
@@ -494,7 +493,10 @@ def _compiler_said(log: Path) -> str:
 def _told_most(detail: str) -> str:
     """One line of a detail: the first complaint of a kernel, or the first line."""
     lines = [line.strip() for line in detail.splitlines() if line.strip()]
-    return next((line for line in lines if boot.is_complaint(line)), lines[0] if lines else "")
+    complaints = [line for line in lines if boot.is_complaint(line)]
+    # What a warning is about comes behind its first line.
+    telling = [line for line in complaints if _CUT not in line]
+    return next(iter(telling or complaints or lines), "")
 
 
 def _ask(items: Iterator[suite.Item]) -> Verdict:

@@ -114,6 +114,11 @@ class Target:
         return f"{self.cross_compile}gcc"
 
     @property
+    def tested(self) -> tuple[str, ...]:
+        """The fragments of the kernel that tests boot, in the order of merging."""
+        return (*self.fragments, *self.observers, *self.ours)
+
+    @property
     def measures_protection(self) -> bool:
         """Are variants with protected page tables among those that are measured?"""
         return not self.measured or "on" in self.measured

@@ -620,6 +620,14 @@ def test_words_of_the_kernel_come_first() -> None:
     assert mutate._ask(failed).words == "[    1.0] kpkeys: violation: write to 0x1"
 
 
+def test_words_of_a_warning_are_not_its_first_line() -> None:
+    detail = "splats:\n------------[ cut here ]------------\nWARNING: at begin_writing+0x1"
+    failed = [Item("checker", "on", 0, 1, 0, detail)]
+    assert mutate._ask(iter(failed)).words == "WARNING: at begin_writing+0x1"
+    failed = [Item("checker", "on", 0, 1, 0, "------------[ cut here ]------------\nlog")]
+    assert mutate._ask(iter(failed)).words == "------------[ cut here ]------------"
+
+
 def test_a_machine_that_does_not_start_was_noticed_and_a_full_disk_is_none() -> None:
     def items(error: RedoubtError) -> Iterator[Item]:
         yield Item("boot", "on", 1, 0, 0)
@@ -818,6 +826,15 @@ def test_a_mutant_is_built_as_the_suite_builds_it_and_judged(
     first = judge(places(shop)[0], whole.image)
     assert replace(first, image="") == Verdict(NOTICED, "boot, on", "BUG: died")
     assert first.image != whole.image
+
+
+def test_a_mutant_has_what_looks_on_as_well(
+    shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking = replace(UM, observers=("linear-map-stats",))
+    shop = replace(shop, run=replace(shop.run, target=looking))
+    judged(shop, monkeypatch)(None, "")
+    assert make.asked == [("mutants", (*UM.fragments, "linear-map-stats", *UM.ours))]
 
 
 def test_what_makes_no_difference_is_not_booted(
