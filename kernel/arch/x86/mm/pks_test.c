@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * KUnit: interrupts and NMIs at every step of raising and lowering the level,
- * and who must not write the register.
+ * who must not write the register, and the table that CPUs start with.
  */
 #include <kunit/test.h>
 #include <linux/atomic.h>
@@ -23,6 +23,7 @@
 #include <asm/nmi.h>
 #include <asm/pgalloc.h>
 #include <asm/pks.h>
+#include <asm/realmode.h>
 #include <asm/trap_pf.h>
 
 #define STORM_JIFFIES	(2 * HZ)
@@ -274,12 +275,29 @@ static void lazy_cmpxchg_tells_how_it_ended(struct kunit *test)
 	pagetable_free(pt);
 }
 
+/* No process has it, so that the checker does not find it. */
+static void trampoline_table_is_protected(struct kunit *test)
+{
+	int err = kpkeys_hardened_pgtables_enabled() ? -EFAULT : 0;
+	u64 *table;
+
+	if (!real_mode_header)
+		kunit_skip(test, "there is no real mode trampoline");
+
+	table = __va(real_mode_header->trampoline_pgd);
+	KUNIT_EXPECT_EQ(test, err,
+			copy_to_kernel_nofault(&table[0], &table[0], 8));
+	KUNIT_EXPECT_EQ(test, err,
+			copy_to_kernel_nofault(&table[511], &table[511], 8));
+}
+
 static struct kunit_case pks_cases[] = {
 	KUNIT_CASE_SLOW(storm_of_interrupts_and_nmis),
 	KUNIT_CASE(debugging_counts_a_shadow_that_lies),
 	KUNIT_CASE(register_is_not_written_by_number),
 	KUNIT_CASE(lazy_write_goes_to_tables_only),
 	KUNIT_CASE(lazy_cmpxchg_tells_how_it_ended),
+	KUNIT_CASE(trampoline_table_is_protected),
 	{}
 };
 

@@ -282,6 +282,64 @@ static void rmw_helpers_write(struct kunit *test)
 	mmap_read_unlock(mm);
 }
 
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+/* The same to entries that map huge pages, in a table that nothing uses. */
+static void huge_pmd_helpers_write(struct kunit *test)
+{
+	struct vm_area_struct vma = { .vm_mm = &init_mm };
+	struct ptdesc *pt = alloc_table(test, 0);
+	pmd_t *pmdp = ptdesc_address(pt);
+	pmd_t pmd = pmd_mkyoung(pmd_mkhuge(pfn_pmd(0, PAGE_KERNEL)));
+
+	set_pmd(pmdp, pmd);
+	KUNIT_EXPECT_TRUE(test, pmdp_test_and_clear_young(&vma, 0, pmdp));
+	KUNIT_EXPECT_FALSE(test, pmd_young(READ_ONCE(*pmdp)));
+	EXPECT_LEVEL_DEFAULT(test);
+
+	pmdp_set_wrprotect(&init_mm, 0, pmdp);
+	KUNIT_EXPECT_FALSE(test, pmd_write(READ_ONCE(*pmdp)));
+	EXPECT_LEVEL_DEFAULT(test);
+
+#ifdef pmdp_establish
+	pmdp_establish(&vma, 0, pmdp, pmd);
+	KUNIT_EXPECT_TRUE(test, pmd_same(READ_ONCE(*pmdp), pmd));
+	EXPECT_LEVEL_DEFAULT(test);
+#endif
+
+	pmdp_huge_get_and_clear(&init_mm, 0, pmdp);
+	KUNIT_EXPECT_TRUE(test, pmd_none(READ_ONCE(*pmdp)));
+	EXPECT_LEVEL_DEFAULT(test);
+	pagetable_free(pt);
+}
+#endif
+
+#if defined(CONFIG_TRANSPARENT_HUGEPAGE) && \
+	defined(CONFIG_HAVE_ARCH_TRANSPARENT_HUGEPAGE_PUD)
+static void huge_pud_helpers_write(struct kunit *test)
+{
+	struct vm_area_struct vma = { .vm_mm = &init_mm };
+	struct ptdesc *pt = alloc_table(test, 0);
+	pud_t *pudp = ptdesc_address(pt);
+	pud_t pud = pud_mkyoung(pud_mkhuge(pfn_pud(0, PAGE_KERNEL)));
+
+	set_pud(pudp, pud);
+	KUNIT_EXPECT_TRUE(test, pudp_test_and_clear_young(&vma, 0, pudp));
+	KUNIT_EXPECT_FALSE(test, pud_young(READ_ONCE(*pudp)));
+	EXPECT_LEVEL_DEFAULT(test);
+
+#ifdef CONFIG_X86
+	pudp_establish(&vma, 0, pudp, pud);
+	KUNIT_EXPECT_TRUE(test, pud_young(READ_ONCE(*pudp)));
+	EXPECT_LEVEL_DEFAULT(test);
+#endif
+
+	pudp_huge_get_and_clear(&init_mm, 0, pudp);
+	KUNIT_EXPECT_TRUE(test, pud_none(READ_ONCE(*pudp)));
+	EXPECT_LEVEL_DEFAULT(test);
+	pagetable_free(pt);
+}
+#endif
+
 /* === Life of a table ==================================================== */
 
 static void allocated_tables_are_protected(struct kunit *test)
@@ -406,6 +464,13 @@ static struct kunit_case pgtables_cases[] = {
 	KUNIT_CASE(root_table_is_protected),
 	KUNIT_CASE_PARAM(writers_write, writer_gen_params),
 	KUNIT_CASE(rmw_helpers_write),
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	KUNIT_CASE(huge_pmd_helpers_write),
+#endif
+#if defined(CONFIG_TRANSPARENT_HUGEPAGE) && \
+	defined(CONFIG_HAVE_ARCH_TRANSPARENT_HUGEPAGE_PUD)
+	KUNIT_CASE(huge_pud_helpers_write),
+#endif
 	KUNIT_CASE(allocated_tables_are_protected),
 	KUNIT_CASE(atomic_allocation_is_protected),
 	KUNIT_CASE(checker_finds_nothing),
