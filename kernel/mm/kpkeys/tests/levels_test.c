@@ -227,6 +227,24 @@ static void fault_inside_guard(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
+/* On most architectures a warning is an exception of its own kind. */
+static void warning_inside_guard(struct kunit *test)
+{
+	u64 after;
+
+	skip_unless_protected(test);
+
+	kunit_warning_suppress(test) {
+		scoped_guard(kpkeys_hardened_pgtables) {
+			WARN_ON(true);
+			after = arch_kpkeys_read_reg();
+		}
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+		KUNIT_EXPECT_EQ(test, after, level_reg_pgtables());
+	}
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
 /* === Where the default must be in force ================================= */
 
 struct sample {
@@ -457,6 +475,7 @@ static struct kunit_case levels_cases[] = {
 	KUNIT_CASE(sleep_inside_guard),
 	KUNIT_CASE(preemption_inside_guard),
 	KUNIT_CASE(fault_inside_guard),
+	KUNIT_CASE(warning_inside_guard),
 	KUNIT_CASE(new_thread_is_at_default),
 	KUNIT_CASE(every_cpu_is_at_default),
 	KUNIT_CASE(tagged_memory_is_read_only),
