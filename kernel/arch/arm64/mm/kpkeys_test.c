@@ -11,10 +11,12 @@
 #include <linux/mm.h>
 #include <linux/pagewalk.h>
 #include <linux/pgtable.h>
+#include <linux/sched/mm.h>
 #include <linux/uaccess.h>
 
 #include <asm/asm-extable.h>
 #include <asm/cpufeature.h>
+#include <asm/mmu.h>
 #include <asm/pgalloc.h>
 #include <asm/por.h>
 #include <asm/ptrace.h>
@@ -310,3 +312,52 @@ static struct kunit_suite arm64_suite = {
 };
 
 kunit_test_suite(arm64_suite);
+
+static void __init free_table(const void *entry)
+{
+	pagetable_dtor_free(virt_to_ptdesc(PTR_ALIGN_DOWN(entry, PAGE_SIZE)));
+}
+
+/* Pages, and tables for them: as those of EFI's runtime services. */
+static void __init tables_of_another_mm_are_filled(struct kunit *test)
+{
+	phys_addr_t phys = __pa_symbol(_stext);
+	unsigned long addr = PMD_SIZE;
+	struct mm_struct *mm = mm_alloc();
+	p4d_t *p4d;
+	pud_t *pud;
+	pmd_t *pmd;
+	pte_t *pte;
+
+	KUNIT_ASSERT_NOT_NULL(test, mm);
+	create_pgd_mapping(mm, phys, addr, 2 * PAGE_SIZE, PAGE_KERNEL_RO, true);
+
+	p4d = p4d_offset(pgd_offset(mm, addr), addr);
+	pud = pud_offset(p4d, addr);
+	pmd = pmd_offset(pud, addr);
+	pte = pte_offset_kernel(pmd, addr);
+	KUNIT_EXPECT_EQ(test, pte_pfn(__ptep_get(pte)), PHYS_PFN(phys));
+	KUNIT_EXPECT_EQ(test, pte_pfn(__ptep_get(pte + 1)), PHYS_PFN(phys) + 1);
+	KUNIT_EXPECT_TRUE(test, pte_none(__ptep_get(pte + 2)));
+
+	free_table(pte);
+	if (!mm_pmd_folded(mm))
+		free_table(pmd);
+	if (!mm_pud_folded(mm))
+		free_table(pud);
+	if (!mm_p4d_folded(mm))
+		free_table(p4d);
+	mmput(mm);
+}
+
+static struct kunit_case __refdata arm64_init_cases[] = {
+	KUNIT_CASE(tables_of_another_mm_are_filled),
+	{}
+};
+
+static struct kunit_suite arm64_init_suite = {
+	.name = "kpkeys_arm64_init",
+	.test_cases = arm64_init_cases,
+};
+
+kunit_test_init_section_suites(&arm64_init_suite);
