@@ -279,16 +279,17 @@ static void lazy_cmpxchg_tells_how_it_ended(struct kunit *test)
 static void trampoline_table_is_protected(struct kunit *test)
 {
 	int err = kpkeys_hardened_pgtables_enabled() ? -EFAULT : 0;
-	u64 *table;
+	pgd_t *first, *last;
 
 	if (!real_mode_header)
 		kunit_skip(test, "there is no real mode trampoline");
 
-	table = __va(real_mode_header->trampoline_pgd);
-	KUNIT_EXPECT_EQ(test, err,
-			copy_to_kernel_nofault(&table[0], &table[0], 8));
-	KUNIT_EXPECT_EQ(test, err,
-			copy_to_kernel_nofault(&table[511], &table[511], 8));
+	first = __va(real_mode_header->trampoline_pgd);
+	last = first + PTRS_PER_PGD - 1;
+	KUNIT_EXPECT_EQ(test, copy_to_kernel_nofault(first, first, sizeof(*first)),
+			err);
+	KUNIT_EXPECT_EQ(test, copy_to_kernel_nofault(last, last, sizeof(*last)),
+			err);
 }
 
 static struct kunit_case pks_cases[] = {

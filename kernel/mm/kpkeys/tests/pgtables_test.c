@@ -311,10 +311,8 @@ static void huge_pmd_helpers_write(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 	pagetable_free(pt);
 }
-#endif
 
-#if defined(CONFIG_TRANSPARENT_HUGEPAGE) && \
-	defined(CONFIG_HAVE_ARCH_TRANSPARENT_HUGEPAGE_PUD)
+#ifdef CONFIG_HAVE_ARCH_TRANSPARENT_HUGEPAGE_PUD
 static void huge_pud_helpers_write(struct kunit *test)
 {
 	struct vm_area_struct vma = { .vm_mm = &init_mm };
@@ -339,6 +337,7 @@ static void huge_pud_helpers_write(struct kunit *test)
 	pagetable_free(pt);
 }
 #endif
+#endif /* CONFIG_TRANSPARENT_HUGEPAGE */
 
 /* === Life of a table ==================================================== */
 
@@ -466,10 +465,9 @@ static struct kunit_case pgtables_cases[] = {
 	KUNIT_CASE(rmw_helpers_write),
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 	KUNIT_CASE(huge_pmd_helpers_write),
-#endif
-#if defined(CONFIG_TRANSPARENT_HUGEPAGE) && \
-	defined(CONFIG_HAVE_ARCH_TRANSPARENT_HUGEPAGE_PUD)
+#ifdef CONFIG_HAVE_ARCH_TRANSPARENT_HUGEPAGE_PUD
 	KUNIT_CASE(huge_pud_helpers_write),
+#endif
 #endif
 	KUNIT_CASE(allocated_tables_are_protected),
 	KUNIT_CASE(atomic_allocation_is_protected),
