@@ -950,7 +950,7 @@ def mutate(
         enforcing = _needs_enforcing(chosen, host)
         origin = provenance.collect(sys.argv[1:])
         run = suite_module.Run(chosen, host, False, display)
-        shop = mutate_module.workshop(run, enforcing, pristine, found, paths.repo())
+        shop = mutate_module.workshop(run, enforcing, pristine, found, sites, paths.repo())
         if add and json_file:
             # Before hours of work, not after.
             mutate_module.added(json_file, chosen.name, sites, ())

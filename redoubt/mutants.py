@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where page tables may be written, and the same code without one of these places.
+"""Where page tables may be written, and the same code with a choice of which place is missing.
 
 Places are found by their text, in the files of kernel/ and in what the patches add to others; C is
-not parsed. What is taken out stays where it was as a comment, so that no line moves.
+not parsed. Each becomes a choice by number, which kpkeys_mutant.h makes, and no line moves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import fnmatch
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -29,7 +29,8 @@ class Site:
     """A place that can be taken out.
 
     `line` counts from 1, and so does `number`, which tells places of one kind in a function apart.
-    From offset `start` in the text of the file, `replacement` takes the place of `removed`.
+    From offset `start` in the text of the file there is `removed`, for which `replacement` would
+    have to stand.
     """
 
     file: str
@@ -61,16 +62,6 @@ class Site:
         return any(
             fnmatch.fnmatchcase(name, pattern) for name in (self.file, self.function, self.name)
         ) or fnmatch.fnmatchcase(self.file, f"*/{pattern}")
-
-    def apply(self, text: str) -> str:
-        """The text of the file without it.
-
-        Raises RedoubtError if that is not the text that it was found in.
-        """
-        end = self.start + len(self.removed)
-        if text[self.start : end] != self.removed:
-            raise RedoubtError(f"{self.file} has changed since {self.name} was found in it")
-        return text[: self.start] + self.replacement + text[end:]
 
 
 # === What can be taken out =======================================================================
@@ -117,6 +108,10 @@ class _Rule:
 # In front of a value, and neither of a prototype nor of a definition.
 _VALUE = r"(?:(?<=[=|&] )|(?<=[(!])|(?<=return ))"
 
+# Macros that are an entry of the exception table, and the function that gives a table its key.
+_EXTABLE = ("_ASM_EXTABLE_PKS", "_ASM_EXTABLE_KPKEYS")
+_ADD = "kpkeys_hardened_pgtables_add"
+
 _RULES = (
     _Rule(GUARD, re.compile(r"\bguard(?=\(kpkeys_)"), 2, _comment, alone=True),
     # What follows is a statement or a block, which remains.
@@ -144,11 +139,11 @@ _RULES = (
         _comment,
         alone=True,
     ),
-    _Rule(FIXUP, re.compile(r"\b_ASM_EXTABLE_(?:PKS|KPKEYS)(?=\()"), 1, _comment),
+    _Rule(FIXUP, re.compile(rf"\b(?:{'|'.join(_EXTABLE)})(?=\()"), 1, _comment),
     # The handler, which no longer knows them.
     _Rule(FIXUP, re.compile(r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b"), 0, _never),
     _Rule(KEY, re.compile(rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()"), 1, _zero),
-    _Rule(KEY, re.compile(r"\bkpkeys_hardened_pgtables_add(?=\()"), 1, _comment, alone=True),
+    _Rule(KEY, re.compile(rf"\b{_ADD}(?=\()"), 1, _comment, alone=True),
 )
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -235,6 +230,73 @@ def find(file: str, text: str, lines: Collection[int] | None = None) -> list[Sit
             Site(file, index + 1, rule.kind, function, number, start, removed, rule.leave(removed))
         )
     return sites
+
+
+# === Choices =====================================================================================
+
+HEADER = "include/linux/kpkeys_mutant.h"
+# The lines of a file are counted as before.
+_HEAD = "#include <linux/kpkeys_mutant.h>\n#line 1\n"
+_ASM = "asm volatile("
+
+
+def _called(code: str) -> tuple[str, str, str]:
+    """What a call of a macro is of, what stands in its brackets, and what is behind them."""
+    name = code.partition("(")[0]
+    end = _closing(code, len(name))
+    return name, code[len(name) + 1 : end - 1], code[end:]
+
+
+def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
+    """From where to where the text changes for a place, and what stands there then."""
+    start, end, code = site.start, site.start + len(site.removed), site.removed
+    asked = f"KPKEYS_MUTANT({number})"
+    name, inside, behind = _called(code) if "(" in code else (code, "", "")
+    if site.kind == GUARD:
+        said = f"KPKEYS_MUTANT_CLASS({number}, {inside}, __UNIQUE_ID(guard)){behind}"
+    elif site.kind == CLASS:
+        said = f"KPKEYS_MUTANT_CLASS({number}, {inside}){behind}"
+    elif site.kind == SCOPE:
+        var = ", __UNIQUE_ID(scope)" if name == "scoped_guard" else ""
+        said = f"KPKEYS_MUTANT_SCOPE({number}, {inside}{var})"
+    elif site.kind == FIXUP and name in _EXTABLE:
+        # The statement is there twice, as an entry in a table cannot be chosen.
+        start = text.rindex(_ASM, 0, start)
+        end = _closing(text, start + len(_ASM) - 1)
+        whole = text[start:end]
+        without = whole.replace(code, "")
+        # Of two copies only one may have the line breaks.
+        without = " ".join(without.split())
+        said = f"({{ if ({asked}) {without}; else {whole}; }})"
+    elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
+        said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"
+    elif site.kind in (RAISE, LAZY) or name == _ADD:
+        said = f"KPKEYS_MUTANT_CALL({number}, {code})"
+    else:
+        said = f"({asked} ? {site.mutated} : {code})"
+    return start, end, said
+
+
+def chosen(text: str, sites: Mapping[int, Site]) -> str:
+    """The text of a file with these places, each of which is missing if its number is chosen.
+
+    Raises RedoubtError if that is not the text that they were found in.
+    """
+    for number, site in sorted(sites.items(), key=lambda one: -one[1].start):
+        if text[site.start : site.start + len(site.removed)] != site.removed:
+            raise RedoubtError(f"{site.file} has changed since {site.name} was found in it")
+        start, end, said = _choice(text, site, number)
+        text = text[:start] + said + text[end:]
+    return _HEAD + text
+
+
+def compiled(images: Iterable[Path]) -> frozenset[int]:
+    """The numbers of the places that are in these images and modules, told by kpkeys_mutant.h."""
+    return frozenset(
+        int(number)
+        for image in images
+        for number in re.findall(rb"\bkpkeys mutant (\d+)\0", image.read_bytes())
+    )
 
 
 # === Where to look ===============================================================================

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Is each place that lets page tables be written tested? Kernels without one of them, judged.
 
-A kernel is built without a place, and what notices is asked, the cheapest first, until something
-does. What nothing notices is a survivor: it needs a test, or a reason in configs/mutate-*.toml.
+One kernel is built that can do without each place, and linked anew for each. What notices is asked,
+the cheapest first, until something does. What nothing notices is a survivor: it needs a test, or a
+reason in configs/mutate-*.toml.
 """
 
 from __future__ import annotations
@@ -11,47 +12,60 @@ import difflib
 import hashlib
 import json
 import random
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from redoubt import attack, boot, build, check, guest, kernels, ktap, paths, reasons, suite, tree
-from redoubt.errors import GuestError, NoSpaceError, RedoubtError
+from redoubt import (
+    attack,
+    boot,
+    build,
+    check,
+    guest,
+    kernels,
+    ktap,
+    mutants,
+    paths,
+    reasons,
+    suite,
+    tree,
+)
+from redoubt.errors import GuestError, RedoubtError
 from redoubt.mutants import Site, Source
 from redoubt.source import version_of
 
 # A change here forgets all verdicts.
-_FORMAT = 1
+_FORMAT = 2
 # What it is called for make, and where: its objects are in <build>/<target>/mutants.
 KIND = "mutants"
 _CUT = "[ cut here ]"
-_ERROR = re.compile(r"\berror: |undefined reference to ")
+_HEADER = Path(__file__).with_name("kpkeys_mutant.h")
 
 NOTICED, SURVIVED = "noticed", "survived"
-# Not mutants: it does not compile, or the compiler makes the same of it.
-BROKEN, SAME = "does not compile", "no difference"
+# No mutant: the place is not compiled.
+SAME = "no difference"
+
+_NUMBER = "mm/kpkeys/mutant.c"
+_MAKEFILE = "mm/kpkeys/Makefile"
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What came of a kernel: what noticed, and its words in one line.
 
-    `image` tells kernels apart; `seconds` is what judging took.
+    `seconds` is what judging took.
     """
 
     outcome: str
     by: str = ""
     words: str = ""
-    image: str = ""
     seconds: float = 0.0
 
 
-# Builds the kernel without a place, or as it is, and judges it; gets the image of the kernel as it
-# is, or "". Raises RedoubtError if it cannot.
-Judge = Callable[[Site | None, str], Verdict]
+# Builds the kernel without a place, or as it is, and judges it. Raises RedoubtError if it cannot.
+Judge = Callable[[Site | None], Verdict]
 
 
 @dataclass(frozen=True)
@@ -138,7 +152,7 @@ class Kept:
             verdict = Verdict(**json.loads(self._file(site).read_text()))
         except (OSError, ValueError, TypeError):
             return None
-        return verdict if verdict.outcome in (NOTICED, SURVIVED, BROKEN, SAME) else None
+        return verdict if verdict.outcome in (NOTICED, SURVIVED, SAME) else None
 
     def put(self, site: Site | None, verdict: Verdict) -> None:
         """Keep a verdict, whole or not at all."""
@@ -167,7 +181,7 @@ def added(file: Path, target: str, sites: Sequence[Site], judged: Sequence[Resul
         for site in sites:
             one = known.get(site.name)
             if one and site.name not in found and one["text"] == site.text:
-                verdict = Verdict(one["outcome"], one["by"], one["words"], "", one["seconds"])
+                verdict = Verdict(one["outcome"], one["by"], one["words"], one["seconds"])
                 commit = one.get("commit", before.get("commit"))
                 found[site.name] = Result(site, verdict, True, commit)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -193,7 +207,7 @@ def judge_all(
     """
     whole = kept.get(None)
     if whole is None:
-        whole = _timed(judge, None, "")
+        whole = _timed(judge, None)
         if whole.outcome != SURVIVED:
             raise RedoubtError(
                 f"the kernel does not pass as it is, so nothing can be told from mutants: "
@@ -208,7 +222,7 @@ def judge_all(
     for done, site in enumerate(sites, 1):
         verdict = known[site.name]
         if verdict is None:
-            verdict = _timed(judge, site, whole.image)
+            verdict = _timed(judge, site)
             kept.put(site, verdict)
             spent.append(verdict.seconds)
         results.append(Result(site, verdict, known[site.name] is not None))
@@ -217,9 +231,9 @@ def judge_all(
     return results
 
 
-def _timed(judge: Judge, site: Site | None, image: str) -> Verdict:
+def _timed(judge: Judge, site: Site | None) -> Verdict:
     started = time.monotonic()
-    return replace(judge(site, image), seconds=time.monotonic() - started)
+    return replace(judge(site), seconds=time.monotonic() - started)
 
 
 # === Reasons =====================================================================================
@@ -323,7 +337,6 @@ def render(report: Report) -> list[str]:
     for title, results in (
         ("SURVIVED, without a reason", report.unexpected),
         ("survived", [one for one in report.of(SURVIVED) if one not in report.unexpected]),
-        ("does not compile", report.of(BROKEN)),
         ("no difference", report.of(SAME)),
     ):
         for result in results:
@@ -333,7 +346,7 @@ def render(report: Report) -> list[str]:
             if told := why.get(site.name) or result.verdict.words:
                 lines.append(f"    {told}")
     lines += [f"STALE reason for {reason.name}: {what}" for reason, what in report.stale]
-    counts = {outcome: len(report.of(outcome)) for outcome in (NOTICED, SURVIVED, BROKEN, SAME)}
+    counts = {outcome: len(report.of(outcome)) for outcome in (NOTICED, SURVIVED, SAME)}
     lines.append(
         f"{len(report.results)} of {len(report.sites)} places taken out: "
         + ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
@@ -350,13 +363,15 @@ class Workshop:
     """Builds and judges: call it as a Judge.
 
     It works on copies of kernel/ and patches/ as they were when it was opened: `files` by their
-    names, `patches` in order. The tree is <build>/tree-mutants, which no other command looks at.
+    names, `patches` in order. All `sites`, found in `sources`, are a choice in them. The tree is
+    <build>/tree-mutants, which no other command looks at.
     """
 
     run: suite.Run
     host: str
     pristine: Path
     sources: Mapping[str, Source]
+    sites: tuple[Site, ...]
     files: Mapping[str, bytes]
     patches: Mapping[str, bytes]
 
@@ -382,14 +397,22 @@ class Workshop:
 
         Raises RedoubtError if it cannot be made.
         """
-        files, patches = dict(self.files), dict(self.patches)
-        if site:
-            before = self.sources[site.file].text
-            after = site.apply(before)
-            if site.file in files:
-                files[site.file] = _bytes(after)
+        files = {
+            **self.files,
+            mutants.HEADER: _HEADER.read_bytes(),
+            _NUMBER: _bytes(_set(self._number(site))),
+            _MAKEFILE: self.files[_MAKEFILE] + _bytes(f"obj-y += {Path(_NUMBER).stem}.o\n"),
+        }
+        changes = []
+        for name in sorted({one.file for one in self.sites}):
+            before = self.sources[name].text
+            here = {self._number(one): one for one in self.sites if one.file == name}
+            after = mutants.chosen(before, here)
+            if name in files:
+                files[name] = _bytes(after)
             else:
-                patches["mutation.patch"] = _bytes(_diff(site.file, before, after))
+                changes.append(_diff(name, before, after))
+        patches = {**self.patches, "mutants.patch": _bytes("".join(changes))}
         _sync(self.place / "kernel", files)
         _sync(self.place / "patches", patches)
         queue = tree.Queue(
@@ -404,31 +427,30 @@ class Workshop:
             progress=self.run.progress,
         )
 
-    def __call__(self, site: Site | None, unmutated: str) -> Verdict:
+    def _number(self, site: Site | None) -> int:
+        """What a kernel without a place has in its object; 0 for that with all."""
+        return self.sites.index(site) + 1 if site else 0
+
+    def __call__(self, site: Site | None) -> Verdict:
         """Build the kernel without a place, or as it is, and ask what notices."""
         target, progress = self.run.target, self.run.progress
-        source = self.tree(site)
-        try:
-            built = build.compile_kernel(target, source, KIND, target.tested, progress)
-        except NoSpaceError:
-            raise
-        except RedoubtError:
-            said = _compiler_said(paths.build_dir() / "log" / f"build-{target.name}-{KIND}.log")
-            if site and said:
-                return Verdict(BROKEN, "make", said)
-            raise
-        image = _image(built)
-        if image == unmutated:
-            return Verdict(SAME, image=image)
+        built = build.compile_kernel(target, self.tree(site), KIND, target.tested, progress)
+        if site and self._number(site) not in mutants.compiled((built.vmlinux, *built.modules)):
+            return Verdict(SAME)
         programs = guest.programs(progress, target.cross_compile)
         made = kernels.Workbench(built, programs, self.host)
-        return replace(_ask(suite.noticing(self.run, made)), image=image)
+        return _ask(suite.noticing(self.run, made))
 
 
 def workshop(
-    run: suite.Run, host: str, pristine: Path, sources: Mapping[str, Source], repo: Path
+    run: suite.Run,
+    host: str,
+    pristine: Path,
+    sources: Mapping[str, Source],
+    sites: Sequence[Site],
+    repo: Path,
 ) -> Workshop:
-    """A workshop for the queue of a repository, of which these are some sources.
+    """A workshop for the queue of a repository, of which these are some sources and all places.
 
     Raises RedoubtError if the series names a patch that does not exist.
     """
@@ -438,6 +460,7 @@ def workshop(
         host,
         pristine,
         sources,
+        tuple(sites),
         {name: (ours.kernel / name).read_bytes() for name in ours.files},
         {f"{patch.parent.name}/{patch.name}": patch.read_bytes() for patch in ours.patches},
     )
@@ -446,8 +469,9 @@ def workshop(
 def _judging(fragments: Sequence[str]) -> list[Path]:
     """The files that a verdict depends on, beside those of the kernel."""
     programs = sorted(file for file in (paths.repo() / "guest").rglob("*") if file.is_file())
-    modules = (attack, boot, check, ktap, suite)
+    modules = (attack, boot, check, ktap, mutants, suite)
     return [
+        _HEADER,
         *(build.fragment(name) for name in fragments),
         *programs,
         *(Path(str(module.__file__)) for module in modules),
@@ -473,21 +497,15 @@ def _sync(directory: Path, files: Mapping[str, bytes]) -> None:
             file.write_bytes(data)
 
 
-def _image(built: build.Build) -> str:
-    """What tells a built kernel from another."""
-    known = hashlib.sha256()
-    for file in (built.image, *built.modules):
-        known.update(hashlib.sha256(file.read_bytes()).digest())
-    return known.hexdigest()
-
-
-def _compiler_said(log: Path) -> str:
-    """The first error of compiler or linker in the log of a build, if there is one."""
-    try:
-        lines = log.read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.strip() for line in lines if _ERROR.search(line)), "")
+def _set(number: int) -> str:
+    """The object that tells which place is missing."""
+    return (
+        "// SPDX-License-Identifier: GPL-2.0-only\n"
+        "#include <linux/export.h>\n"
+        "#include <linux/kpkeys_mutant.h>\n\n"
+        f"const int kpkeys_mutant = {number};\n"
+        "EXPORT_SYMBOL(kpkeys_mutant);\n"
+    )
 
 
 def _told_most(detail: str) -> str:

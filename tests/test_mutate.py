@@ -18,7 +18,7 @@ from redoubt import build, guest, host, kernels, mutants, mutate, paths, series,
 from redoubt.build import Build
 from redoubt.errors import GuestError, Interrupted, NoSpaceError, RedoubtError
 from redoubt.mutants import Site
-from redoubt.mutate import BROKEN, NOTICED, SAME, SURVIVED, Kept, Reason, Report, Result, Verdict
+from redoubt.mutate import NOTICED, SAME, SURVIVED, Kept, Reason, Report, Result, Verdict
 from redoubt.progress import Silent
 from redoubt.suite import Item
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, Way
@@ -28,6 +28,8 @@ Call = Callable[..., Done]
 # === Places in small texts =======================================================================
 
 GUARD = "\tguard(kpkeys_hardened_pgtables)();\n"
+# Lines are counted as if it were not there.
+HEAD = "#include <linux/kpkeys_mutant.h>\n#line 1\n"
 
 
 def only(text: str) -> Site:
@@ -36,84 +38,132 @@ def only(text: str) -> Site:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "mutated"),
+    ("kind", "text", "mutated", "chosen"),
     [
-        ("guard", GUARD, "\t/* guard(kpkeys_hardened_pgtables)() */;\n"),
+        (
+            "guard",
+            GUARD,
+            "/* guard(kpkeys_hardened_pgtables)() */",
+            "\tKPKEYS_MUTANT_CLASS(7, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\n",
+        ),
         (
             "guard",
             "#define set_pud(p) do {\t\\\n\tguard(kpkeys_hardened_pgtables)();\t\\\n} while (0)\n",
-            "#define set_pud(p) do {\t\\\n\t/* guard(kpkeys_hardened_pgtables)() */;\t\\\n"
+            "/* guard(kpkeys_hardened_pgtables)() */",
+            "#define set_pud(p) do {\t\\\n"
+            "\tKPKEYS_MUTANT_CLASS(7, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\t\\\n"
             "} while (0)\n",
         ),
         (
             "scope",
             "\tscoped_guard(kpkeys_hardened_pgtables) {\n\t\twrite();\n\t}\n",
-            "\t/* scoped_guard(kpkeys_hardened_pgtables) */ {\n\t\twrite();\n\t}\n",
-        ),
-        (
-            "scope",
-            "\tscoped_guard(kpkeys_hardened_pgtables)\n\t\tfor (;;)\n\t\t\twrite();\n",
-            "\t/* scoped_guard(kpkeys_hardened_pgtables) */\n\t\tfor (;;)\n\t\t\twrite();\n",
+            "/* scoped_guard(kpkeys_hardened_pgtables) */",
+            "\tKPKEYS_MUTANT_SCOPE(7, kpkeys_hardened_pgtables, __UNIQUE_ID(scope)) {\n"
+            "\t\twrite();\n\t}\n",
         ),
         (
             "scope",
             "\tscoped_class(kpkeys_pool_level, level, pool)\n\t\tpool->x = 1;\n",
-            "\t/* scoped_class(kpkeys_pool_level, level, pool) */\n\t\tpool->x = 1;\n",
+            "/* scoped_class(kpkeys_pool_level, level, pool) */",
+            "\tKPKEYS_MUTANT_SCOPE(7, kpkeys_pool_level, level, pool)\n\t\tpool->x = 1;\n",
         ),
         (
             "class",
             "\tCLASS(kpkeys_pool_level, level)(pool);\n",
-            "\t/* CLASS(kpkeys_pool_level, level)(pool) */;\n",
+            "/* CLASS(kpkeys_pool_level, level)(pool) */",
+            "\tKPKEYS_MUTANT_CLASS(7, kpkeys_pool_level, level)(pool);\n",
         ),
-        ("writer", "\t__write_entry(p, pte(a, b));\n", "\tWRITE_ONCE(*(p), pte(a, b));\n"),
+        (
+            "writer",
+            "\t__write_entry(p,\n\t\t      pte(a, b));\n",
+            "WRITE_ONCE(*(p), pte(a, b))",
+            "\t({ if (KPKEYS_MUTANT(7)) WRITE_ONCE(*(p), pte(a, b)); "
+            "else __write_entry(p,\n\t\t      pte(a, b)); });\n",
+        ),
         (
             "writer",
             "\treturn __pte(__xchg_entry(&pte_val(*p), 0));\n",
-            "\treturn __pte(xchg_relaxed(&pte_val(*p), 0));\n",
+            "xchg_relaxed(&pte_val(*p), 0)",
+            "\treturn __pte((KPKEYS_MUTANT(7) ? xchg_relaxed(&pte_val(*p), 0) : "
+            "__xchg_entry(&pte_val(*p), 0)));\n",
         ),
         (
             "raise",
             "\tif (on)\n\t\tkpkeys_raise(KPKEYS_LVL_PGTABLES);\n",
-            "\tif (on)\n\t\t/* kpkeys_raise(KPKEYS_LVL_PGTABLES) */;\n",
+            "/* kpkeys_raise(KPKEYS_LVL_PGTABLES) */",
+            "\tif (on)\n\t\tKPKEYS_MUTANT_CALL(7, kpkeys_raise(KPKEYS_LVL_PGTABLES));\n",
         ),
         (
             "raise",
             "\tif (raised)\n\t\tx86_write_pkrs(PKRS_PGTABLES);\n",
-            "\tif (raised)\n\t\t/* x86_write_pkrs(PKRS_PGTABLES) */;\n",
+            "/* x86_write_pkrs(PKRS_PGTABLES) */",
+            "\tif (raised)\n\t\tKPKEYS_MUTANT_CALL(7, x86_write_pkrs(PKRS_PGTABLES));\n",
         ),
-        ("lazy", "\tkpkeys_leave_lazy_mmu_mode();\n", "\t/* kpkeys_leave_lazy_mmu_mode() */;\n"),
-        ("lazy", "\tlazy_mmu_mode_pause();\n", "\t/* lazy_mmu_mode_pause() */;\n"),
+        (
+            "lazy",
+            "\tlazy_mmu_mode_pause();\n",
+            "/* lazy_mmu_mode_pause() */",
+            "\tKPKEYS_MUTANT_CALL(7, lazy_mmu_mode_pause());\n",
+        ),
         (
             "fixup",
-            '\tasm("2:\\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, pte)\n\t    : : );\n',
-            '\tasm("2:\\n" /* _ASM_EXTABLE_PKS(EX_PKS_MOV, pte) */\n\t    : : );\n',
+            '\tasm volatile("1: mov\\n2:\\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, pte)\n\t    : : (x));\n',
+            "/* _ASM_EXTABLE_PKS(EX_PKS_MOV, pte) */",
+            '\t({ if (KPKEYS_MUTANT(7)) asm volatile("1: mov\\n2:\\n" : : (x)); else '
+            'asm volatile("1: mov\\n2:\\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, pte)\n\t    : : (x)); '
+            "});\n",
         ),
         (
             "fixup",
             "\tif (ex->type != EX_TYPE_KPKEYS)\n",
-            "\tif (ex->type != -1 /* EX_TYPE_KPKEYS */)\n",
+            "-1 /* EX_TYPE_KPKEYS */",
+            "\tif (ex->type != (KPKEYS_MUTANT(7) ? -1 /* EX_TYPE_KPKEYS */ : EX_TYPE_KPKEYS))\n",
         ),
         (
             "key",
-            "\tint err = set_memory_pkey(addr(page), 1 << order,\n\t\t\tPKEY);\n",
-            "\tint err = 0 /* set_memory_pkey(addr(page), 1 << order,\n\t\t\tPKEY) */;\n",
+            "\tint err = set_memory_pkey(addr(page),\n\t\t\tPKEY);\n",
+            "0 /* set_memory_pkey(addr(page), PKEY) */",
+            "\tint err = (KPKEYS_MUTANT(7) ? 0 /* set_memory_pkey(addr(page), PKEY) */ : "
+            "set_memory_pkey(addr(page),\n\t\t\tPKEY));\n",
         ),
         (
             "key",
             "\treturn arch_set_memory_pkey(addr, nr, key);\n",
-            "\treturn 0 /* arch_set_memory_pkey(addr, nr, key) */;\n",
+            "0 /* arch_set_memory_pkey(addr, nr, key) */",
+            "\treturn (KPKEYS_MUTANT(7) ? 0 /* arch_set_memory_pkey(addr, nr, key) */ : "
+            "arch_set_memory_pkey(addr, nr, key));\n",
         ),
         (
             "key",
             "\tkpkeys_hardened_pgtables_add(page);\n",
-            "\t/* kpkeys_hardened_pgtables_add(page) */;\n",
+            "/* kpkeys_hardened_pgtables_add(page) */",
+            "\tKPKEYS_MUTANT_CALL(7, kpkeys_hardened_pgtables_add(page));\n",
         ),
     ],
 )
-def test_what_is_taken_out(kind: str, text: str, mutated: str) -> None:
+def test_what_is_taken_out(kind: str, text: str, mutated: str, chosen: str) -> None:
     site = only(text)
-    assert site.kind == kind
-    assert site.apply(text) == mutated
+    assert (site.kind, site.mutated) == (kind, mutated)
+    assert mutants.chosen(text, {7: site}) == HEAD + chosen
+
+
+def test_each_place_of_a_file_has_its_number() -> None:
+    text = "void f(void)\n{\n" + GUARD + GUARD + "\tkpkeys_raise(1);\n}\n"
+    first, second, third = mutants.find("mm/x.c", text)
+    assert mutants.chosen(text, {3: first, 12: third, 4: second}) == HEAD + (
+        "void f(void)\n{\n"
+        "\tKPKEYS_MUTANT_CLASS(3, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\n"
+        "\tKPKEYS_MUTANT_CLASS(4, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\n"
+        "\tKPKEYS_MUTANT_CALL(12, kpkeys_raise(1));\n}\n"
+    )
+
+
+def test_images_tell_what_was_compiled(tmp_path: Path) -> None:
+    image, module = tmp_path / "vmlinux", tmp_path / "x.ko"
+    image.write_bytes(b"\0GCC: 12\0kpkeys mutant 3\0kpkeys mutant 40\0")
+    module.write_bytes(b"xkpkeys mutant 5\0 kpkeys mutant 6 kpkeys mutant 7\0")
+    assert mutants.compiled([image, module]) == {3, 40, 7}
+    assert mutants.compiled([]) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -186,7 +236,7 @@ def test_only_lines_of_ours_count() -> None:
 
 def test_another_text_is_not_mutated() -> None:
     with pytest.raises(RedoubtError, match=r"mm/x\.c has changed"):
-        only(GUARD).apply("\n" + GUARD)
+        mutants.chosen("\n" + GUARD, {1: only(GUARD)})
 
 
 @pytest.mark.parametrize(
@@ -230,28 +280,28 @@ Real = Callable[[Target], dict[str, mutants.Source]]
 @pytest.mark.guest
 @on_source
 @each_target
-def test_each_mutant_of_ours_is_as_good_c_as_before(real: Real, target: Target) -> None:
+def test_choices_of_ours_are_as_good_c_as_before(real: Real, target: Target) -> None:
     found = real(target)
     sites = list(mutants.sites(found))
     assert len(sites) > 30
     assert len({site.name for site in sites}) == len(sites)
-    for site in sites:
-        before = found[site.file].text
-        after = site.apply(before)
-        assert after != before
-        assert after.count("\n") == before.count("\n"), site
-        # What is left when comments are gone: neither half a bracket, nor half a comment.
+    assert all(site.function != "-" for site in sites)
+    for file in {site.file for site in sites}:
+        before = found[file].text
+        here = {number: site for number, site in enumerate(sites, 1) if site.file == file}
+        after = mutants.chosen(before, here)
+        assert after.startswith(HEAD)
+        assert after.count("\n") == before.count("\n") + 2, file
+        asked = re.findall(r"KPKEYS_MUTANT(?:_\w+)?\((\d+)", after)
+        assert sorted(map(int, asked)) == sorted(here), file
+        # Neither half a bracket, nor half a comment.
         bare, was = (re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL) for text in (after, before))
-        assert "*/" not in bare.replace(was, ""), site
-        for pair in ("()", "{}", '""'):
+        assert bare.count("*/") == was.count("*/"), file
+        for pair in ("()", "{}"):
             assert bare.count(pair[0]) - bare.count(pair[1]) == was.count(pair[0]) - was.count(
                 pair[1]
-            ), site
-        # The place is gone, and nothing but that.
-        left = {one.name for one in mutants.find(site.file, after, found[site.file].lines)}
-        assert site.removed in before
-        assert len(left) == sum(one.file == site.file for one in sites) - 1, site
-        assert site.function != "-", site
+            ), file
+        assert bare.count('"') % 2 == was.count('"') % 2, file
 
 
 def counted(text: str) -> Counter[str]:
@@ -341,7 +391,7 @@ def site_of(function: str, file: str = "mm/x.c") -> Site:
 
 
 A, B, C = (site_of(name) for name in "abc")
-WHOLE = Verdict(SURVIVED, image="whole")
+WHOLE = Verdict(SURVIVED)
 
 
 class Fake:
@@ -351,10 +401,9 @@ class Fake:
         self.verdicts = verdicts
         self.asked: list[str] = []
 
-    def __call__(self, site: Site | None, unmutated: str) -> Verdict:
+    def __call__(self, site: Site | None) -> Verdict:
         name = site.function if site else "whole"
         self.asked.append(name)
-        assert unmutated == ("whole" if site else "")
         if name == getattr(self, "interrupted", None):
             raise Interrupted
         return self.verdicts.get(name, WHOLE if not site else Verdict(NOTICED, "boot", "it died"))
@@ -374,7 +423,7 @@ def test_the_kernel_as_it_is_comes_first_and_then_each(tmp_path: Path) -> None:
     assert told == [("a", 1, 3), ("b", 2, 3), ("c", 3, 3)]
 
 
-@pytest.mark.parametrize("outcome", [NOTICED, BROKEN, SAME])
+@pytest.mark.parametrize("outcome", [NOTICED, SAME])
 def test_a_kernel_that_does_not_pass_as_it_is(tmp_path: Path, outcome: str) -> None:
     judge = Fake(whole=Verdict(outcome, "boot", "WARNING: no"))
     for _ in range(2):
@@ -527,11 +576,10 @@ def report(*reasons: str, **outcomes: str) -> Report:
 @pytest.mark.parametrize(
     ("made", "ok", "says"),
     [
-        (report(a=NOTICED, b=BROKEN, c=SAME), True, "0 unexpected, 0 stale"),
+        (report(a=NOTICED, b=NOTICED, c=SAME), True, "0 unexpected, 0 stale"),
         (report(A.name, a=SURVIVED), True, "1 of 3 places taken out: 0 noticed, 1 survived"),
         (report(a=SURVIVED), False, "SURVIVED, without a reason: mm/x.c:3 a (guard)"),
         (report(A.name, a=NOTICED), False, f"STALE reason for {A.name}: noticed by boot"),
-        (report(A.name, a=BROKEN), False, f"STALE reason for {A.name}: does not compile"),
         (report(A.name, a=SAME), False, f"STALE reason for {A.name}: no difference"),
         (report("mm/x.c:z:guard:1", a=NOTICED), False, "mm/x.c:z:guard:1: there is no such place"),
         # Those that were not judged this time are not told about.
@@ -569,7 +617,7 @@ def test_a_survivor_is_told_with_all_there_is() -> None:
 def test_results_are_added_to_those_of_other_places(tmp_path: Path) -> None:
     file = tmp_path / "result.json"
     assert [one.site for one in mutate.added(file, "um", (A, B, C), report(b=SAME).results)] == [B]
-    before = report(a=NOTICED, b=SURVIVED, c=BROKEN).as_json() | {"commit": "old"}
+    before = report(a=NOTICED, b=SURVIVED, c=SAME).as_json() | {"commit": "old"}
     # One that tells its own commit, one of an older file, and one that is something else by now.
     before["mutants"][0]["commit"] = "older"
     del before["mutants"][1]["commit"]
@@ -690,9 +738,11 @@ def repo(tmp_path: Path) -> Path:
     return write_tree(
         tmp_path / "repo",
         {
+            "kernel/mm/kpkeys/Makefile": "obj-y := core.o\n",
             "kernel/mm/kpkeys/core.c": "void core(void)\n{\n\tkpkeys_raise(1);\n}\n",
             "kernel/mm/kpkeys/core_test.c": "void test(void)\n{\n\tkpkeys_raise(1);\n}\n",
-            "patches/topics": "topic one\nmm/kpkeys/core.c\nmm/kpkeys/core_test.c\n",
+            "patches/topics": "topic one\n"
+            "mm/kpkeys/Makefile\nmm/kpkeys/core.c\nmm/kpkeys/core_test.c\n",
             "patches/series": "one/0001-guard.patch\n",
             "patches/one/0001-guard.patch": PATCH,
         },
@@ -707,7 +757,7 @@ def shop(
     monkeypatch.setattr(guest, "programs", lambda *_: tmp_path)
     found = mutants.sources(UM, kernel, repo)
     run = suite.Run(UM, "auto", False, Silent())
-    return mutate.workshop(run, host.EMULATED, kernel, found, repo)
+    return mutate.workshop(run, host.EMULATED, kernel, found, tuple(mutants.sites(found)), repo)
 
 
 def places(shop: mutate.Workshop) -> list[Site]:
@@ -723,23 +773,25 @@ def state(made: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-def test_one_place_at_a_time_is_gone_and_nothing_else_touched(
+def test_from_mutant_to_mutant_nothing_but_a_number_differs(
     shop: mutate.Workshop, repo: Path
 ) -> None:
     queue = state(repo)
     found = places(shop)
     assert [site.kind for site in found] == ["raise", "guard", "lazy"]
     whole = state(shop.tree(None))
-    assert "kpkeys_raise(1);" in whole["mm/kpkeys/core.c"][0]
+    assert "KPKEYS_MUTANT_CALL(1, kpkeys_raise(1));" in whole["mm/kpkeys/core.c"][0]
+    assert "KPKEYS_MUTANT_CLASS(2, " in whole["mm/memory.c"][0]
+    assert "KPKEYS_MUTANT_CALL(3, " in whole["mm/mmap.c"][0]
+    assert whole["mm/kpkeys/Makefile"][0] == "obj-y := core.o\nobj-y += mutant.o\n"
+    assert "#define KPKEYS_MUTANT(nr)" in whole["include/linux/kpkeys_mutant.h"][0]
+    number = "mm/kpkeys/mutant.c"
     before = whole
-    for site in (*found, *reversed(found)):
+    for count, site in (*enumerate(found, 1), (2, found[1])):
         after = state(shop.tree(site))
-        changed = {name for name in whole if after[name][0] != whole[name][0]}
-        assert changed == {site.file}
-        assert after[site.file][0] == site.apply(whole[site.file][0])
-        # Whatever has another text than before is newer than before, and nothing else is.
-        for name in whole:
-            assert (after[name][0] != before[name][0]) == (after[name][1] > before[name][1]), name
+        assert f"const int kpkeys_mutant = {count};\n" in after[number][0]
+        assert {name for name in whole if after[name] != before[name]} == {number}
+        assert after[number][1] > before[number][1]
         before = after
     last = state(shop.tree(None))
     assert {name: text for name, (text, _) in last.items()} == {
@@ -760,7 +812,7 @@ def test_verdicts_are_kept_for_the_same_kernel_and_tests(
 ) -> None:
     def again(host: str = shop.host, target: Target = UM) -> str:
         run = replace(shop.run, target=target)
-        return mutate.workshop(run, host, kernel, shop.sources, repo).kept().inputs
+        return mutate.workshop(run, host, kernel, shop.sources, (), repo).kept().inputs
 
     first = shop.kept().inputs
     assert again() == first
@@ -772,16 +824,16 @@ def test_verdicts_are_kept_for_the_same_kernel_and_tests(
     (repo / "patches/one/0001-guard.patch").write_text(PATCH.replace("mm: guard", "mm: more"))
     assert again() not in (first, second)
     names = {file.name for file in mutate._judging(UM.fragments + UM.ours)}
-    assert {"um.config", "kunit.config", "stress.c", "suite.py", "check.py"} <= names
+    assert {"um.config", "kunit.config", "stress.c", "suite.py", "kpkeys_mutant.h"} <= names
 
 
 class Make:
-    """Builds an image out of what is in the tree."""
+    """Builds an image that has these places, all if there are none."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.error = ""
-        self.ignored = ""
+        self.has: tuple[int, ...] = (1, 2, 3)
         self.asked: list[tuple[str, tuple[str, ...]]] = []
 
     def __call__(
@@ -789,13 +841,9 @@ class Make:
     ) -> Build:
         self.asked.append((kind, fragments))
         if self.error:
-            log = paths.build_dir() / "log" / f"build-{target.name}-{kind}.log"
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_text(f"  CC      mm/memory.o\n{self.error}\nmake: *** Error 2\n")
-            raise RedoubtError("building um (mutants) failed (exit 2)", "see the log")
+            raise RedoubtError(self.error, "see the log")
         image = self.directory / "linux"
-        texts = [text for name, (text, _) in state(source).items() if name != self.ignored]
-        image.write_text("".join(sorted(texts)))
+        image.write_bytes(b"".join(b"\0kpkeys mutant %d\0" % number for number in self.has))
         return Build(target, self.directory, image, image)
 
 
@@ -809,7 +857,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 def judged(
     shop: mutate.Workshop, monkeypatch: pytest.MonkeyPatch, *items: Item
-) -> Callable[[Site | None, str], Verdict]:
+) -> Callable[[Site | None], Verdict]:
     monkeypatch.setattr(suite, "noticing", lambda *_: iter(items))
     return shop
 
@@ -818,14 +866,11 @@ def test_a_mutant_is_built_as_the_suite_builds_it_and_judged(
     shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = judged(shop, monkeypatch, Item("boot", "on", 1, 0, 0))
-    whole = judge(None, "")
-    assert (whole.outcome, len(whole.image)) == (SURVIVED, 64)
+    assert judge(None) == Verdict(SURVIVED)
     assert make.asked == [("mutants", (*UM.fragments, *UM.ours))]
 
     judge = judged(shop, monkeypatch, Item("boot", "on", 0, 1, 0, "BUG: died\nmore"))
-    first = judge(places(shop)[0], whole.image)
-    assert replace(first, image="") == Verdict(NOTICED, "boot, on", "BUG: died")
-    assert first.image != whole.image
+    assert judge(places(shop)[0]) == Verdict(NOTICED, "boot, on", "BUG: died")
 
 
 def test_a_mutant_has_what_looks_on_as_well(
@@ -833,54 +878,29 @@ def test_a_mutant_has_what_looks_on_as_well(
 ) -> None:
     looking = replace(UM, observers=("linear-map-stats",))
     shop = replace(shop, run=replace(shop.run, target=looking))
-    judged(shop, monkeypatch)(None, "")
+    judged(shop, monkeypatch)(None)
     assert make.asked == [("mutants", (*UM.fragments, "linear-map-stats", *UM.ours))]
 
 
-def test_what_makes_no_difference_is_not_booted(
+def test_what_is_not_compiled_is_not_booted(
     shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make.ignored = "mm/kpkeys/core.c"
-    judge = judged(shop, monkeypatch)
-    whole = judge(None, "")
+    make.has = (2, 3)
 
     def booted(*_: object) -> Iterator[Item]:
         raise AssertionError("booted")
 
     monkeypatch.setattr(suite, "noticing", booted)
-    assert judge(places(shop)[0], whole.image) == Verdict(SAME, image=whole.image)
+    assert shop(places(shop)[0]) == Verdict(SAME)
     with pytest.raises(AssertionError, match="booted"):
-        judge(places(shop)[1], whole.image)
+        shop(places(shop)[1])
 
 
-@pytest.mark.parametrize(
-    "error",
-    ["mm/memory.c:11:2: error: expected expression", "ld: undefined reference to `kpkeys_x'"],
-)
-def test_what_does_not_compile_is_no_mutant(shop: mutate.Workshop, make: Make, error: str) -> None:
-    make.error = error
-    assert shop(places(shop)[0], "image") == Verdict(BROKEN, "make", error)
-    # The kernel as it is has to compile.
-    with pytest.raises(RedoubtError, match="building um"):
-        shop(None, "")
-
-
-def test_a_build_that_fails_for_another_reason_is_an_error(
-    shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make.error = "gcc: fatal: Killed signal terminated program cc1"
-    with pytest.raises(RedoubtError, match="building um"):
-        shop(places(shop)[0], "image")
-
-    def full(*words: object) -> Build:
-        with pytest.raises(RedoubtError):
-            make(*words)  # type: ignore[arg-type]
-        raise NoSpaceError("no space left")
-
-    make.error = "mm/memory.c:1: error: error writing to /tmp/x.s: No space left on device"
-    monkeypatch.setattr(build, "compile_kernel", full)
-    with pytest.raises(NoSpaceError):
-        shop(places(shop)[0], "image")
+def test_a_build_that_fails_is_an_error(shop: mutate.Workshop, make: Make) -> None:
+    make.error = "building um (mutants) failed (exit 2)"
+    for site in (None, places(shop)[0]):
+        with pytest.raises(RedoubtError, match="building um"):
+            shop(site)
 
 
 # === The command =================================================================================
@@ -916,7 +936,7 @@ def test_the_command(call: Call, command: Callable[[Fake], None], tmp_path: Path
     done = call("mutate", "um", "--json", str(file))
     assert (done.code, done.err) == (0, "")
     assert "[2/2] mm/x.c:3 b (guard): noticed by boot: it died\n" in done.out
-    assert done.out.endswith("1 noticed, 1 survived, 0 does not compile, 0 no difference; "
+    assert done.out.endswith("1 noticed, 1 survived, 0 no difference; "
                              "0 unexpected, 0 stale reasons\n")  # fmt: skip
     told = json.loads(file.read_text())
     assert (told["target"], told["ok"], told["mutants"][0]["reason"]) == (
