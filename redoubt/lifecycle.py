@@ -21,8 +21,6 @@ DIMM_MB = 256
 RUNS = 1000
 _TIMEOUT = 600.0
 
-# KUnit suites that may be run again, later: they find out whether the register refuses.
-_SUITES = ("kpkeys_levels", "kpkeys_pgtables")
 _KUNIT_LATER = ("kunit.enable=1", "kunit.autorun=0")
 _KUNIT = "/sys/kernel/debug/kunit"
 _EJECT = "/sys/bus/acpi/devices/PNP0C80:00/eject"
@@ -68,10 +66,21 @@ def _unclean(machine: Machine, result: Result, looks: int) -> list[str]:
     return problems
 
 
-def _unrefused(kernel: Path, console: Sequence[str]) -> list[str]:
+def _kunit(machine: Machine) -> tuple[Machine, list[list[str]]]:
+    """The machine whose KUnit suites run when they are told to, and what tells them."""
+    suites = machine.build.target.kunit_later
+    return (
+        replace(machine, args=(*machine.args, *_KUNIT_LATER)),
+        [["/bin/put", f"{_KUNIT}/{suite}/run", "again"] for suite in suites],
+    )
+
+
+def _unrefused(machine: Machine, kernel: Path, console: Sequence[str]) -> list[str]:
     """What the KUnit suites found, if they ran."""
     suites = {suite.name: suite for suite in ktap.parse_runs(kernel, console)}
-    problems = [f"{name} did not run" for name in _SUITES if name not in suites]
+    problems = [
+        f"{name} did not run" for name in machine.build.target.kunit_later if name not in suites
+    ]
     for suite in suites.values():
         if suite.failed or not suite.passed:
             problems.append(f"{suite.name}: {suite.passed} passed, {suite.failures} failed")
@@ -85,25 +94,41 @@ def _ended_well(result: Result) -> list[str]:
     return problems
 
 
-def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
-    """Suspend to RAM and resume, then let KUnit write to page tables, on all CPUs."""
-    commands = [["/bin/power", "suspend", str(SLEEPS)]]
-    for suite in _SUITES:
-        commands.append(["/bin/put", f"{_KUNIT}/{suite}/run", "again"])
-    commands += _look(machine)
+def _refusing(
+    machine: Machine, name: str, commands: list[list[str]], kernel: Path, progress: Progress
+) -> Outcome:
+    """Go through these commands, then let KUnit write to page tables, and look at them."""
+    told, again = _kunit(machine)
     result = boot(
-        replace(machine, args=(*machine.args, *_KUNIT_LATER)),
-        guest.sequence(commands),
+        told,
+        guest.sequence([*commands, *again, *_look(machine)]),
         timeout=_TIMEOUT,
-        name=f"sleep-{machine.build.target.name}",
+        name=f"{name.split()[0]}-{machine.build.target.name}",
         progress=progress,
     )
     problems = (
-        _ended_well(result) + _unclean(machine, result, 1) + _unrefused(kernel, result.console)
+        *_ended_well(result),
+        *_unclean(machine, result, 1),
+        *_unrefused(machine, kernel, result.console),
     )
-    if f"@power: resumed={SLEEPS}" not in result.console:
-        problems.append("it did not sleep")
-    return Outcome("suspend to RAM", tuple(problems), result)
+    return Outcome(name, problems, result)
+
+
+def running(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Let KUnit write to page tables of a kernel that has booted, whose constants are read-only.
+
+    Those suites that run while a kernel boots do so before that.
+    """
+    return _refusing(machine, "KUnit after the boot", [], kernel, progress)
+
+
+def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Suspend to RAM and resume, then let KUnit write to page tables, on all CPUs."""
+    suspend = ["/bin/power", "suspend", str(SLEEPS)]
+    outcome = _refusing(machine, "suspend to RAM", [suspend], kernel, progress)
+    if f"@power: resumed={SLEEPS}" not in outcome.boot.console:
+        return replace(outcome, problems=(*outcome.problems, "it did not sleep"))
+    return outcome
 
 
 def memory(machine: Machine, kernel: Path, progress: Progress) -> Outcome:

@@ -310,11 +310,20 @@ def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     yield from _kunit(run, made, off)
     yield from _kunit(run, made, run.variant("on-unbatched"))
     yield from _kunit(run, made, on, cpus=2)
+    yield _running(run, made)
     yield from _attacks(run, made)
     yield from _panic_policy(run, made)
     yield from _checks(run, made)
     for way in run.target.ways:
         yield from _other_way(run, made.by(way), way)
+
+
+def _running(run: Run, made: kernels.Workbench) -> Item:
+    """KUnit once more, on a kernel that has booted."""
+    kernel = kernels.our_tree(run.progress)
+    with run.progress.step(f"KUnit on {run.target.name} after the boot"):
+        outcome = lifecycle.running(made.machine(run.variant("on"), cpus=2), kernel, run.progress)
+    return _outcome(outcome.name, outcome)
 
 
 def _other_way(
@@ -364,6 +373,7 @@ def noticing(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     yield _boot_alone(run, made)
     for variant, cpus in ((on, 1), (on, 2), (run.variant("on-unbatched"), 1)):
         yield from _kunit(run, made, variant, cpus=cpus)
+    yield _running(run, made)
     yield from _checks(run, made)
     yield from _attacks(run, made)
     for way in run.target.ways:

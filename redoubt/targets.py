@@ -67,7 +67,8 @@ class Target:
     a process. Every boot gets `boot_args`, measured ones also `bench_args`, and `bench_keys_args`
     if they have keys. `no_keys` are the ways to take the protection keys away, `ways` others to
     boot with them. `audit` is the policy for writers of the pkey register. `kunit` is the pattern
-    of our suites, `architectures` what of arch/ is built for it.
+    of our suites, of which `kunit_later` may be run once more when the kernel has booted;
+    `architectures` is what of arch/ is built for it.
 
     `debian` is Debian's name of the architecture, or empty if there are no packages for it. A
     kernel in a package has `shipped` in place of `ours`, on top of `distro_config`, or of
@@ -94,6 +95,7 @@ class Target:
     ways: tuple[Way, ...] = ()
     architectures: tuple[str, ...] = ()
     kunit: str = "kpkeys*"
+    kunit_later: tuple[str, ...] = ("kpkeys_levels", "kpkeys_pgtables")
     observers: tuple[str, ...] = ()
     flavours: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     flavour_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
@@ -253,6 +255,8 @@ ARM64 = Target(
     audit="audit-arm64.toml",
     # Those of the linear map as well.
     kunit="*",
+    # Its root is a constant, and written otherwise then.
+    kunit_later=("kpkeys_levels", "kpkeys_pgtables", "kpkeys_arm64"),
     # It has neither permission overlays nor indirection.
     no_keys=(NoKeys(cpu="cortex-a76"),),
     ways=(

@@ -58,6 +58,7 @@ def go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome
 
 def test_what_went_well(go: Callable[..., Outcome]) -> None:
     assert go(lifecycle.sleep, SLEPT).ok
+    assert go(lifecycle.running, SLEPT[1:]).ok
     assert go(lifecycle.memory, GIVEN).ok
     assert go(lifecycle.guests, RAN).ok
     assert go(lifecycle.guests, [*RAN, *AUDIT, "exit_kvm 600", "exit_kvm 400"], args=("asi=on",)).ok
@@ -80,6 +81,8 @@ def test_what_went_well(go: Callable[..., Outcome]) -> None:
         (lifecycle.sleep, ["@power: resumed=2", SUITES[0], "kpkeys_pgtables 0 0", *WALK], "failed"),
         (lifecycle.sleep, ["@power: resumed=2", *SUITES, *BAD_WALK], "not clean"),
         (lifecycle.sleep, ["@power: resumed=2", *SUITES], "0 walks"),
+        (lifecycle.running, [SUITES[1], *WALK], "kpkeys_levels did not run"),
+        (lifecycle.running, [*SUITES, *BAD_WALK], "not clean"),
         (lifecycle.memory, [*GIVEN[:5], "MemTotal:  1262144 kB", *WALK], "not taken away"),
         (lifecycle.memory, [GIVEN[0], *BAD_WALK, *GIVEN[5:]], "not clean"),
         (lifecycle.memory, [GIVEN[0], *GIVEN[5:]], "1 walks"),
@@ -134,7 +137,10 @@ def test_another_kernel_that_is_not_right(
     assert said in problem
 
 
-@pytest.mark.parametrize(("way", "lines"), [(lifecycle.sleep, SLEPT), (lifecycle.memory, GIVEN)])
+@pytest.mark.parametrize(
+    ("way", "lines"),
+    [(lifecycle.sleep, SLEPT), (lifecycle.running, SLEPT), (lifecycle.memory, GIVEN)],
+)
 def test_a_kernel_that_complains(go: Callable[..., Outcome], way: Way, lines: list[str]) -> None:
     assert go(way, lines, splats=("WARNING: x",)).problems == ("kernel: WARNING: x",)
     assert go(way, lines, status=1).problems == ("ended with finished, status 1",)

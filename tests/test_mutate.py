@@ -701,6 +701,7 @@ def test_what_is_asked_the_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(suite, "_boot_alone", lambda *_: item("boot"))
     monkeypatch.setattr(suite, "_kunit", kunit)
+    monkeypatch.setattr(suite, "_running", lambda *_: item("later"))
     monkeypatch.setattr(suite, "_checks", lambda *_: iter([item("checks")]))
     monkeypatch.setattr(suite, "_attacks", lambda *_: iter([item("attacks")]))
     monkeypatch.setattr(suite, "_other_way", lambda _, __, way: iter([item(way.name)]))
@@ -708,7 +709,8 @@ def test_what_is_asked_the_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> No
     run = suite.Run(ARM64, "auto", False, Silent())
     ways = [way.name for way in ARM64.ways if way.enforces]
     assert [one.name for one in suite.noticing(run, made)] == [
-        "boot", "KUnit on 1", "KUnit on 2", "KUnit on-unbatched 1", "checks", "attacks", *ways,
+        "boot", "KUnit on 1", "KUnit on 2", "KUnit on-unbatched 1", "later", "checks", "attacks",
+        *ways,
     ]  # fmt: skip
     assert ways and len(ways) < len(ARM64.ways)
     assert isinstance(ARM64.ways[0], Way)

@@ -288,6 +288,23 @@ static void no_block_is_left(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr, 0);
 }
 
+/* In place while the kernel boots, and through the fixmap from then on. */
+static void root_is_written(struct kunit *test)
+{
+	pgd_t *pgdp = pgd_offset_k(PAGE_END - 1);
+
+	/* A part of the linear map that has no memory. */
+	while (pgd_val(READ_ONCE(*pgdp)) && pgdp > swapper_pg_dir)
+		pgdp--;
+	KUNIT_ASSERT_EQ(test, pgd_val(READ_ONCE(*pgdp)), 0);
+
+	/* Not valid, so that the CPU does not follow it. */
+	set_swapper_pgd(pgdp, __pgd(BIT(12)));
+	KUNIT_EXPECT_EQ(test, pgd_val(READ_ONCE(*pgdp)), BIT(12));
+	set_swapper_pgd(pgdp, __pgd(0));
+	KUNIT_EXPECT_EQ(test, pgd_val(READ_ONCE(*pgdp)), 0);
+}
+
 static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(overlays_of_levels),
 	KUNIT_CASE(permissions_of_entries),
@@ -303,6 +320,7 @@ static struct kunit_case arm64_cases[] = {
 #endif
 	KUNIT_CASE(the_pool_leaves_blocks_whole),
 	KUNIT_CASE(no_block_is_left),
+	KUNIT_CASE(root_is_written),
 	{}
 };
 
