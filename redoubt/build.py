@@ -85,10 +85,19 @@ def verify(config: Path, fragments: Sequence[Path]) -> None:
         )
 
 
+def cached(compiler: str) -> str:
+    """What runs a compiler through ccache, where there is one and it knows all that counts."""
+    if not shutil.which("ccache"):
+        return compiler
+    return f"{paths.repo() / 'scripts' / 'cached'} {compiler}"
+
+
 def make_args(target: Target, source: Path, directory: Path) -> list[str]:
     """The make command for a target, up to the goals."""
-    compiler = ("ccache " if shutil.which("ccache") else "") + target.compiler
-    args = ["make", "-C", str(source), f"O={directory}", f"ARCH={target.arch}", f"CC={compiler}"]
+    args = [
+        "make", "-C", str(source), f"O={directory}", f"ARCH={target.arch}",
+        f"CC={cached(target.compiler)}",
+    ]  # fmt: skip
     if target.cross_compile:
         args.append(f"CROSS_COMPILE={target.cross_compile}")
     return args
@@ -99,7 +108,8 @@ def environment() -> dict[str, str]:
     return {
         "CCACHE_DIR": str(paths.cache_dir() / "ccache"),
         "CCACHE_NOHASHDIR": "1",
-        # By the headers that make knows of anyway, instead of preprocessing everything twice.
+        # By the headers that make knows of anyway, instead of preprocessing everything twice. Then
+        # it does not see what is included by the assembler: scripts/cached does.
         "CCACHE_DEPEND": "1",
         "KBUILD_BUILD_USER": "redoubt",
         "KBUILD_BUILD_HOST": "redoubt",

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from redoubt import paths
-from redoubt.build import environment
+from redoubt.build import cached, environment
 from redoubt.errors import RedoubtError
 from redoubt.process import run_lines
 
@@ -430,9 +430,7 @@ def _compile(
     """
     for name in objects:
         (copy / name).unlink()
-    compiler = f"{cross_compile}gcc"
-    if shutil.which("ccache"):
-        compiler = f"ccache {compiler}"
+    compiler = cached(f"{cross_compile}gcc")
     lines: list[str] = []
     ended = run_lines(
         ["make", "-C", tree, f"O={copy}", f"ARCH={arch}", f"CC={compiler}",

@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 import fcntl
+import json
+import os
+import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -191,3 +195,42 @@ def test_a_targets_variants() -> None:
     assert get_variant(target, "pristine").pristine
     assert get_variant(target, "on").boot_args == ("kpkeys_hardened_pgtables=on",)
     assert [v.name for v in target.variants if v.protected] == ["on-unbatched", "on"]
+
+
+# === ccache ======================================================================================
+
+
+@pytest.mark.skipif(not shutil.which("ccache"), reason="there is no ccache")
+@pytest.mark.parametrize("name", ["wrapped.S", "wrapped.c"])
+def test_what_the_assembler_includes_is_never_an_earlier_one(tmp_path: Path, name: str) -> None:
+    """The kernel's image is wrapped up like that, and ccache alone does not look at it."""
+    code = '.incbin "data"\n'
+    source = written(tmp_path, name, code if name.endswith(".S") else f"asm({json.dumps(code)});\n")
+    env = {**os.environ, **build.environment(), "CCACHE_DIR": str(tmp_path / "cache")}
+
+    def compiled(data: str, *compiler: str) -> bytes:
+        written(tmp_path, "data", data)
+        words = [*compiler, "-MMD", "-c", "-o", "wrapped.o", source.name]
+        subprocess.run(words, cwd=tmp_path, env=env, check=True)
+        return (tmp_path / "wrapped.o").read_bytes()
+
+    ours = build.cached("gcc").split()
+    assert Path(ours[0]).name == "cached"
+    for data in ("first", "other"):
+        assert data.encode() in compiled(data, *ours)
+    # Else nobody needs it.
+    compiled("first", "ccache", "gcc")
+    assert b"other" not in compiled("other", "ccache", "gcc")
+
+
+@pytest.mark.skipif(not shutil.which("ccache"), reason="there is no ccache")
+def test_all_else_comes_from_ccache(tmp_path: Path) -> None:
+    source = written(tmp_path, "plain.c", "int plain;\n")
+    env = {**os.environ, **build.environment(), "CCACHE_DIR": str(tmp_path / "cache")}
+    for _ in range(2):
+        words = [*build.cached("gcc").split(), "-MMD", "-c", "-o", "plain.o", source.name]
+        subprocess.run(words, cwd=tmp_path, env=env, check=True)
+    stats = subprocess.run(
+        ["ccache", "--print-stats"], env=env, check=True, capture_output=True, text=True
+    ).stdout
+    assert re.search(r"^direct_cache_hit\t1$", stats, re.MULTILINE)
