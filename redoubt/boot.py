@@ -235,15 +235,32 @@ def boot(
     <build>/log/boot-<name>.log, and each line given to `watch` as it comes.
     Raises RedoubtError if the machine cannot be started at all.
     """
-    log = paths.build_dir() / "log" / f"boot-{name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    console = _Console(machine.ready, watch)
-    with tempfile.TemporaryDirectory(prefix="redoubt-") as directory, log.open("w") as out:
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
         run = Path(directory)
         guest.root_directory(
             machine.programs, run / "root", command, machine.build.modules, machine.files
         )
         words = _command(machine, run, progress)
+        return attend(machine, words, timeout=timeout, name=name, progress=progress, watch=watch)
+
+
+def attend(
+    machine: Machine,
+    words: Sequence[str],
+    *,
+    timeout: float,
+    name: str,
+    progress: Progress,
+    watch: Callable[[str], None] = lambda line: None,
+) -> Result:
+    """Start a machine with this command and wait for its end; all else as for `boot`.
+
+    The guest tells how it ended by a line "@redoubt: exit=STATUS".
+    """
+    log = paths.build_dir() / "log" / f"boot-{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    console = _Console(machine.ready, watch)
+    with log.open("w") as out:
 
         def keep(line: str) -> None:
             out.write(line + "\n")

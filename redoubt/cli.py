@@ -800,23 +800,28 @@ def deb(
     boot: Annotated[
         bool, typer.Option("--boot/--no-boot", help="Boot the kernel out of its package.")
     ] = True,
+    install: Annotated[
+        bool, typer.Option("--install", help="Then install them in a Debian, and boot that.")
+    ] = False,
     json_file: JsonOpt = None,
 ) -> None:
     """Make Debian packages of the protected kernel: linux-image and linux-headers."""
     display = Display()
     chosen = get_target(target)
-    deb_module.needs(chosen, config)
+    if install and not boot:
+        raise RedoubtError("--install boots what was installed, which --no-boot forbids")
+    deb_module.needs(chosen, config, install=install)
     host = _needs_enforcing(chosen, "auto") if boot else None
     origin = provenance.collect(sys.argv[1:])
     with _alone():
-        report = deb_module.make(chosen, config, host, display)
+        report = deb_module.make(chosen, config, host, display, install=install)
     _write_json(json_file, report.as_json() | origin)
     _print_lines(list(deb_module.render(report)))
-    if report.boot and not report.ok:
-        raise RedoubtError(
-            "the kernel out of the package is not what it should be: "
-            + report.boot.result.describe()
-        )
+    for what, tried in (("out of the package", report.boot), ("as installed", report.installed)):
+        if tried and not tried.ok:
+            raise RedoubtError(
+                f"the kernel {what} is not what it should be: {tried.result.describe()}"
+            )
 
 
 @app.command()

@@ -19,7 +19,7 @@ from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
-from redoubt import build, doctor, packaged, paths, provenance, series, shipped, source
+from redoubt import build, doctor, installed, packaged, paths, provenance, series, shipped, source
 from redoubt.errors import RedoubtError
 from redoubt.process import run_logged
 from redoubt.progress import Progress
@@ -72,7 +72,8 @@ class Package:
 class Report:
     """The packages that were made, of which kernel, and what that did when it was booted.
 
-    `seconds` is how long building and packing took; `boot` is None if nobody asked for it.
+    `seconds` is how long building and packing took; `boot` and `installed` are None if nobody asked
+    for it, or it did not come to that.
     """
 
     target: str
@@ -83,11 +84,12 @@ class Report:
     modules: int
     seconds: float
     boot: packaged.Booted | None
+    installed: installed.Installed | None = None
 
     @property
     def ok(self) -> bool:
         """True if the packages are where they belong."""
-        return self.boot is None or self.boot.ok
+        return all(one is None or one.ok for one in (self.boot, self.installed))
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values, see docs/packages.md."""
@@ -101,6 +103,7 @@ class Report:
             "modules": self.modules,
             "seconds": round(self.seconds, 1),
             "boot": self.boot.as_json() if self.boot else None,
+            "installed": self.installed.as_json() if self.installed else None,
         }
 
 
@@ -110,9 +113,11 @@ def place_of(target: Target, config: str) -> Path:
     return paths.build_dir() / "deb" / name
 
 
-def needs(target: Target, config: str) -> None:
+def needs(target: Target, config: str, *, install: bool = False) -> None:
     """Raise RedoubtError unless packages of this kind can be made here, with what mends it."""
     shipped.needs_packages(target)
+    if install:
+        installed.needs(target.debian)
     shipped.fragments(target, config)
     build.needs_compiler(target)
     lacking = [
@@ -233,8 +238,12 @@ def _packages(directory: Path) -> list[Path]:
 # === All of it ===================================================================================
 
 
-def make(target: Target, config: str, host: str | None, progress: Progress) -> Report:
+def make(
+    target: Target, config: str, host: str | None, progress: Progress, *, install: bool = False
+) -> Report:
     """Make the packages, look into them, boot their kernel on `host` unless that is None.
+
+    With `install` they are installed in a Debian then, and that is booted.
 
     If all of that is well they replace the earlier ones, else they stay where they were made.
     Raises RedoubtError if they cannot be made, or have in them what must not be.
@@ -250,7 +259,7 @@ def make(target: Target, config: str, host: str | None, progress: Progress) -> R
     seconds = time.monotonic() - started
     place = place_of(target, config)
     place.parent.mkdir(parents=True, exist_ok=True)
-    booted = None
+    booted = tried = None
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=_SCRATCH) as name:
         scratch = Path(name)
         with progress.step("Looking into the packages"):
@@ -262,8 +271,12 @@ def make(target: Target, config: str, host: str | None, progress: Progress) -> R
             raise _unfit(names, wrong, f"they are in {made.image.parent}")
         if host:
             built = packaged.bootable(target, found, scratch / "boot")
-            booted = packaged.start(target, built, host, progress)
-        if booted is None or booted.ok:
+            machine = packaged.machine(built, host, progress)
+            booted = packaged.start(machine, progress)
+            if install and booted.ok:
+                both = (made.image, made.headers)
+                tried = installed.check_packages(machine, found, both, progress)
+        if all(one is None or one.ok for one in (booted, tried)):
             files = _publish((made.image, made.headers), place, scratch)
         else:
             files = (made.image, made.headers)
@@ -276,6 +289,7 @@ def make(target: Target, config: str, host: str | None, progress: Progress) -> R
         modules,
         seconds,
         booted,
+        tried,
     )
 
 
@@ -312,6 +326,14 @@ def render(report: Report) -> Iterator[str]:
         yield f"checker: {booted.tables} page table pages, all protected"
     for problem in booted.problems:
         yield f"WRONG: {problem}"
+    if report.installed:
+        tried = report.installed
+        said = "; ".join(tried.said)
+        yield f"installed in Debian {tried.suite} and booted: page tables {said or 'not hardened'}"
+        if tried.ok:
+            yield f"checker: {tried.tables} page table pages, all protected"
+        for problem in tried.problems:
+            yield f"WRONG: {problem}"
 
 
 def _kernel_words(booted: packaged.Booted) -> str:

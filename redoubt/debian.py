@@ -35,8 +35,11 @@ def available() -> bool:
     return all(shutil.which(name) for name in ("apt-get", "apt-cache", "dpkg-deb"))
 
 
-def _mirror(without: str = WITHOUT_KERNEL) -> str:
-    """The Debian mirror among the sources that the system's apt knows."""
+def mirror(without: str = WITHOUT_KERNEL) -> str:
+    """The Debian mirror among the sources that the system's apt knows.
+
+    Raises RedoubtError if there is none.
+    """
     if not available():
         raise RedoubtError(
             "this is no Debian system: there is no apt-get to obtain packages with", without
@@ -54,6 +57,11 @@ def _mirror(without: str = WITHOUT_KERNEL) -> str:
         "apt has no Debian mirror in its sources (a URI that ends with /debian)",
         f"add one to /etc/apt/sources.list.d, or do without: {without}",
     )
+
+
+def source(uri: str, suite: str) -> str:
+    """The line for a suite of a mirror in a list of sources."""
+    return f"deb [signed-by={KEYRING}] {uri} {suite} main"
 
 
 class Archive:
@@ -113,9 +121,9 @@ class Archive:
             (self.state / directory).mkdir(parents=True, exist_ok=True)
         self._alone()
         (self.state / "status").touch()
-        mirror = _mirror(self.without)
+        known = mirror(self.without)
         (self.state / "sources.list").write_text(
-            "".join(f"deb [signed-by={KEYRING}] {mirror} {suite} main\n" for suite in self.suites)
+            "".join(f"{source(known, suite)}\n" for suite in self.suites)
         )
         with self.progress.step(f"Reading the package index of {' and '.join(self.suites)}"):
             try:

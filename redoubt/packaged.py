@@ -180,20 +180,31 @@ def _words(pattern: re.Pattern[str], lines: Sequence[str]) -> list[str]:
     return [match[1] for line in lines if (match := pattern.search(line))]
 
 
-def start(target: Target, built: Build, host: str, progress: Progress) -> Booted:
-    """Boot it as a user would, with no argument that concerns protection, and judge that.
+def protection(lines: Sequence[str]) -> list[str]:
+    """What a kernel says of page tables that it protects."""
+    return _words(_HARDENED, lines)
 
-    It is given the one that switches the vulnerable driver on, which it must not know. Raises
-    RedoubtError if the machine cannot be started at all.
-    """
-    machine = Machine(
+
+def machine(built: Build, host: str, progress: Progress) -> Machine:
+    """What a kernel out of a package is booted on, by itself or as it was installed."""
+    return Machine(
         built,
-        guest.programs(progress, target.cross_compile),
+        guest.programs(progress, built.target.cross_compile),
         host,
         kernels.VULN,
         cpus=_CPUS,
         memory_mb=kernels.DISTRO_MEMORY_MB,
     )
+
+
+def start(machine: Machine, progress: Progress) -> Booted:
+    """Boot it as a user would, with no argument that concerns protection, and judge that.
+
+    It is given the one that switches the vulnerable driver on, which it must not know. Raises
+    RedoubtError if the machine cannot be started at all.
+    """
+    built = machine.build
+    target = built.target
     if target.keyless:
         with progress.step(f"Booting {target.name} out of its package"):
             result = boot(

@@ -52,4 +52,4 @@ def test_the_mirror_is_found_before_there_is_an_index(
     (tmp_path / "apt-get").write_text(FRESH_APT)
     (tmp_path / "apt-get").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert debian._mirror() == "http://b.invalid/debian/"
+    assert debian.mirror() == "http://b.invalid/debian/"

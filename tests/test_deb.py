@@ -720,14 +720,15 @@ def test_the_kernel_out_of_the_package_is_booted(
 ) -> None:
     seen: dict[str, Any] = {}
 
-    def start(target: Target, built: Build, where: str, progress: object) -> Booted:
-        seen["image"] = built.image.read_text()
-        seen["options"] = built.configuration()["CONFIG_KPKEYS_STATS"]
-        seen["modules"] = [module.read_bytes() for module in built.modules]
-        seen["where"] = where
+    def start(machine: boot.Machine, progress: object) -> Booted:
+        seen["image"] = machine.build.image.read_text()
+        seen["options"] = machine.build.configuration()["CONFIG_KPKEYS_STATS"]
+        seen["modules"] = [module.read_bytes() for module in machine.build.modules]
+        seen["where"] = machine.host
         return booted()
 
     monkeypatch.setattr(packaged, "start", start)
+    monkeypatch.setattr(guest, "programs", lambda *_: shop.where)
     assert make(host.EMULATED).ok
     assert seen == {
         "image": "kernel\n", "options": "n", "modules": [b"module"], "where": host.EMULATED,
@@ -869,7 +870,7 @@ def start(target: Target, tmp_path: Path) -> Booted:
     module.parent.mkdir(parents=True, exist_ok=True)
     module.write_text("code")
     built = Build(target, tmp_path, tmp_path / "vmlinuz", tmp_path / "vmlinuz")
-    return packaged.start(target, built, host.EMULATED, Silent())
+    return packaged.start(packaged.machine(built, host.EMULATED, Silent()), Silent())
 
 
 def test_x86_64_is_protected(boots: dict[str, Any], tmp_path: Path) -> None:

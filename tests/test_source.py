@@ -188,7 +188,7 @@ def test_a_package_without_source(sandbox: Sandbox) -> None:
 def test_no_debian(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RedoubtError, match="no apt-get") as caught:
-        debian._mirror()
+        debian.mirror()
     assert caught.value.hint and "LINUX_SRC=" in caught.value.hint
 
 
