@@ -135,6 +135,13 @@ static void write_ptep_get_and_clear(void *table)
 	ptep_get_and_clear(&init_mm, 0, table);
 }
 
+#ifdef ptep_try_set
+static void write_ptep_try_set(void *table)
+{
+	ptep_try_set(table, pfn_pte(1, PAGE_KERNEL));
+}
+#endif
+
 static void write_set_pmd(void *table)
 {
 	set_pmd((pmd_t *)table, __pmd(PAGE_SIZE));
@@ -201,6 +208,9 @@ static const struct writer {
 	{ "set_pte",		write_set_pte },
 	{ "pte_clear",		write_pte_clear,		true },
 	{ "ptep_get_and_clear",	write_ptep_get_and_clear,	true },
+#ifdef ptep_try_set
+	{ "ptep_try_set",	write_ptep_try_set },
+#endif
 	{ "set_pmd",		write_set_pmd },
 	{ "pmd_clear",		write_pmd_clear,		true },
 	{ "set_pud",		write_set_pud },
