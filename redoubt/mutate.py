@@ -41,6 +41,8 @@ _FORMAT = 2
 # What it is called for make, and where: its objects are in <build>/<target>/mutants.
 KIND = "mutants"
 _CUT = "[ cut here ]"
+# What KUnit asks with whether memory is protected: such a violation is as it should be.
+_ASKED = "ip copy_to_kernel_nofault"
 _HEADER = Path(__file__).with_name("kpkeys_mutant.h")
 
 NOTICED, SURVIVED = "noticed", "survived"
@@ -511,7 +513,7 @@ def _set(number: int) -> str:
 def _told_most(detail: str) -> str:
     """One line of a detail: the first complaint of a kernel, or the first line."""
     lines = [line.strip() for line in detail.splitlines() if line.strip()]
-    complaints = [line for line in lines if boot.is_complaint(line)]
+    complaints = [line for line in lines if boot.is_complaint(line) and _ASKED not in line]
     # What a warning is about comes behind its first line.
     telling = [line for line in complaints if _CUT not in line]
     return next(iter(telling or complaints or lines), "")

@@ -668,6 +668,12 @@ def test_words_of_the_kernel_come_first() -> None:
     assert mutate._ask(failed).words == "[    1.0] kpkeys: violation: write to 0x1"
 
 
+def test_words_of_kunit_are_not_what_it_asked_for() -> None:
+    asked = "kpkeys: violation: write to 0x1, ip copy_to_kernel_nofault+0x18/0x80, kunit_try_catch"
+    failed = Item("kpkeys_batch", "on", 3, 1, 0, f"failed: kpkeys_batch.nests; log: x\n{asked}")
+    assert mutate._ask(iter([failed])).words == "failed: kpkeys_batch.nests; log: x"
+
+
 def test_words_of_a_warning_are_not_its_first_line() -> None:
     detail = "splats:\n------------[ cut here ]------------\nWARNING: at begin_writing+0x1"
     failed = [Item("checker", "on", 0, 1, 0, detail)]
