@@ -954,7 +954,7 @@ def mutate(
             return
         enforcing = _needs_enforcing(chosen, host)
         origin = provenance.collect(sys.argv[1:])
-        run = suite_module.Run(chosen, host, False, display)
+        run = suite_module.Run(chosen, host, False, display, mutate_module.PATIENCE_S)
         shop = mutate_module.workshop(run, enforcing, pristine, found, sites, paths.repo())
         if add and json_file:
             # Before hours of work, not after.

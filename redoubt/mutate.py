@@ -49,6 +49,9 @@ NOTICED, SURVIVED = "noticed", "survived"
 # No mutant: the place is not compiled.
 SAME = "no difference"
 
+# Seconds that a boot may take: many mutants hang, which is waited for.
+PATIENCE_S = 100.0
+
 _NUMBER = "mm/kpkeys/mutant.c"
 _MAKEFILE = "mm/kpkeys/Makefile"
 

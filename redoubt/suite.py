@@ -57,7 +57,8 @@ STRESS_NG_S = 16
 FLUSHES = 1_000
 # How often each operation is done when exits are counted.
 EXITS = 1000
-_KUNIT_TIMEOUT = 300.0
+# Seconds: ten times what it takes, as others may use this machine as well.
+_PATIENCE_S = 300.0
 _KUNIT_STARTS = 2
 _TRUE = ("/bin/cat", "/proc/version")
 
@@ -80,12 +81,16 @@ class Item:
 
 @dataclass(frozen=True)
 class Run:
-    """What a test run needs to know of one target."""
+    """What a test run needs to know of one target.
+
+    `patience_s` is how many seconds a boot, with KUnit or without, may take before it hangs.
+    """
 
     target: Target
     host_choice: str
     long: bool
     progress: Progress
+    patience_s: float = _PATIENCE_S
 
     def variant(self, name: str) -> Variant:
         """A variant of the target."""
@@ -190,7 +195,7 @@ def _kunit(
             result = boot(
                 made.kunit_machine(variant, *only, cpus=cpus),
                 _TRUE,
-                timeout=_KUNIT_TIMEOUT,
+                timeout=run.patience_s,
                 name=f"kunit-{name}",
                 progress=run.progress,
             )
@@ -252,7 +257,7 @@ def _panic_policy(run: Run, made: kernels.Workbench) -> Iterator[Item]:
         result = boot(
             made.machine(on, "kpkeys.violation=panic", attacks=True),
             ["/bin/attack", "own-pte"],
-            timeout=_KUNIT_TIMEOUT,
+            timeout=run.patience_s,
             name=f"panic-{run.target.name}",
             progress=run.progress,
         )
@@ -293,7 +298,7 @@ def _without_keys(run: Run, made: kernels.Workbench, label: str = "") -> Iterato
         result = boot(
             made.keyless_machine(on, way),
             _TRUE,
-            timeout=_KUNIT_TIMEOUT,
+            timeout=run.patience_s,
             name=f"nokeys-{run.target.name}" + (f"-{number + 1}" if number else ""),
             progress=run.progress,
         )
@@ -388,7 +393,7 @@ def _boot_alone(run: Run, made: kernels.Workbench) -> Item:
         result = boot(
             made.machine(on),
             _TRUE,
-            timeout=_KUNIT_TIMEOUT,
+            timeout=run.patience_s,
             name=f"alone-{run.target.name}",
             progress=run.progress,
         )
