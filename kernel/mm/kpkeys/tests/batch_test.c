@@ -152,6 +152,16 @@ static void expect_lazy_writers_work(struct kunit *test, pte_t *table)
 	lazy_clear_full_ptes(&init_mm, 0, table, 2, 1);
 	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table)));
 	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table + 1)));
+
+	/* One by one, arm64 does so in another way. */
+	lazy_set_ptes(&init_mm, 0, table, pfn_pte(1, PAGE_KERNEL), 1);
+	KUNIT_EXPECT_EQ(test, pte_pfn(ptep_get(table)), 1);
+	pte = lazy_get_and_clear_full_ptes(&init_mm, 0, table, 1, 0);
+	KUNIT_EXPECT_EQ(test, pte_pfn(pte), 1);
+	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table)));
+	lazy_set_ptes(&init_mm, 0, table, pfn_pte(1, PAGE_KERNEL), 1);
+	lazy_clear_full_ptes(&init_mm, 0, table, 1, 0);
+	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table)));
 }
 
 /* They may count on a level that was there, and is not any more. */

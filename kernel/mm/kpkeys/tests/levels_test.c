@@ -230,15 +230,19 @@ static void fault_inside_guard(struct kunit *test)
 /* On most architectures a warning is an exception of its own kind. */
 static void warning_inside_guard(struct kunit *test)
 {
+	unsigned long flags;
 	u64 after;
 
 	skip_unless_protected(test);
 
 	kunit_warning_suppress(test) {
+		/* A preemption meanwhile would end the level. */
+		local_irq_save(flags);
 		scoped_guard(kpkeys_hardened_pgtables) {
 			WARN_ON(true);
 			after = arch_kpkeys_read_reg();
 		}
+		local_irq_restore(flags);
 		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
 		KUNIT_EXPECT_EQ(test, after, level_reg_pgtables());
 	}

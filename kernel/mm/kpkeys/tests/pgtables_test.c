@@ -282,6 +282,11 @@ static void rmw_helpers_write(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pte_young(ptep_get(ptep)));
 	EXPECT_LEVEL_DEFAULT(test);
 
+	/* Who calls it has a lazy section, where the level is raised. */
+	clear_young_dirty_ptes(vma, addr, ptep, 1, CYDP_CLEAR_YOUNG);
+	KUNIT_EXPECT_FALSE(test, pte_young(ptep_get(ptep)));
+	EXPECT_LEVEL_DEFAULT(test);
+
 	set_pte_at(mm, addr, ptep,
 		   pte_mkwrite(ptep_get_and_clear(mm, addr, ptep), vma));
 	KUNIT_EXPECT_TRUE(test, pte_write(ptep_get(ptep)));
