@@ -29,7 +29,8 @@ from redoubt.targets import Target
 _SCRATCH = ".new-"
 UNFINISHED = f"deb/{_SCRATCH}*"
 
-_GROUP = "deb"
+# Of prerequisites: for packages, and to install them.
+_GROUP, _INSTALL_GROUP = "deb", "deb-install"
 # Only these two: the third that there is has the headers of the C library.
 _GOALS = "binary-image,binary-headers"
 _SUITE = "unstable"
@@ -117,17 +118,20 @@ def needs(target: Target, config: str, *, install: bool = False) -> None:
     """Raise RedoubtError unless packages of this kind can be made here, with what mends it."""
     shipped.needs_packages(target)
     if install:
-        installed.needs(target.debian)
+        installed.needs(target)
     shipped.fragments(target, config)
     build.needs_compiler(target)
+    groups = {_GROUP, _INSTALL_GROUP} if install else {_GROUP}
     lacking = [
-        one for one in doctor.prerequisites() if _GROUP in one.group.split(",") and not one.found
+        one
+        for one in doctor.prerequisites()
+        if not one.found and not groups.isdisjoint(one.group.split(","))
     ]
     if lacking:
         raise RedoubtError(
             "packages cannot be made here, there is no\n"
             + "\n".join(f"    {one.thing}, which {one.purpose} ({one.package})" for one in lacking),
-            f"scripts/prerequisites {_GROUP}",
+            f"scripts/prerequisites {' '.join(sorted(groups))}",
         )
 
 
@@ -274,8 +278,9 @@ def make(
             machine = packaged.machine(built, host, progress)
             booted = packaged.start(machine, progress)
             if install and booted.ok:
-                both = (made.image, made.headers)
-                tried = installed.check_packages(machine, found, both, progress)
+                tried = installed.check_packages(
+                    machine, found, (made.image, made.headers), progress
+                )
         if all(one is None or one.ok for one in (booted, tried)):
             files = _publish((made.image, made.headers), place, scratch)
         else:

@@ -6,6 +6,7 @@ What they set off there counts: initramfs-tools makes the image to boot with, an
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ from redoubt.boot import Machine, Result
 from redoubt.errors import RedoubtError
 from redoubt.process import output, run_logged
 from redoubt.progress import Progress
+from redoubt.targets import Target
 
 # What a kernel is installed beside, and the program that tells how it went: findmnt.
 _PACKAGES = ("systemd-sysv", "udev", "initramfs-tools", "kmod", "zstd", "mount", "util-linux")
@@ -30,6 +32,7 @@ _DISK = "/dev/vda"
 _FILE_SYSTEM = "ext4"
 _ARGS = (f"root={_DISK}", f"rootfstype={_FILE_SYSTEM}", "rw", "systemd.show_status=no")
 _TIMEOUT = 900.0
+_WITHOUT = "leave out --install"
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,24 @@ class Installed:
         }
 
 
-def needs(architecture: str) -> None:
-    """Raise RedoubtError unless packages of this architecture can be installed on this machine."""
+def needs(target: Target) -> None:
+    """Raise RedoubtError unless packages of a target can be installed on this machine.
+
+    They run programs of their own for that, and QEMU has to have what they protect with.
+    """
     ours = output(["dpkg", "--print-architecture"], what="asking dpkg for the architecture").strip()
-    if ours != architecture:
+    if ours != target.debian:
         raise RedoubtError(
-            f"packages of {architecture} cannot be installed on this machine, which is {ours}: "
+            f"packages of {target.debian} cannot be installed on this machine, which is {ours}: "
             "they run programs of their own",
-            "leave out --install",
+            _WITHOUT,
         )
+    if target.keyless:
+        raise RedoubtError(
+            f"an installed kernel of {target.name} would protect nothing in QEMU: {target.keyless}",
+            _WITHOUT,
+        )
+    debian.mirror(_WITHOUT)
 
 
 def _module(headers: Path, release: str, into: Path) -> Path:
@@ -96,6 +108,8 @@ def _install(release: str, packages: Sequence[Path], module: Path, into: Path) -
 
     Raises RedoubtError if that fails; its log tells what apt and the packages' scripts said.
     """
+    # What root mounts there is gone with the process, however that ends.
+    alone = ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 else []
     disk = _Disk(into / "root.ext2", into / "vmlinuz", into / "initrd")
     files = paths.repo() / "guest" / "installed"
     inside = [f"/tmp/{package.name}" for package in packages]
@@ -112,11 +126,12 @@ def _install(release: str, packages: Sequence[Path], module: Path, into: Path) -
         f"download /boot/initrd.img-{release} {disk.initrd}",
     ]
     run_logged(
-        ["mmdebstrap", "--variant=apt", "--format=ext2", f"--include={','.join(_PACKAGES)}",
+        [*alone, "mmdebstrap", "--variant=apt", "--format=ext2", f"--include={','.join(_PACKAGES)}",
          *(f"--customize-hook={hook}" for hook in hooks),
-         debian.RELEASE, disk.image, debian.source(debian.mirror(), debian.RELEASE)],
+         debian.RELEASE, disk.image, debian.source(debian.mirror(_WITHOUT), debian.RELEASE)],
         paths.build_dir() / "log" / "installed.log",
-        what=f"installing the packages in Debian {debian.RELEASE}",
+        what=f"installing the packages of {packages[0].parent} in Debian {debian.RELEASE}",
+        env={"TMPDIR": str(into)},
     )  # fmt: skip
     return disk
 

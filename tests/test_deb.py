@@ -27,6 +27,7 @@ from redoubt import (
     doctor,
     guest,
     host,
+    installed,
     kernels,
     packaged,
     paths,
@@ -37,6 +38,7 @@ from redoubt import (
 from redoubt.build import Build
 from redoubt.check import Walk
 from redoubt.errors import RedoubtError
+from redoubt.installed import Installed
 from redoubt.packaged import Booted, Unpacked
 from redoubt.progress import Silent
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, get_variant
@@ -733,6 +735,38 @@ def test_the_kernel_out_of_the_package_is_booted(
     assert seen == {
         "image": "kernel\n", "options": "n", "modules": [b"module"], "where": host.EMULATED,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_what_boots_is_installed_and_kept_if_that_is_well(
+    shop: Sandbox, monkeypatch: pytest.MonkeyPatch, good: bool
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def tried(machine: object, found: object, packages: tuple[Path, ...], _: object) -> Installed:
+        asked.append(tuple(file.name.split("-")[1] for file in packages))
+        problems = () if good else ("unit=x.service",)
+        return Installed("trixie", ("hardened",), 9, problems, booted().result)
+
+    monkeypatch.setattr(guest, "programs", lambda *_: shop.where)
+    monkeypatch.setattr(packaged, "start", lambda *_: booted("no"))
+    monkeypatch.setattr(installed, "check_packages", tried)
+    report = deb.make(X86_64, "small", host.EMULATED, Silent(), install=True)
+    assert (report.ok, report.installed, asked) == (False, None, [])
+
+    monkeypatch.setattr(packaged, "start", lambda *_: booted())
+    report = deb.make(X86_64, "small", host.EMULATED, Silent(), install=True)
+    assert asked == [("image", "headers")]
+    assert report.ok == good
+    assert (shop.build / "deb/x86_64-small").exists() == good
+    lines = list(deb.render(report))
+    assert "installed in Debian trixie and booted: page tables hardened" in lines
+    assert ("WRONG: unit=x.service" in lines) == (not good)
+
+
+def test_installing_needs_a_boot(shop: Sandbox, call: Callable[..., Done]) -> None:
+    done = said(call, "--install", "--no-boot")
+    assert (done.code, "--no-boot forbids" in done.err) == (1, True)
 
 
 def said(call: Callable[..., Done], *words: str) -> Done:

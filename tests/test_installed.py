@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -73,11 +75,43 @@ def test_what_is_wrong_with_one(made: Result, says: str) -> None:
     assert says in "\n".join(found.problems)
 
 
-def test_units_that_failed_are_told_when_there_are_any() -> None:
-    text = (Path(__file__).parent.parent / "guest/installed/look.sh").read_text()
-    for word in ("release", "root", "unit", "module", "headers"):
-        assert f'say "{word}=' in text
-    assert "@redoubt: exit=%s" in text
+FAKES = {
+    "uname": f"echo {RELEASE}", "findmnt": "echo /dev/vda ext4", "mountpoint": "true",
+    "insmod": "true", "rmmod": "true", "sync": "true", "systemctl": "true", "sleep": "true",
+    "readlink": f"echo /usr/src/linux-headers-{RELEASE}",
+    "cat": "printf 'tables 120\\nuntagged 0\\naliases 0\\nforeign 0\\n'",
+    "dmesg": 'case $* in "") printf "hello: loaded\\nhello: unloaded\\n" ;; esac',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("uname", f"echo {RELEASE}", ""),
+        ("systemctl", "case $1 in --failed) echo x.service loaded failed ;; esac", "unit=x.serv"),
+        ("insmod", "false", "failed: insmod /root/hello.ko"),
+        ("mountpoint", "false", "failed: mountpoint"),
+        ("dmesg", 'case $* in --level*) echo "[    9.1] WARNING: x" ;; esac', "WARNING: x"),
+        ("readlink", "echo /nowhere", "found ['headers=/nowhere']"),
+    ],
+)
+def test_what_looks_tells_what_is_judged(tmp_path: Path, name: str, text: str, says: str) -> None:
+    look = Path(__file__).parent.parent / "guest/installed/look.sh"
+    for fake, code in (FAKES | {name: text}).items():
+        file = tmp_path / fake
+        file.write_text(f"#!/bin/sh\n{code}\n")
+        file.chmod(0o755)
+    ran = subprocess.run(
+        [look],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    judged = boot._judge([HARDENED, *ran.stdout.splitlines()], False, 1.0, Path("log"))
+    problems = installed.judge(RELEASE, judged).problems
+    assert says in "\n".join(problems)
+    assert bool(problems) == bool(says)
 
 
 def test_packages_are_installed_by_apt_and_what_came_of_it_is_booted(
@@ -95,7 +129,7 @@ def test_packages_are_installed_by_apt_and_what_came_of_it_is_booted(
 
     monkeypatch.setattr(installed, "run_logged", run)
     monkeypatch.setattr(boot, "attend", attend)
-    monkeypatch.setattr(debian, "mirror", lambda: "http://a.invalid/debian/")
+    monkeypatch.setattr(debian, "mirror", lambda _: "http://a.invalid/debian/")
     built = Build(X86_64, tmp_path, tmp_path / "image", tmp_path / "vmlinux")
     machine = Machine(built, tmp_path, host.EMULATED, ("kpkeys_vuln=on",), cpus=2)
     found = packaged.Unpacked(RELEASE, tmp_path / "image", tmp_path / "headers")
@@ -103,6 +137,7 @@ def test_packages_are_installed_by_apt_and_what_came_of_it_is_booted(
     assert installed.check_packages(machine, found, packages, Silent()).ok
 
     module, made, started = ran
+    assert ("unshare" in made) == (os.geteuid() == 0)
     headers = f"{tmp_path}/headers/usr/src/linux-headers-{RELEASE}"
     assert module[:3] == ["make", "-C", headers]
     hooks = [word.partition("=")[2] for word in made if word.startswith("--customize-hook=")]
@@ -130,8 +165,13 @@ def test_packages_of_another_architecture_are_not_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(installed, "output", lambda *_, **__: "amd64\n")
-    installed.needs("amd64")
+    monkeypatch.setattr(debian, "mirror", lambda _: "http://a.invalid/debian/")
+    installed.needs(X86_64)
     with pytest.raises(RedoubtError, match="arm64 cannot be installed on this machine"):
+        deb.needs(ARM64, "small", install=True)
+    # Nor are those of a kernel that would find no keys.
+    monkeypatch.setattr(installed, "output", lambda *_, **__: "arm64\n")
+    with pytest.raises(RedoubtError, match="would protect nothing in QEMU"):
         deb.needs(ARM64, "small", install=True)
 
 

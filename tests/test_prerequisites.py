@@ -226,6 +226,7 @@ def test_the_table_is_well_formed() -> None:
             "base",
             "no-pku",
             "deb",
+            "deb-install",
             "lint",
             "selftests",
             "x86_64",

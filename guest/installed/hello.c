@@ -6,15 +6,18 @@
 
 static int __init hello_init(void)
 {
-	/* The helpers that write to page tables are inlined in here. */
-	pte_t pte = pfn_pte(1, PAGE_KERNEL);
-	void *area = vmalloc(PAGE_SIZE);
+	pte_t *table = vzalloc(PAGE_SIZE);
+	bool written;
 
-	if (!area)
+	if (!table)
 		return -ENOMEM;
-	memset(area, 1, PAGE_SIZE);
-	vfree(area);
-	pr_info("hello: loaded%s\n", pte_none(pte) ? "?" : "");
+	/* What writes to page tables is inlined in here, with all that it needs. */
+	set_pte(table, pfn_pte(1, PAGE_KERNEL));
+	written = pte_pfn(*table) == 1;
+	vfree(table);
+	if (!written)
+		return -EIO;
+	pr_info("hello: loaded\n");
 	return 0;
 }
 module_init(hello_init);

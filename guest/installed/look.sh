@@ -25,6 +25,8 @@ say "module=$(dmesg | grep -c 'hello: .*loaded$')"
 must mountpoint -q /sys/kernel/debug
 must cat /sys/kernel/debug/kpkeys/check
 say "headers=$(readlink -f "/lib/modules/$(uname -r)/build")"
+# What the kernel had to complain about meanwhile.
+dmesg --level=emerg,alert,crit,err,warn
 printf '\n@redoubt: exit=%s\n' "$status"
 sync
 systemctl poweroff --force --force
