@@ -95,14 +95,19 @@ def _ended_well(result: Result) -> list[str]:
 
 
 def _refusing(
-    machine: Machine, name: str, commands: list[list[str]], kernel: Path, progress: Progress
+    machine: Machine,
+    name: str,
+    commands: list[list[str]],
+    kernel: Path,
+    progress: Progress,
+    timeout: float = _TIMEOUT,
 ) -> Outcome:
     """Go through these commands, then let KUnit write to page tables, and look at them."""
     told, again = _kunit(machine)
     result = boot(
         told,
         guest.sequence([*commands, *again, *_look(machine)]),
-        timeout=_TIMEOUT,
+        timeout=timeout,
         name=f"{name.split()[0]}-{machine.build.target.name}",
         progress=progress,
     )
@@ -114,12 +119,12 @@ def _refusing(
     return Outcome(name, problems, result)
 
 
-def running(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+def running(machine: Machine, kernel: Path, progress: Progress, *, timeout: float) -> Outcome:
     """Let KUnit write to page tables of a kernel that has booted, whose constants are read-only.
 
-    Those suites that run while a kernel boots do so before that.
+    Those suites that run while a kernel boots do so before that. `timeout` is in seconds.
     """
-    return _refusing(machine, "KUnit after the boot", [], kernel, progress)
+    return _refusing(machine, "KUnit after the boot", [], kernel, progress, timeout)
 
 
 def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:

@@ -264,9 +264,9 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
         start = text.rindex(_ASM, 0, start)
         end = _closing(text, start + len(_ASM) - 1)
         whole = text[start:end]
-        without = whole.replace(code, "")
+        without = text[start : site.start] + text[site.start + len(code) : end]
         # Of two copies only one may have the line breaks.
-        without = " ".join(without.split())
+        without = " ".join(without.replace("\\\n", "\n").split())
         said = f"({{ if ({asked}) {without}; else {whole}; }})"
     elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
         said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"

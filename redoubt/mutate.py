@@ -26,6 +26,7 @@ from redoubt import (
     guest,
     kernels,
     ktap,
+    lifecycle,
     mutants,
     paths,
     reasons,
@@ -389,7 +390,8 @@ class Workshop:
         """The verdicts of earlier runs with the same kernel and the same ways to judge it."""
         known = hashlib.sha256()
         target = self.run.target
-        for text in (target.name, self.host, str(self.pristine), version_of(self.pristine)):
+        version = version_of(self.pristine)
+        for text in (target.name, *target.kunit_later, self.host, str(self.pristine), version):
             known.update(f"{text}\n".encode())
         for name, data in (*self.files.items(), *self.patches.items()):
             known.update(f"{name} {len(data)}\n".encode() + data)
@@ -404,7 +406,6 @@ class Workshop:
         """
         files = {
             **self.files,
-            mutants.HEADER: _HEADER.read_bytes(),
             _NUMBER: _bytes(_set(self._number(site))),
             _MAKEFILE: self.files[_MAKEFILE] + _bytes(f"obj-y += {Path(_NUMBER).stem}.o\n"),
         }
@@ -460,23 +461,29 @@ def workshop(
     Raises RedoubtError if the series names a patch that does not exist.
     """
     ours = tree.queue(repo)
+    files = {name: (ours.kernel / name).read_bytes() for name in ours.files}
     return Workshop(
         run,
         host,
         pristine,
         sources,
         tuple(sites),
-        {name: (ours.kernel / name).read_bytes() for name in ours.files},
+        files | {mutants.HEADER: _HEADER.read_bytes()},
         {f"{patch.parent.name}/{patch.name}": patch.read_bytes() for patch in ours.patches},
     )
 
 
 def _judging(fragments: Sequence[str]) -> list[Path]:
     """The files that a verdict depends on, beside those of the kernel."""
-    programs = sorted(file for file in (paths.repo() / "guest").rglob("*") if file.is_file())
-    modules = (attack, boot, check, ktap, mutants, suite)
+    guests = paths.repo() / "guest"
+    programs = sorted(
+        file
+        for file in guests.rglob("*")
+        # What an installed kernel does is asked of no mutant.
+        if file.is_file() and file.parent != guests / "installed"
+    )
+    modules = (attack, boot, check, ktap, lifecycle, mutants, suite)
     return [
-        _HEADER,
         *(build.fragment(name) for name in fragments),
         *programs,
         *(Path(str(module.__file__)) for module in modules),

@@ -83,7 +83,8 @@ class Item:
 class Run:
     """What a test run needs to know of one target.
 
-    `patience_s` is how many seconds a boot, with KUnit or without, may take before it hangs.
+    `patience_s` is how many seconds a boot may take before it hangs: by itself or with KUnit, not
+    with stress or attacks.
     """
 
     target: Target
@@ -325,9 +326,10 @@ def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
 
 def _running(run: Run, made: kernels.Workbench) -> Item:
     """KUnit once more, on a kernel that has booted."""
-    kernel = kernels.our_tree(run.progress)
+    machine = made.machine(run.variant("on"), cpus=2)
+    kernel = source.obtain(run.progress).path
     with run.progress.step(f"KUnit on {run.target.name} after the boot"):
-        outcome = lifecycle.running(made.machine(run.variant("on"), cpus=2), kernel, run.progress)
+        outcome = lifecycle.running(machine, kernel, run.progress, timeout=run.patience_s)
     return _outcome(outcome.name, outcome)
 
 

@@ -51,7 +51,8 @@ def go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome
         monkeypatch.setattr(lifecycle.ktap, "parse", parse)
         monkeypatch.setattr(lifecycle.ktap, "parse_runs", parse)
         built = Build(X86_64, tmp_path, tmp_path / "image", tmp_path / "vmlinux")
-        return way(Machine(built, tmp_path, "emulated", args), tmp_path, Silent())
+        more = {"timeout": 9.0} if way is lifecycle.running else {}
+        return way(Machine(built, tmp_path, "emulated", args), tmp_path, Silent(), **more)
 
     return run
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -156,6 +157,61 @@ def test_each_place_of_a_file_has_its_number() -> None:
         "\tKPKEYS_MUTANT_CLASS(4, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\n"
         "\tKPKEYS_MUTANT_CALL(12, kpkeys_raise(1));\n}\n"
     )
+
+
+# As the kernel has it, with a level that is counted instead of raised.
+KERNEL = """\
+#include <stdio.h>
+#define CONFIG_KPKEYS_HARDENED_PGTABLES
+#define asm_inline __asm__
+#define __cleanup(f) __attribute__((cleanup(f)))
+#define __PASTE(a, b) a##b
+#define PASTE(a, b) __PASTE(a, b)
+#define __UNIQUE_ID(p) PASTE(p, __COUNTER__)
+static int level;
+typedef int class_kpkeys_level_t;
+static void class_kpkeys_level_destructor(int *old) { if (*old != -1) level = *old; }
+static int class_kpkeys_level_constructor(void) { return level++; }
+#include "HEADER"
+const int kpkeys_mutant = NUMBER;
+static void guarded(void)
+{
+	KPKEYS_MUTANT_CLASS(1, kpkeys_level, __UNIQUE_ID(guard))();
+	printf("%d", level);
+}
+static void raise(void) { level++; }
+int main(void)
+{
+	guarded();
+	KPKEYS_MUTANT_SCOPE(2, kpkeys_level, __UNIQUE_ID(scope))
+		printf("%d", level);
+	KPKEYS_MUTANT_SCOPE(3, kpkeys_level, var) {
+		printf("%d", level);
+		if (level >= 0)
+			break;
+		printf("not here");
+	}
+	if (!level)
+		KPKEYS_MUTANT_CALL(4, raise());
+	else
+		printf("not here");
+	printf("%d", level + (KPKEYS_MUTANT(5) ? 0 : 1));
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [(0, "1112"), (1, "0112"), (2, "1012"), (3, "1102"), (4, "1111"), (5, "1111"), (6, "1112")],
+)
+def test_one_place_is_missing_and_no_other(tmp_path: Path, number: int, says: str) -> None:
+    header = Path(mutants.__file__).with_name("kpkeys_mutant.h")
+    code = KERNEL.replace("HEADER", str(header)).replace("NUMBER", str(number))
+    (tmp_path / "x.c").write_text(code)
+    subprocess.run(["gcc", "-Wall", "-Werror", "-o", "x", "x.c"], cwd=tmp_path, check=True)
+    assert subprocess.check_output([tmp_path / "x"], text=True) == says
+    assert mutants.compiled([tmp_path / "x"]) == {1, 2, 3, 4, 5}
 
 
 def test_images_tell_what_was_compiled(tmp_path: Path) -> None:
@@ -832,7 +888,8 @@ def test_verdicts_are_kept_for_the_same_kernel_and_tests(
     (repo / "patches/one/0001-guard.patch").write_text(PATCH.replace("mm: guard", "mm: more"))
     assert again() not in (first, second)
     names = {file.name for file in mutate._judging(UM.fragments + UM.ours)}
-    assert {"um.config", "kunit.config", "stress.c", "suite.py", "kpkeys_mutant.h"} <= names
+    assert {"um.config", "kunit.config", "stress.c", "suite.py", "lifecycle.py"} <= names
+    assert b"KPKEYS_MUTANT_CLASS" in shop.files[mutants.HEADER]
 
 
 class Make:
