@@ -108,8 +108,10 @@ def _install(release: str, packages: Sequence[Path], module: Path, into: Path) -
 
     Raises RedoubtError if that fails; its log tells what apt and the packages' scripts said.
     """
-    # What root mounts there is gone with the process, however that ends.
-    alone = ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 else []
+    # What root mounts there is gone with the process, and its files with ours, however that ends.
+    # Others have mmdebstrap work as users of their own, who cannot get into our directories.
+    root = os.geteuid() == 0
+    alone = ["unshare", "--mount", "--propagation", "private"] if root else []
     disk = _Disk(into / "root.ext2", into / "vmlinuz", into / "initrd")
     files = paths.repo() / "guest" / "installed"
     inside = [f"/tmp/{package.name}" for package in packages]
@@ -131,7 +133,7 @@ def _install(release: str, packages: Sequence[Path], module: Path, into: Path) -
          debian.RELEASE, disk.image, debian.source(debian.mirror(_WITHOUT), debian.RELEASE)],
         paths.build_dir() / "log" / "installed.log",
         what=f"installing the packages of {packages[0].parent} in Debian {debian.RELEASE}",
-        env={"TMPDIR": str(into)},
+        env={"TMPDIR": str(into)} if root else None,
     )  # fmt: skip
     return disk
 

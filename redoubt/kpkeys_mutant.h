@@ -12,7 +12,7 @@
 /* The place that is missing, counted from one; none if zero. */
 extern const int kpkeys_mutant;
 
-/* Is it this one? Those that are compiled are told in .comment, which all images keep. */
+/* Is it this one? Those that are compiled are told in .comment of vmlinux and modules. */
 #define KPKEYS_MUTANT(nr) ({						\
 	asm_inline volatile(".ident \"kpkeys mutant " #nr "\"");	\
 	kpkeys_mutant == (nr);						\
