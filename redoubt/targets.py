@@ -260,7 +260,12 @@ ARM64 = Target(
     # It has neither permission overlays nor indirection.
     no_keys=(NoKeys(cpu="cortex-a76"),),
     ways=(
-        Way("EL2", devices=("-machine", "virtualization=on")),
+        # And with interrupts that come where they are off, which takes a newer controller of them.
+        Way(
+            "EL2 with pseudo-NMIs",
+            args=("irqchip.gicv3_pseudo_nmi=1",),
+            devices=("-machine", "virtualization=on,gic-version=3"),
+        ),
         # The linear map in blocks, of which some are split; and all of it split, for the others.
         Way("blocks", args=("kpkeys_bbml3=on",)),
         Way("blocks split", args=("kpkeys_bbml3=boot",)),
