@@ -607,7 +607,8 @@ _WORD = 0xFFFFFFFF
 _LOW_BYTE = frozenset(
     [f"{x}l" for x in "abcd"] + ["sil", "dil", "bpl", "spl"] + [f"r{n}b" for n in range(8, 16)]
 )
-_IMMEDIATE = re.compile(r"^\$(-?0x[0-9a-f]+)$")
+# Of a shift by one binutils say nothing up to 2.40, and "$1" later.
+_IMMEDIATE = re.compile(r"^\$(-?0x[0-9a-f]+|1)$")
 # disp(base), disp(base,index,scale), disp(,index,scale)
 _ADDRESS = re.compile(r"^(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+),([1248]))?\)$")
 _MOVES = frozenset({"mov", "movl", "movq", "movabs", "movslq", "cltq"})

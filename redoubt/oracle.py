@@ -562,10 +562,14 @@ def needs(target: Target, root: str, mistake: bool = False) -> None:
         )
 
 
+def _mkfs() -> str | None:
+    # An ordinary user of Debian does not find it otherwise.
+    return shutil.which("mkfs.ext4") or shutil.which("mkfs.ext4", path="/usr/sbin:/sbin")
+
+
 def _disk(directory: Path) -> Path:
     """An empty ext4 file system."""
-    # An ordinary user of Debian does not find it otherwise.
-    program = shutil.which("mkfs.ext4") or shutil.which("mkfs.ext4", path="/usr/sbin:/sbin")
+    program = _mkfs()
     if not program:
         raise RedoubtError("mkfs.ext4 not found", "sudo apt-get install e2fsprogs")
     disk = directory / "disk"

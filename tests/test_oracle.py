@@ -575,6 +575,7 @@ def test_restricted_page_tables_are_asked_for(
         oracle.run(machine(tmp_path), "restricted", Silent(), mistake=True)
 
 
+@pytest.mark.skipif(not oracle._mkfs(), reason="needs e2fsprogs (scripts/prerequisites x86_64)")
 def test_a_disk_if_the_kernel_can_mount_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
