@@ -279,15 +279,21 @@ static bool small_pages_collapse(void)
 	return holds(m, HUGE, 1, 0) && !munmap(m, HUGE);
 }
 
-/* Every other page is free, so that compaction has room to move the others. */
+/*
+ * Every other page is free, so that there is something to compact. Pages only
+ * move up: memory that is handed out from above is handed out before, for room.
+ */
 static bool some_migrate(char *m, size_t size, size_t *moved)
 {
 	static u64 before[HOLES / PAGE], after[HOLES / PAGE];
+	char *room = map(size);
 	size_t at;
 
 	if (madvise(m, size, MADV_NOHUGEPAGE))
 		fail("MADV_NOHUGEPAGE");
+	fill(room, size, 2);
 	fill(m, size, 1);
+	munmap(room, size);
 	for (at = 0; at < size; at += 2 * PAGE)
 		if (madvise(m + at, PAGE, MADV_DONTNEED))
 			fail("MADV_DONTNEED");
