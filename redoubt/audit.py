@@ -13,7 +13,9 @@ library it is linked with) and checks the claim on the instructions themselves:
 * ``outlined-helper``: a level-switch helper that exists as a function of its own, although it must
   be inlined everywhere (an out-of-line copy is a gadget that takes the level as an argument);
 * ``leaves-raised``: a writer of a raised level from which some path leaves the function without
-  passing a write of the default, so that the caller gets the raised level;
+  passing a write of the default, so that the caller gets the raised level. Of conditions only
+  those are understood that ask whether a register has the constant that was put in it on the path:
+  so a guard remembers whether it raised;
 * ``unwritten-level``: a level nothing writes, meaning the audit looked at a kernel without the
   feature or recognises its instructions no longer; without this rule such an audit would pass;
 * ``stale-entry``: an entry of the allow-list that excuses nothing.
@@ -55,7 +57,7 @@ import re
 import struct
 import subprocess
 import tempfile
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -599,7 +601,11 @@ _WRITES_FIXED = {
     **dict.fromkeys(("cltq", "cwtl"), ("eax",)),
     "cpuid": ("eax", "ebx", "ecx", "edx"),
     "rdtscp": ("eax", "ecx", "edx"),
+    **dict.fromkeys(("movsb", "movsw", "movsl", "movsq"), ("ecx", "esi", "edi")),
+    **dict.fromkeys(("stos", "stosb", "stosw", "stosl", "stosq"), ("ecx", "edi")),
 }
+# These write all of their operands, and the last one EAX as well.
+_EXCHANGES = re.compile(r"^(?:xchg|xadd|cmpxchg)[bwlq]?$")
 _ENDS = re.compile(r"^(?:ret[a-z]*|jmp[a-z]*|iret[a-z]*|sysret[a-z]*|ud[012][a-z]*|hlt)$")
 _RETURNS = re.compile(r"^(?:ret[a-z]*|iret[a-z]*|sysret[a-z]*)$")
 
@@ -728,6 +734,41 @@ def _sources(insn: _Insn, family: frozenset[str]) -> list[tuple[str | int, tuple
     if plain == "shr" and number < 32 and target.startswith("e"):
         return [(old, (("shr", number),))]
     return []
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known on a path: low 32 bits of registers, and that no equality is in the flags."""
+
+    held: frozenset[tuple[frozenset[str], int]] = frozenset()
+    differs: bool = False
+
+
+_NOTHING = _Known()
+# So much may be known in one place, on different paths; beyond that nothing is.
+_MOST_KNOWN = 64
+
+_KEEPS_FLAGS = re.compile(
+    r"^(?:j[a-z]+|mov[a-z]*|lea[lq]?|push[a-z]*|nop[a-z]*|xchg|cmov[a-z]+|set[a-z]+|not[lq]?"
+    r"|wrmsr|rdmsr|wrpkru|rdpkru|[lsm]fence)$"
+)
+_COMPARES = re.compile(r"^(?:cmp|test)[lq]?$")
+_RESULT_IN_FLAGS = re.compile(r"^(?:inc|dec|add|sub|and|or|xor|neg)[lq]?$")
+
+
+def _differ(insn: _Insn, held: Mapping[frozenset[str], int]) -> bool:
+    """Does this comparison, or test of a register for zero, certainly find a difference?"""
+    first, second = insn.operands
+    register = second.removeprefix("%")
+    if register not in _WHOLE:
+        return False
+    value = held.get(_FAMILY[register])
+    if value is None:
+        return False
+    if insn.mnemonic.startswith("test"):
+        return first == second and value != 0
+    immediate = _IMMEDIATE.match(first)
+    return immediate is not None and int(immediate[1], 16) & _WORD != value
 
 
 @dataclass(frozen=True)
@@ -939,6 +980,12 @@ class _Code:
             return True
         if fixed := _WRITES_FIXED.get(insn.mnemonic):
             return family.isdisjoint(fixed)
+        if _EXCHANGES.match(insn.mnemonic):
+            written = {one.removeprefix("%") for one in insn.operands}
+            if insn.mnemonic.startswith("cmp"):
+                written.add("eax")
+            # Exchanged with itself, AX is how two bytes say that there is nothing to do.
+            return written == {"ax"} or family.isdisjoint(written)
         if not _WRITES_LAST.match(insn.mnemonic):
             return False
         target = insn.operands[-1] if insn.operands else ""
@@ -988,18 +1035,23 @@ class _Code:
         """Where control may leave after an instruction without passing one of `goals`.
 
         The address of the instruction that leaves (a return, a jump elsewhere or by pointer), None
-        if there is none. Paths stay in the function, its `.cold` part included. Conditions are not
-        understood: if two branches always go the same way, a path that mixes them counts too.
+        if there is none. Paths stay in the function, its `.cold` part included. Of conditions only
+        this is understood: that a register is not what it is compared with, as a constant was put
+        in it on the path. Otherwise, if two branches always go the same way, a path that mixes them
+        counts too.
         """
-        seen: set[int] = set()
+        seen: dict[int, set[_Known]] = {}
         home = self.owner(place)
-        todo = self._after(place)
+        todo = [(after, _NOTHING) for after in self._after(place)]
         while todo:
-            here = todo.pop()
+            here, known = todo.pop()
             insn = self._insn(here)
-            if insn.address in seen:
+            before = seen.setdefault(insn.address, set())
+            if len(before) >= _MOST_KNOWN:
+                known = _NOTHING
+            if known in before or _NOTHING in before:
                 continue
-            seen.add(insn.address)
+            before.add(known)
             for alternative in self.over.get(insn.address, ()):
                 other = self.places.get(
                     alternative.other
@@ -1008,11 +1060,14 @@ class _Code:
                 )
                 if other is None:
                     return insn.address
-                todo.append(other)
+                todo.append((other, known))
             if insn.address in goals:
                 continue
+            known = self._behind(insn, known)
             targets = []
-            if insn.mnemonic.startswith(("j", "loop")):
+            if insn.mnemonic.startswith(("j", "loop")) and not (
+                insn.mnemonic == "je" and known.differs
+            ):
                 targets.append(insn.target)
             if insn.address in self.ways.labels:
                 targets.append(self.ways.labels[insn.address])
@@ -1020,14 +1075,40 @@ class _Code:
                 there = None if target is None else self.places.get(target)
                 if there is None or not self._same(self.by_start[there[0]], home):
                     return insn.address
-                todo.append(there)
+                todo.append((there, known))
             if _RETURNS.match(insn.mnemonic):
                 return insn.address
             # A jump label's jump may be a no-operation, and a warning goes on behind it.
             ends = _ENDS.match(insn.mnemonic) and not insn.mnemonic.startswith("ud")
+            ends = ends or (insn.mnemonic == "jne" and known.differs)
             if not ends or insn.address in self.ways.labels:
-                todo += self._after(here)
+                todo += [(after, known) for after in self._after(here)]
         return None
+
+    def _behind(self, insn: _Insn, known: _Known) -> _Known:
+        """What is known behind an instruction, of what is known before it."""
+        before = dict(known.held)
+        target = insn.operands[-1].removeprefix("%") if insn.operands else ""
+        family = _FAMILY.get(target)
+        result = None
+        if family and _WRITES_LAST.match(insn.mnemonic):
+            sources = _sources(insn, family)
+            source, steps = sources[0] if len(sources) == 1 else ("", ())
+            nowhere: frozenset[str] = frozenset()
+            held_there = before.get(_FAMILY.get(str(source), nowhere))
+            value = source if isinstance(source, int) else held_there
+            result = None if value is None else _take(value, steps)
+        held = {one: value for one, value in before.items() if self._keeps(insn, one)}
+        if family and result is not None:
+            held[family] = result
+        if _KEEPS_FLAGS.match(insn.mnemonic):
+            differs = known.differs
+        elif _COMPARES.match(insn.mnemonic):
+            differs = _differ(insn, before)
+        else:
+            # What is not zero in the low half is not zero.
+            differs = bool(result) and _RESULT_IN_FLAGS.match(insn.mnemonic) is not None
+        return _Known(frozenset(held.items()), differs)
 
     def _after(self, place: _Place) -> list[_Place]:
         """The next instruction, if there is one."""

@@ -25,6 +25,16 @@ _DYING = frozenset({"brk", "udf"})
 _IMMEDIATE = re.compile(r"^#(-?(?:0x[0-9a-f]+|\d+))$")
 _SHIFT = re.compile(r"^lsl #(\d+)$")
 _64_BITS = (1 << 64) - 1
+_NAMED = re.compile(r"\b[xw](\d+)\b")
+_CHANGES_ANYTHING = re.compile(r"^(?:bl|blr[a-z]*|svc|hvc|smc|nop|\.inst|udf)$")
+# Apart from the base of an address that moves on. Others may write any register that they name.
+_WRITES_NONE = re.compile(
+    r"^(?:cmp|cmn|tst|stu?r[bh]?|stp|stlr[bh]?|msr|cbn?z|tbn?z|b|b\.\w+|[id]sb|dmb|prfu?m|tlbi|bti)$"
+)
+_KEEPS_FLAGS = re.compile(
+    r"^(?:movk?|stu?r[bh]?|stp|ldu?r[bh]?|ldp|cbn?z|tbn?z|b|b\.\w+|[id]sb|dmb|adrp?|cas[a-z]*"
+    r"|ldar[bh]?|stlr[bh]?|lda?xr|stl?xr|add|sub|and|orr|eor|ls[lr])$"
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,19 @@ class _Insn:
     @property
     def text(self) -> str:
         return f"{self.mnemonic} {', '.join(self.operands)}"
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known on a path: registers, by number, and that no equality is in the flags."""
+
+    held: frozenset[tuple[int, int]] = frozenset()
+    differs: bool = False
+
+
+_NOTHING = _Known()
+# So much may be known in one place, on different paths; beyond that nothing is.
+_MOST_KNOWN = 64
 
 
 def branch_targets(lines: Sequence[str]) -> Iterator[int]:
@@ -87,35 +110,75 @@ def _constant(insns: Sequence[_Insn], at: int, entered: Container[int]) -> int |
     return None
 
 
+def _behind(match: re.Match[str], known: _Known) -> _Known:
+    """What is known behind an instruction, of what is known before it."""
+    mnemonic, text = match[2], match[3] or ""
+    # What boot may have put there is not looked at; and a function called may change anything.
+    if _CHANGES_ANYTHING.match(mnemonic):
+        return _NOTHING
+    held = dict(known.held)
+    insn = _Insn(int(match[1], 16), mnemonic, tuple(one.strip() for one in text.split(",")))
+    named = [int(number) for number in _NAMED.findall(text)]
+    first = held.get(named[0]) if named else None
+    immediate = _immediate(insn)
+    value = None
+    if mnemonic == "mov" and len(insn.operands) == 2:
+        value = immediate if len(named) == 1 else held.get(named[-1])
+    elif mnemonic == "movk" and first is not None and immediate is not None:
+        shift = _SHIFT.match(insn.operands[-1])
+        place = int(shift[1]) if shift else 0
+        value = first & ~(0xFFFF << place) | immediate << place
+    differs = known.differs and _KEEPS_FLAGS.match(mnemonic) is not None
+    if mnemonic in ("cmp", "cmn") and first is not None and immediate is not None:
+        word = _64_BITS if insn.operands[0].startswith("x") else _64_BITS >> 32
+        other = immediate if mnemonic == "cmp" else -immediate
+        differs = len(insn.operands) == 2 and (first - other) & word != 0
+    if not _WRITES_NONE.match(mnemonic) or "!" in text or "]," in text:
+        for one in named:
+            held.pop(one, None)
+    if value is not None:
+        # A write of the lower half clears the upper one.
+        held[named[0]] = value if insn.operands[0].startswith("x") else value & _64_BITS >> 32
+    return _Known(frozenset(held.items()), differs)
+
+
 def way_out(
     lines: Sequence[str], start: int, lowered: Container[int], labels: Mapping[int, int]
 ) -> int | None:
     """Where a path from `start` leaves the function without passing one of `lowered`, if one does.
 
-    `labels` are the jump labels: by the address of one, where it may go as well. Conditions are not
-    understood, and a jump to another function counts as leaving.
+    `labels` are the jump labels: by the address of one, where it may go as well. Of conditions only
+    those of registers are understood that hold a constant, put there on the path. A jump to another
+    function counts as leaving.
     """
     there = {int(match[1], 16): match for line in lines if (match := _LINE.match(line))}
-    seen: set[int] = set()
-    todo = [start]
+    seen: dict[int, set[_Known]] = {}
+    todo = [(start, _NOTHING)]
     while todo:
-        address = todo.pop()
-        if address in seen or address in lowered:
+        address, known = todo.pop()
+        if address in lowered:
             continue
-        seen.add(address)
+        before = seen.setdefault(address, set())
+        if len(before) >= _MOST_KNOWN:
+            known = _NOTHING
+        if known in before or _NOTHING in before:
+            continue
+        before.add(known)
         match = there.get(address)
         if match is None or match[2] in _LEAVING:
             return address
         if match[2] in _DYING:
             continue
         if address in labels:
-            todo.append(labels[address])
+            todo.append((labels[address], known))
+        known = _behind(match, known)
         branch = _BRANCH.search(match[0])
         # A call comes back.
-        if branch and branch[1] != "bl":
-            todo.append(int(branch[2], 16))
-        if not branch or branch[1] != "b" or address in labels:
-            todo.append(address + 4)
+        if branch and branch[1] != "bl" and not (branch[1] == "b.eq" and known.differs):
+            todo.append((int(branch[2], 16), known))
+        ends = branch and (branch[1] == "b" or (branch[1] == "b.ne" and known.differs))
+        if not ends or address in labels:
+            todo.append((address + 4, known))
     return None
 
 

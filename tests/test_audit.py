@@ -222,6 +222,51 @@ def test_a_raised_level_may_not_outlive_its_function(tmp_path: Path, body: str, 
         assert run(tmp_path, assembly, entry("leaver", audit.LEAVES_RAISED)).ok
 
 
+KEPT = "cmp $-1, %rbx; je 1f;"
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        # What a guard remembers: a value where it raised, or that it did not.
+        ("mov $0x55555558, %ebx;" + KEPT, False),
+        ("mov $-1, %rbx;" + KEPT, True),
+        ("mov %esi, %ebx;" + KEPT, True),
+        ("mov $5, %eax; mov %rax, %rbx;" + KEPT, False),
+        ("mov $5, %eax; inc %rax; mov %esi, (%rdi); je 1f;", False),
+        ("mov $-1, %rax; inc %rax; mov %esi, (%rdi); je 1f;", True),
+        ("mov $5, %ebx; test %rbx, %rbx; jne 2f; ret; 2:", False),
+        ("mov $0, %ebx; test %rbx, %rbx; jne 2f; ret; 2:", True),
+        # On each of two paths.
+        ("mov $5, %ebx; test %edi, %edi; je 2f; mov $6, %ebx; 2:" + KEPT, False),
+        ("mov $5, %ebx; test %edi, %edi; je 2f; mov $-1, %rbx; 2:" + KEPT, True),
+        # Something else may be in the register by then, or in the flags.
+        ("mov $5, %ebx; pop %rbx;" + KEPT, True),
+        ("mov $5, %ebx; mov $1, %bl;" + KEPT, True),
+        ("mov $5, %ebx; call good;" + KEPT, True),
+        ("mov $5, %ebx; cpuid;" + KEPT, True),
+        ("mov $5, %ebx; xchg %rbx, (%rdi);" + KEPT, True),
+        ("mov $5, %ebx; cmp $-1, %rbx; add %esi, %edi; je 1f;", True),
+        ("mov $5, %ebx; cmp $-1, %rbx; addl $1, (%rdi); je 1f;", True),
+        ("mov $5, %ebx; cmp $-1, %bl; je 1f;", True),
+        ("movq $5, (%rsp); cmpq $-1, (%rsp); je 1f;", True),
+        ("mov $5, %ebx; cmp %rsi, %rbx; je 1f;", True),
+        # And what leaves it alone.
+        ("mov $5, %ebx; lock cmpxchg %rcx, (%rdi);" + KEPT, False),
+        ("mov $5, %eax; lock cmpxchg %rcx, (%rdi); cmp $-1, %rax; je 1f;", True),
+        ("mov $5, %ebx; rep movsq;" + KEPT, False),
+        ("mov $5, %ecx; rep movsq; cmp $-1, %rcx; je 1f;", True),
+        ("mov $5, %eax; xchg %ax, %ax; cmp $-1, %rax; je 1f;", False),
+        # Round and round with another value each time, and out at last.
+        ("mov $0, %ebx; 2: inc %rbx; cmp $200, %rbx; je 1f; jmp 2b;", True),
+        ("mov $0, %ebx; 2: inc %rbx; cmp $200, %rbx; jne 2b;", False),
+    ],
+)
+def test_a_guard_that_remembers_whether_it_raised(tmp_path: Path, body: str, left: bool) -> None:
+    report = run(tmp_path, function("guard", f"{RAISE} {body} {LOWER} 1: ret"))
+    assert broken(report) == ([(audit.LEAVES_RAISED, "guard")] if left else [])
+
+
 def test_the_cold_part_belongs_to_its_function(tmp_path: Path) -> None:
     cold = (
         '.section .text.unlikely, "ax"\n.type "split.cold", @function\n'

@@ -105,3 +105,45 @@ def test_a_jump_label_goes_both_ways() -> None:
     assert left("nop", "nop", "ret", lowered=lowered) is None
     assert left("nop", "nop", "ret", lowered=lowered, labels={START: START + 8}) == START + 8
     assert left("b\t1004 <f+4>", "nop", "ret", lowered=lowered) is None
+
+
+SKIP = "b.eq\t2000 <f>  // b.none"
+
+
+@pytest.mark.parametrize(
+    ("instructions", "leaves"),
+    [
+        # What a guard remembers: a value where it raised, or that it did not.
+        (["mov\tx2, #0x17", "cmn\tx2, #0x1"], False),
+        (["mov\tx2, #0xffffffffffffffff", "cmn\tx2, #0x1"], True),
+        (["mov\tx2, x3", "cmn\tx2, #0x1"], True),
+        (["mov\tx3, #0x17", "mov\tx2, x3", "cmn\tx2, #0x1"], False),
+        (["mov\tx2, #0xc8800000", "movk\tx2, #0xe0a, lsl #32", "cmn\tx2, #0x1"], False),
+        (["mov\tx2, #0x17", "cmp\tx2, #0x17"], True),
+        (["mov\tx2, #0x17", "cmp\tx2, #0x16"], False),
+        (["mov\tw2, #0xffffffff", "cmn\tw2, #0x1"], True),
+        (["mov\tx2, #0x17", "cmp\tx2, x3"], True),
+        # Something else may be in the register by then, or in the flags.
+        (["mov\tx2, #0x17", "bl\t3000 <g>", "cmn\tx2, #0x1"], True),
+        (["mov\tx2, #0x17", "nop", "cmn\tx2, #0x1"], True),
+        (["mov\tx2, #0x17", "ldr\tx2, [x0]", "cmn\tx2, #0x1"], True),
+        (["mov\tx2, #0x17", "ldp\tx1, x2, [sp, #16]", "cmn\tx2, #0x1"], True),
+        (["mov\tx2, #0x17", "str\tx1, [x2], #8", "cmn\tx2, #0x1"], True),
+        (["mov\tx2, #0x17", "str\tx1, [x2, #8]!", "cmn\tx2, #0x1"], True),
+        (["mov\tx2, #0x17", "cmn\tx2, #0x1", "subs\tx3, x3, #0x1"], True),
+        (["mov\tx2, #0x17", "cmn\tx2, #0x1", "tst\tx3, #0x1"], True),
+        # And what leaves it alone.
+        (["mov\tx2, #0x17", "casal\tx1, x20, [x19]", "cmn\tx2, #0x1"], False),
+        (["mov\tx2, #0x17", "stlxr\tw3, x20, [x19]", "cmn\tx2, #0x1"], False),
+        (["mov\tx2, #0x17", "cmn\tx2, #0x1", "str\tx1, [x0, #8]"], False),
+    ],
+)
+def test_a_guard_that_remembers_whether_it_raised(instructions: list[str], leaves: bool) -> None:
+    lowered = (START + 4 * (len(instructions) + 1),)
+    out = left(*instructions, SKIP, "msr\tpor_el1, x0", "ret", lowered=lowered)
+    assert out == (0x2000 if leaves else None)
+
+
+def test_a_condition_that_is_always_true() -> None:
+    always = ("mov\tx2, #0x17", "cmn\tx2, #0x1", "b.ne\t1010 <f+0x10>  // b.any", "ret")
+    assert left(*always, "msr\tpor_el1, x0", "ret", lowered=(START + 16,)) is None
