@@ -1094,9 +1094,10 @@ class _Code:
         if family and _WRITES_LAST.match(insn.mnemonic):
             sources = _sources(insn, family)
             source, steps = sources[0] if len(sources) == 1 else ("", ())
-            nowhere: frozenset[str] = frozenset()
-            held_there = before.get(_FAMILY.get(str(source), nowhere))
-            value = source if isinstance(source, int) else held_there
+            if isinstance(source, int):
+                value: int | None = source
+            else:
+                value = before.get(_FAMILY[source]) if source else None
             result = None if value is None else _take(value, steps)
         held = {one: value for one, value in before.items() if self._keeps(insn, one)}
         if family and result is not None:
