@@ -12,6 +12,13 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from redoubt import code_tables
+from redoubt.audit_policy import DEFAULT_LEVEL, Policy
+from redoubt.audit_site import Site
+from redoubt.audit_walk import NOTHING, Known, Visited
+from redoubt.disassembly import Function, disassemble, functions
+from redoubt.elf import Elf
+
 # What is written, as an old disassembler calls it and a new one: POR_EL1, PIR_EL1 in its place, and
 # for the mock TPIDR2_EL0.
 _REGISTERS = frozenset(
@@ -57,19 +64,6 @@ class _Insn:
         return f"{self.mnemonic} {', '.join(self.operands)}"
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What is known on a path: registers, by number, and that no equality is in the flags."""
-
-    held: frozenset[tuple[int, int]] = frozenset()
-    differs: bool = False
-
-
-_NOTHING = _Known()
-# So much may be known in one place, on different paths; beyond that nothing is.
-_MOST_KNOWN = 64
-
-
 def branch_targets(lines: Sequence[str]) -> Iterator[int]:
     """Where direct branches and calls of these lines of disassembly go."""
     for line in lines:
@@ -110,12 +104,12 @@ def _constant(insns: Sequence[_Insn], at: int, entered: Container[int]) -> int |
     return None
 
 
-def _behind(match: re.Match[str], known: _Known) -> _Known:
-    """What is known behind an instruction, of what is known before it."""
+def _behind(match: re.Match[str], known: Known[int]) -> Known[int]:
+    """What is known behind an instruction, of what is known before it; registers by number."""
     mnemonic, text = match[2], match[3] or ""
     # What boot may have put there is not looked at; and a function called may change anything.
     if _CHANGES_ANYTHING.match(mnemonic):
-        return _NOTHING
+        return NOTHING
     held = dict(known.held)
     insn = _Insn(int(match[1], 16), mnemonic, tuple(one.strip() for one in text.split(",")))
     named = [int(number) for number in _NAMED.findall(text)]
@@ -139,7 +133,7 @@ def _behind(match: re.Match[str], known: _Known) -> _Known:
     if value is not None:
         # A write of the lower half clears the upper one.
         held[named[0]] = value if insn.operands[0].startswith("x") else value & _64_BITS >> 32
-    return _Known(frozenset(held.items()), differs)
+    return Known(frozenset(held.items()), differs)
 
 
 def way_out(
@@ -152,18 +146,15 @@ def way_out(
     function counts as leaving.
     """
     there = {int(match[1], 16): match for line in lines if (match := _LINE.match(line))}
-    seen: dict[int, set[_Known]] = {}
-    todo = [(start, _NOTHING)]
+    visited: Visited[int] = Visited()
+    todo = [(start, NOTHING)]
     while todo:
-        address, known = todo.pop()
+        address, before = todo.pop()
         if address in lowered:
             continue
-        before = seen.setdefault(address, set())
-        if len(before) >= _MOST_KNOWN:
-            known = _NOTHING
-        if known in before or _NOTHING in before:
+        known = visited.enter(address, before)
+        if known is None:
             continue
-        before.add(known)
         match = there.get(address)
         if match is None or match[2] in _LEAVING:
             return address
@@ -189,3 +180,44 @@ def writes(lines: Sequence[str], entered: Container[int]) -> Iterator[Write]:
         if insn.mnemonic != "msr" or insn.operands[0] not in _REGISTERS:
             continue
         yield Write(insn.address, insn.text, _constant(insns, at, entered))
+
+
+def sites(elf: Elf, policy: Policy) -> list[Site]:
+    """The writers in an image."""
+    found = list(functions(disassemble(policy.isa.objdump, elf.path)))
+    labels = code_tables.labels(elf)
+    entered = set(labels.values())
+    for function in found:
+        entered.update(branch_targets(function.lines))
+    levels = {value: name for name, value in policy.levels.items()}
+    return [site for function in found for site in _sites(function, entered, labels, levels)]
+
+
+def _sites(
+    function: Function,
+    entered: Container[int],
+    labels: Mapping[int, int],
+    levels: Mapping[int, str],
+) -> Iterator[Site]:
+    """Those in a function; `entered` as of writes(), `labels` of way_out(), `levels` by value."""
+    written = [
+        (write, None if write.value is None else levels.get(write.value))
+        for write in writes(function.lines, entered)
+    ]
+    lowered = {write.address for write, level in written if _is_default(level)}
+    for write, level in written:
+        raised = level is not None and not _is_default(level)
+        yield Site(
+            address=write.address,
+            function=function.name,
+            section=function.section,
+            instruction=write.instruction,
+            value=write.value,
+            level=level,
+            left=way_out(function.lines, write.address + 4, lowered, labels) if raised else None,
+        )
+
+
+def _is_default(level: str | None) -> bool:
+    """Is it the default level, of whichever register?"""
+    return level is not None and level.split("-")[0] == DEFAULT_LEVEL
