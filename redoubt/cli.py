@@ -1067,23 +1067,24 @@ def report(
         typer.Option("--out", help="The page; build/report.html if none.", dir_okay=False),
     ] = None,
     readme: Annotated[
-        bool, typer.Option("--readme", help="Rewrite the benchmark's part of README instead.")
+        bool, typer.Option("--readme", help="Rewrite docs/benchmarks.md and README's part instead.")
     ] = False,
 ) -> None:
     """Render one HTML page of all results in results/."""
     results = report_module.load(paths.results_dir())
     if readme:
-        file = paths.repo() / "README.md"
         if not results.benchmarks:
             raise RedoubtError("no benchmark in results/", "make bench")
-        block = report_module.readme_blocks(results)
-        text = report_module.with_block(file.read_text(), block)
-        _write_bytes(file, text.encode())
+        for name, block in report_module.blocks(results).items():
+            file = paths.repo() / name
+            text = report_module.with_block(file.read_text(), block, name)
+            _write_bytes(file, text.encode())
+            out.print(str(file), markup=False)
     else:
         file = output or paths.build_dir() / "report.html"
         file.parent.mkdir(parents=True, exist_ok=True)
         _write_bytes(file, report_module.page(results).encode())
-    out.print(str(file), markup=False)
+        out.print(str(file), markup=False)
 
 
 # === Ends ========================================================================================

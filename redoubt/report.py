@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One page of all results, and the benchmark's part of README; both from the JSON files alone."""
+"""One page of all results, docs/benchmarks.md and its digest in README; from the files alone."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _run(file: Path, value: dict[str, Any], kind: str) -> Run:
         raise RedoubtError(f"{file} is damaged: {error!r}") from error
 
 
-# === README ======================================================================================
+# === README and docs/benchmarks.md ===============================================================
 
 
 def origin(collected: dict[str, Any]) -> str:
@@ -205,10 +205,10 @@ def origin(collected: dict[str, Any]) -> str:
     )
 
 
-def readme_block(name: str, report: Report) -> str:
-    """The benchmark's part of README, from the result file `name` in results/."""
+def benchmark_block(name: str, report: Report) -> str:
+    """The tables of a benchmark, from the result file `name` in results/."""
     lines = [
-        f"From [results/{name}](results/{name}): `{report.provenance['command']}` on "
+        f"From [results/{name}](../results/{name}): `{report.provenance['command']}` on "
         f"{origin(report.provenance)}; {report.rounds} rounds, seed {report.seed}.",
         "",
         tables.legend(report),
@@ -225,6 +225,7 @@ def readme_block(name: str, report: Report) -> str:
     return "\n".join(lines)
 
 
+DIGEST = "What this project demands of itself, and whether these runs show that it holds"
 LINEAR_MAP = (
     "What creating the linear map of arm64 takes, on the pristine kernel and on ours: exact "
     "counts, of instructions as well (QEMU -icount: this is not time, and predicts none)."
@@ -232,9 +233,9 @@ LINEAR_MAP = (
 
 
 def linear_map_block(found: LinearMap) -> str:
-    """The part of README about the linear map."""
+    """The tables about the linear map."""
     lines = [
-        f"From [results/{found.file}](results/{found.file}): `{found.provenance['command']}` on "
+        f"From [results/{found.file}](../results/{found.file}): `{found.provenance['command']}` on "
         f"{origin(found.provenance)}.",
         "",
         LINEAR_MAP,
@@ -246,7 +247,7 @@ def linear_map_block(found: LinearMap) -> str:
 
 
 def linear_map_table(found: LinearMap) -> Table:
-    """The same table as of README."""
+    """The same table as of linear_map_block()."""
     head, _, *rows = (
         tuple(cell.strip() for cell in line.strip("|").split("|"))
         for line in linear_map.render(found.rows)
@@ -254,21 +255,57 @@ def linear_map_table(found: LinearMap) -> Table:
     return Table("linear map", LINEAR_MAP, head, tuple(rows))
 
 
-def readme_blocks(results: Results) -> str:
-    """The blocks of all results; what follows a table needs an empty line before it."""
-    blocks = [readme_block(name, report) for name, report in results.benchmarks]
+def linear_map_targets(found: LinearMap) -> Table:
+    """What is demanded of the linear map, as tables.targets() has it for a benchmark."""
+    rows = tuple(
+        (
+            f"linear map of {row.memory_gib} GiB in {row.mapped_in}",
+            tables.SHORT[INSTRUCTIONS],
+            f"≤ {row.limit:g}",
+            f"{row.ratio:.3f}",
+            figures.MET if row.met else figures.MISSED,
+        )
+        for row in found.rows
+    )
+    return Table("targets", LINEAR_MAP, tables.TARGETS, rows)
+
+
+def benchmark_blocks(results: Results) -> str:
+    """All tables; what follows a table needs an empty line before it."""
+    blocks = [benchmark_block(name, report) for name, report in results.benchmarks]
     return "\n".join(blocks + [linear_map_block(one) for one in results.linear_maps])
 
 
-def with_block(readme: str, block: str) -> str:
-    """A text with `block` between the two markers.
+def readme_block(results: Results) -> str:
+    """What is demanded and what of it holds, in one table."""
+    rows = [
+        (f"[{report.target}](results/{name})", *row)
+        for name, report in results.benchmarks
+        for row in tables.digest(tables.targets(report))
+    ]
+    rows += [
+        (f"[arm64](results/{found.file})", *row)
+        for found in results.linear_maps
+        for row in tables.digest(linear_map_targets(found))
+    ]
+    digest = Table("targets", DIGEST, ("target", *tables.DIGESTED), tuple(rows))
+    return "\n".join(tables.markdown(digest)) + "\n"
+
+
+def blocks(results: Results) -> dict[str, str]:
+    """What the documents have of the results, by the name of the file."""
+    return {"README.md": readme_block(results), "docs/benchmarks.md": benchmark_blocks(results)}
+
+
+def with_block(text: str, block: str, name: str) -> str:
+    """A text with `block` between the two markers; `name` is that of its file.
 
     Raises RedoubtError unless each marker stands there once, in order.
     """
-    before, begin, rest = readme.partition(BEGIN)
+    before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end) or BEGIN in rest or END in before + after:
-        raise RedoubtError(f"README.md needs one {BEGIN} and after it one {END}")
+        raise RedoubtError(f"{name} needs one {BEGIN} and after it one {END}")
     return f"{before}{BEGIN}\n{block}{END}{after}"
 
 

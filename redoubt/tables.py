@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tables of the benchmark, the same for the terminal, README and the HTML page."""
+"""The tables of the benchmark, the same for the terminal, the documents and the HTML page."""
 
 from __future__ import annotations
 
@@ -73,6 +73,9 @@ COUNTED_LEGEND = (
 NOT_PUBLISHABLE = "A quick run, with too few boots for its intervals: not publishable."
 
 
+Row = tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of one kind of figures, as text."""
@@ -80,7 +83,7 @@ class Table:
     kind: str
     heading: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[Row, ...]
 
 
 def heading(kind: str, target: str) -> str:
@@ -247,6 +250,10 @@ def counted(report: Report) -> list[Table]:
 # === Targets =====================================================================================
 
 
+TARGETS = ("target", "kind", "demanded", "found", "verdict")
+DIGESTED = ("kind", "demands", "met", "undecided", "missed")
+
+
 def targets(report: Report) -> Table:
     """What the project demands, and whether this run shows that it holds."""
     rows: list[tuple[str, ...]] = []
@@ -266,8 +273,23 @@ def targets(report: Report) -> Table:
     rows += [_hooks(report, kind) for kind in report.kinds if kind in TIMED]
     for kind, reason in report.missing.items():
         rows.append((f"all of {SHORT[kind]}", SHORT[kind], "", reason, NOT_HERE))
-    columns = ("target", "kind", "demanded", "found", "verdict")
-    return Table("targets", "What this project demands", columns, tuple(rows))
+    return Table("targets", "What this project demands", TARGETS, tuple(rows))
+
+
+def digest(demands: Table) -> Iterator[Row]:
+    """A row of DIGESTED for each kind that a table of targets() has."""
+    for kind in dict.fromkeys(row[1] for row in demands.rows):
+        judged: dict[str, list[str]] = {}
+        for what, _, limit, found, verdict in (row for row in demands.rows if row[1] == kind):
+            judged.setdefault(verdict.removesuffix(" (mock)"), []).append(
+                f"{what}: {found} ({limit})" if limit else f"{what}: {found}"
+            )
+        if absent := judged.pop(NOT_HERE, []):
+            yield (kind, "0", "0", f"{NOT_HERE}: {absent[0].partition(': ')[2]}", "")
+            continue
+        undecided, missed = ("; ".join(judged.get(name, ())) for name in (UNDECIDED, MISSED))
+        demanded = sum(map(len, judged.values()))
+        yield (kind, f"{demanded}", f"{len(judged.get(MET, ()))}", undecided, missed)
 
 
 def _hooks(report: Report, kind: str) -> tuple[str, ...]:
@@ -296,8 +318,6 @@ def _hooks(report: Report, kind: str) -> tuple[str, ...]:
 
 _KEYS = 2
 _GAP = "  "
-
-Row = tuple[str, ...]
 
 
 def only(one: Table, columns: Sequence[str]) -> Table:
@@ -358,7 +378,7 @@ def _pieces(one: Table, width: int) -> Iterator[list[Row]]:
 
 
 def markdown(one: Table) -> list[str]:
-    """A table for README."""
+    """A table for a document."""
 
     def line(row: tuple[str, ...]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""From samples to figures, tables, plots, README and the page."""
+"""From samples to figures, tables, plots, documents and the page."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ def test_the_tables_of_a_pc() -> None:
         )
         assert tables.table(without, INSTRUCTIONS).columns[-1] == last
     assert tables.legend(made) == tables.COUNTED_LEGEND
-    block = report.readme_block("bench-x86_64.json", made)
+    block = report.benchmark_block("bench-x86_64.json", made)
     assert "predict no silicon" in block
     assert tables.LEGEND not in block
     assert "DirectMap" not in block and "Pages of the direct map" in block
@@ -507,23 +507,23 @@ def test_plots(made: Report) -> None:
     assert plots.by_size(one_size, MOCK) is None
 
 
-# === README ======================================================================================
+# === README and docs/benchmarks.md ===============================================================
 
 
-def test_the_block_of_readme(made: Report) -> None:
-    block = report.readme_block("bench-um.json", made)
-    assert "(results/bench-um.json)" in block
+def test_the_tables_of_a_benchmark(made: Report) -> None:
+    block = report.benchmark_block("bench-um.json", made)
+    assert "(../results/bench-um.json)" in block
     assert "`redoubt bench --json x`" in block
     assert "commit 0123456789ab;" in block
     assert "| fork | 1 GiB | 1.35 ms |" in block
     assert "not publishable" not in block
-    assert "not publishable" in report.readme_block("x", dataclasses.replace(made, quick=True))
+    assert "not publishable" in report.benchmark_block("x", dataclasses.replace(made, quick=True))
     changed = dataclasses.replace(made, provenance={**ORIGIN, "dirty": True})
-    assert "0123456789ab with changes" in report.readme_block("x", changed)
+    assert "0123456789ab with changes" in report.benchmark_block("x", changed)
 
 
 def test_the_blocks_of_two_results_do_not_run_together(made: Report) -> None:
-    both = report.readme_blocks(report.Results([("bench-a.json", made), ("bench-b.json", made)]))
+    both = report.benchmark_blocks(report.Results([("bench-a.json", made), ("bench-b.json", made)]))
     lines = both.splitlines()
     starts = [number for number, line in enumerate(lines) if line.startswith("From [results/")]
     assert len(starts) == 2
@@ -534,9 +534,9 @@ def test_the_blocks_of_two_results_do_not_run_together(made: Report) -> None:
 
 def test_only_what_is_between_the_markers_changes() -> None:
     text = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
-    new = report.with_block(text, "new\n")
+    new = report.with_block(text, "new\n", "x")
     assert new == f"before\n{report.BEGIN}\nnew\n{report.END}\nafter\n"
-    assert report.with_block(new, "new\n") == new
+    assert report.with_block(new, "new\n", "x") == new
 
 
 @pytest.mark.parametrize(
@@ -548,18 +548,43 @@ def test_only_what_is_between_the_markers_changes() -> None:
     ],
 )  # fmt: skip
 def test_markers_that_are_not_a_pair(text: str) -> None:
-    with pytest.raises(RedoubtError, match="README"):
-        report.with_block(text, "new")
+    with pytest.raises(RedoubtError, match=r"docs/some\.md"):
+        report.with_block(text, "new", "docs/some.md")
 
 
-def test_readme_is_in_step_with_the_results() -> None:
-    readme = (paths.repo() / "README.md").read_text()
+def test_the_digest_has_every_demand() -> None:
+    rows = (
+        ("fork", "time, mock", "≤ +2 %", "~ +1.0 %", "undecided (mock)"),
+        ("munmap", "time, mock", "≤ +1 %", "(R) +3.0 %", "missed (mock)"),
+        ("exit", "time, mock", "≤ +1 %", "(R) +4.0 %", "missed (mock)"),
+        ("fork, switches/op", "events", "≤ 288", "200", "met"),
+        ("all of time", "time", "", "no keys", "not measurable here"),
+    )
+    demands = tables.Table("targets", "demanded", tables.TARGETS, rows)
+    assert list(tables.digest(demands)) == [
+        ("time, mock", "3", "0", "fork: ~ +1.0 % (≤ +2 %)",
+         "munmap: (R) +3.0 % (≤ +1 %); exit: (R) +4.0 % (≤ +1 %)"),
+        ("events", "1", "1", "", ""),
+        ("time", "0", "0", "not measurable here: no keys", ""),
+    ]  # fmt: skip
+
+
+def test_the_digest_counts_what_the_tables_say(made: Report) -> None:
+    rows = tables.targets(made).rows
+    digest = list(tables.digest(tables.targets(made)))
+    judged = [row for row in rows if row[-1] != figures.NOT_HERE]
+    assert sum(int(row[1]) for row in digest) == len(judged)
+    met = [row for row in judged if row[-1].removesuffix(" (mock)") == figures.MET]
+    assert sum(int(row[2]) for row in digest) == len(met)
+    block = report.readme_block(report.Results([("bench-um.json", made)]))
+    assert all(f"| [{made.target}](results/bench-um.json) | {row[0]} |" in block for row in digest)
+
+
+def test_the_documents_are_in_step_with_the_results() -> None:
     found = report.load(paths.results_dir())
-    if not found.benchmarks:
-        assert "(results/bench-" not in readme
-        return
-    block = report.readme_blocks(found)
-    assert report.with_block(readme, block) == readme, "run redoubt report --readme"
+    for name, block in report.blocks(found).items():
+        text = (paths.repo() / name).read_text()
+        assert report.with_block(text, block, name) == text, "run redoubt report --readme"
     # And what is committed follows from the samples beside it.
     for _, one in found.benchmarks:
         assert figures.analyse(one.target, one.boots, one.seed) == one.figures
