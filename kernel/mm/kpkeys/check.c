@@ -11,6 +11,7 @@
 #include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/init.h>
+#include <linux/memory_hotplug.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/mutex.h>
@@ -43,27 +44,31 @@ struct check {
 
 /* === Snapshots ========================================================== */
 
+/* As far as there is room; -ENOSPC if there is not, and then it has the number. */
+static int try_snapshot(struct snapshot *snap)
+{
+	int nr = arch_kpkeys_tagged_ranges(snap->ranges, snap->max);
+
+	if (nr < 0)
+		return nr;
+	snap->nr = nr;
+	return nr <= snap->max ? 0 : -ENOSPC;
+}
+
 static int take_snapshot(struct snapshot *snap)
 {
-	int nr;
+	int err;
 
-	for (;;) {
-		nr = arch_kpkeys_tagged_ranges(snap->ranges, snap->max);
-		if (nr < 0)
-			return nr;
-		if (nr <= snap->max)
-			break;
-
+	while ((err = try_snapshot(snap)) == -ENOSPC) {
 		kvfree(snap->ranges);
-		snap->max = nr + nr / 2;
+		snap->max = snap->nr + snap->nr / 2;
 		snap->ranges = kvmalloc_objs(*snap->ranges, snap->max);
 		if (!snap->ranges) {
 			snap->max = 0;
 			return -ENOMEM;
 		}
 	}
-	snap->nr = nr;
-	return 0;
+	return err;
 }
 
 static bool is_tagged(const struct snapshot *snap, unsigned long addr)
@@ -101,8 +106,12 @@ static int check_table(struct kpkeys_walk *walk, const struct kpkeys_table *tbl)
 	if (is_tagged(&check->snap, addr) || arch_kpkeys_read_only(tbl->addr))
 		return 0;
 
-	/* The table may be younger than the snapshot, but it cannot go away. */
-	err = take_snapshot(&check->snap);
+	/*
+	 * The table may be younger than the snapshot, but it cannot go away. No
+	 * allocation under the lock of the kernel's page tables: it may need some,
+	 * or the pool may have to give back pages, for which that lock is taken.
+	 */
+	err = try_snapshot(&check->snap);
 	if (err)
 		return err;
 	if (is_tagged(&check->snap, addr))
@@ -147,15 +156,25 @@ static int check_mm(struct check *check, struct mm_struct *mm,
 		.writable = check_writable,
 		.private = check,
 	};
+	struct kpkeys_check_result before = *check->res;
 	int err;
 
 	check->owner = owner;
-	err = mmap_write_lock_killable(mm);
-	if (err)
-		return err;
-	err = kpkeys_walk_tables(&walk, mm);
-	mmap_write_unlock(mm);
-	return err;
+	for (;;) {
+		err = mmap_write_lock_killable(mm);
+		if (err)
+			return err;
+		err = kpkeys_walk_tables(&walk, mm);
+		mmap_write_unlock(mm);
+		if (err != -ENOSPC)
+			return err;
+
+		/* Once more, with room for a snapshot. What was listed is listed again. */
+		err = take_snapshot(&check->snap);
+		if (err)
+			return err;
+		*check->res = before;
+	}
 }
 
 /* === Processes ========================================================== */
@@ -282,6 +301,8 @@ int kpkeys_check(struct kpkeys_check_result *res, struct seq_file *m)
 	if (!kpkeys_hardened_pgtables_enabled())
 		return -EOPNOTSUPP;
 
+	/* What goes with memory are tables that no lock of an address space keeps. */
+	get_online_mems();
 	err = take_snapshot(&check.snap);
 	if (!err)
 		err = check_mm(&check, &init_mm, "the kernel");
@@ -293,6 +314,7 @@ int kpkeys_check(struct kpkeys_check_result *res, struct seq_file *m)
 		check.owner = "nobody";
 		err = check_foreign(&check);
 	}
+	put_online_mems();
 	kvfree(check.snap.ranges);
 	return err;
 }

@@ -279,6 +279,17 @@ static int walk_p4d(struct kpkeys_walk *walk, struct mm_struct *mm,
 	return 0;
 }
 
+/*
+ * Where arm64 does without levels that it was built with, it is the topmost that
+ * are left out: all entries of such a table lead to where it is itself, which is
+ * the table of the next level.
+ */
+static bool topmost_is_next(const struct mm_struct *mm)
+{
+	return (mm_p4d_folded(mm) && PTRS_PER_P4D > 1) ||
+	       (mm_pud_folded(mm) && PTRS_PER_PUD > 1);
+}
+
 /**
  * kpkeys_walk_tables() - Visit every page table page of an address space.
  * @walk: what to call.
@@ -303,6 +314,8 @@ int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 			return err;
 	}
 
+	if (topmost_is_next(mm))
+		nr = 1;
 	for (i = 0; i < nr; i++, pgd++, addr += PGDIR_SIZE) {
 		if (!pgd_present(*pgd) || pgd_leaf(*pgd) || again(pgd, i))
 			continue;
@@ -352,6 +365,9 @@ static int __init untag_existing(struct kpkeys_walk *walk,
 {
 	struct page *page = virt_to_page(tbl->addr);
 
+	/* Of the pool, for a part of the linear map that was split meanwhile. */
+	if (kpkeys_pool_owns(&kpkeys_pgtables_pool, page))
+		return -EBUSY;
 	return is_marked(page) ? kpkeys_untag_page(page, 0) : 0;
 }
 
@@ -418,7 +434,7 @@ void __init kpkeys_hardened_pgtables_add(void *table)
 {
 	struct page *page = virt_to_page(table);
 
-	if (!kpkeys_hardened_pgtables_enabled() || is_marked(page))
+	if (!kpkeys_hardened_pgtables_enabled() || kpkeys_page_is_ours(page))
 		return;
 	if (kpkeys_tag_page(page, 0))
 		pr_err("a page table is not protected\n");

@@ -249,10 +249,12 @@ struct kpkeys_pool {
 
 /*
  * Raise to the level of a pool for a scope that is entered at the default. The
- * register is written with constants only, hence the switch.
+ * register is written with constants only, hence the switch. No level is held
+ * across a context switch, which spinlocks do not prevent with PREEMPT_RT.
  */
 static __always_inline void kpkeys_pool_raise(const struct kpkeys_pool *pool)
 {
+	preempt_disable_notrace();
 	switch (pool->level) {
 	case KPKEYS_LVL_PGTABLES:
 		kpkeys_raise(KPKEYS_LVL_PGTABLES);
@@ -260,7 +262,13 @@ static __always_inline void kpkeys_pool_raise(const struct kpkeys_pool *pool)
 	}
 }
 
-DEFINE_CLASS(kpkeys_pool_level, int, ((void)_T, kpkeys_lower()),
+static __always_inline void kpkeys_pool_lower(void)
+{
+	kpkeys_lower();
+	preempt_enable_notrace();
+}
+
+DEFINE_CLASS(kpkeys_pool_level, int, ((void)_T, kpkeys_pool_lower()),
 	     (kpkeys_pool_raise(pool), 0), const struct kpkeys_pool *pool)
 DEFINE_CLASS_IS_UNCONDITIONAL(kpkeys_pool_level)
 

@@ -122,8 +122,9 @@ const char * __init arch_kpkeys_init(void)
 
 	if (!can_set_direct_map())
 		return "the linear map is made of blocks, rodata=full makes it of pages";
-	if (PGD_SIZE != PAGE_SIZE)
-		return "a process' first page table is smaller than a page";
+	/* The kernel's own would be among constants that are not read-only. */
+	if (!rodata_enabled)
+		return "rodata=off";
 
 	reason = choose();
 	if (reason)

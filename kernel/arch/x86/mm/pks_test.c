@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * KUnit: interrupts and NMIs at every step of raising and lowering the level,
- * who must not write the register, and the table that CPUs start with.
+ * who must not write the register, warnings, and the tables that CPUs start with.
  */
 #include <kunit/test.h>
 #include <linux/atomic.h>
@@ -275,21 +275,55 @@ static void lazy_cmpxchg_tells_how_it_ended(struct kunit *test)
 	pagetable_free(pt);
 }
 
-/* No process has it, so that the checker does not find it. */
-static void trampoline_table_is_protected(struct kunit *test)
+/* The handler of UD2 does not begin as others do, nor does it end so. */
+static void warning_starts_at_the_default_level(struct kunit *test)
+{
+	unsigned long flags;
+	u32 at_entry;
+
+	if (!kpkeys_hardened_pgtables_enabled())
+		kunit_skip(test, "page tables are not hardened");
+
+	kunit_warning_suppress(test) {
+		local_irq_save(flags);
+		raw_cpu_write(x86_pks_at_entry, PKRS_DEFAULT);
+		scoped_guard(kpkeys_hardened_pgtables)
+			WARN_ON(true);
+		at_entry = raw_cpu_read(x86_pks_at_entry);
+		local_irq_restore(flags);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	KUNIT_EXPECT_EQ(test, at_entry, PKRS_PGTABLES);
+}
+
+static void expect_table_is_protected(struct kunit *test, void *table)
 {
 	int err = kpkeys_hardened_pgtables_enabled() ? -EFAULT : 0;
-	pgd_t *first, *last;
+	u64 *first = table, *last = first + PTRS_PER_PGD - 1;
 
-	if (!real_mode_header)
-		kunit_skip(test, "there is no real mode trampoline");
-
-	first = __va(real_mode_header->trampoline_pgd);
-	last = first + PTRS_PER_PGD - 1;
 	KUNIT_EXPECT_EQ(test, copy_to_kernel_nofault(first, first, sizeof(*first)),
 			err);
 	KUNIT_EXPECT_EQ(test, copy_to_kernel_nofault(last, last, sizeof(*last)),
 			err);
+}
+
+/* No process has it, so that the checker does not find it. */
+static void trampoline_table_is_protected(struct kunit *test)
+{
+	pgd_t *pgd;
+	p4d_t *p4d;
+
+	if (!real_mode_header)
+		kunit_skip(test, "there is no real mode trampoline");
+
+	pgd = __va(real_mode_header->trampoline_pgd);
+	expect_table_is_protected(test, pgd);
+
+	/* With KASLR it has tables of its own below, for the first megabyte. */
+	p4d = p4d_offset(pgd, 0);
+	if (pgtable_l5_enabled())
+		expect_table_is_protected(test, p4d);
+	expect_table_is_protected(test, pud_offset(p4d, 0));
 }
 
 static struct kunit_case pks_cases[] = {
@@ -298,6 +332,7 @@ static struct kunit_case pks_cases[] = {
 	KUNIT_CASE(register_is_not_written_by_number),
 	KUNIT_CASE(lazy_write_goes_to_tables_only),
 	KUNIT_CASE(lazy_cmpxchg_tells_how_it_ended),
+	KUNIT_CASE(warning_starts_at_the_default_level),
 	KUNIT_CASE(trampoline_table_is_protected),
 	{}
 };
