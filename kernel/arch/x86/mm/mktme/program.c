@@ -22,6 +22,7 @@
 #include <linux/suspend.h>
 #include <linux/topology.h>
 
+#include <asm/smp.h>
 #include <uapi/asm/mktme.h>
 
 #include "keys.h"
@@ -115,21 +116,33 @@ static struct mktme_pconfig *pconfig_of(unsigned int keyid,
 	return pconfig;
 }
 
+/* From firmware, as cpu_data() has nothing of a CPU that was never started. */
+static int package_of(unsigned int cpu)
+{
+	return topology_get_logical_id(per_cpu(x86_cpu_to_apicid, cpu),
+				       TOPO_PKG_DOMAIN);
+}
+
+/* Is there a CPU online in the package of this one, beside it? */
+static bool has_company(unsigned int cpu)
+{
+	int package = package_of(cpu);
+	unsigned int other;
+
+	for_each_online_cpu(other)
+		if (other != cpu && package_of(other) == package)
+			return true;
+	return false;
+}
+
 /* Every package that is there must have a CPU that can do it. */
 static bool packages_complete(void)
 {
-	int cpu;
+	unsigned int cpu;
 
-	for_each_present_cpu(cpu) {
-		unsigned int package = topology_physical_package_id(cpu);
-		bool found = false;
-		int other;
-
-		for_each_online_cpu(other)
-			found |= topology_physical_package_id(other) == package;
-		if (!found)
+	for_each_present_cpu(cpu)
+		if (!cpu_online(cpu) && !has_company(cpu))
 			return false;
-	}
 	return true;
 }
 
@@ -209,17 +222,6 @@ void mktme_forget(unsigned int keyid)
 
 /* === Packages that come and go ========================================== */
 
-static bool alone_in_package(unsigned int cpu)
-{
-	unsigned int package = topology_physical_package_id(cpu);
-	int other;
-
-	for_each_online_cpu(other)
-		if (other != cpu && topology_physical_package_id(other) == package)
-			return false;
-	return true;
-}
-
 static int program_added(unsigned int cpu, unsigned int keyid)
 {
 	struct mktme_key_spec spec = {
@@ -248,7 +250,7 @@ static int cpu_comes(unsigned int cpu)
 	int err = 0;
 
 	guard(mutex)(&packages_lock);
-	if (!nr_programmed || !alone_in_package(cpu))
+	if (!nr_programmed || has_company(cpu))
 		return 0;
 	for (keyid = 1; keyid <= mktme_nr_keyids() && !err; keyid++)
 		if (algorithm_of[keyid])
@@ -259,7 +261,7 @@ static int cpu_comes(unsigned int cpu)
 static int cpu_goes(unsigned int cpu)
 {
 	guard(mutex)(&packages_lock);
-	if (!nr_programmed || !alone_in_package(cpu))
+	if (!nr_programmed || has_company(cpu))
 		return 0;
 	pr_warn_ratelimited("CPU %u stays online: it is the last of its package, and keys are in use\n",
 			    cpu);
@@ -288,8 +290,9 @@ static int __init watch_packages(void)
 
 	if (!mktme_nr_keyids())
 		return 0;
-	ret = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "x86/mktme:online",
-				cpu_comes, cpu_goes);
+	/* CPUs that are online have the keys that there are, which must stay. */
+	ret = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "x86/mktme:online",
+					cpu_comes, cpu_goes);
 	if (ret < 0)
 		return ret;
 	return register_pm_notifier(&sleep_notifier);
