@@ -235,7 +235,8 @@ static int occupy_soon(const struct mktme_key_spec *spec)
  * Context: process, may sleep.
  * Return: the key, with one user; ERR_PTR() of -ENOSPC if no KeyID is free,
  * -EBUSY if the cgroup may not have another, -ENODEV if a package has no CPU that
- * could be programmed, -EIO if they refuse, -EINTR, -ENOMEM.
+ * could be programmed, -EAGAIN if the machine is about to sleep, -EIO if they
+ * refuse, -EINTR, -ENOMEM.
  */
 struct mktme_key *mktme_key_new(const struct mktme_key_spec *spec)
 {

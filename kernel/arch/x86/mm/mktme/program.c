@@ -36,7 +36,9 @@
 static u32 algorithm_of[MKTME_MAX_KEYIDS + 1];
 static bool random_key[MKTME_MAX_KEYIDS + 1];
 static unsigned int nr_programmed;
-/* Against CPUs that come and go. */
+/* From when it has been asked for, until it is over; it can be so twice. */
+static unsigned int nr_sleeping;
+/* Against CPUs that come and go, and sleep. */
 static DEFINE_MUTEX(packages_lock);
 
 struct command {
@@ -146,6 +148,15 @@ static bool packages_complete(void)
 	return true;
 }
 
+/* Under packages_lock: 0, or why no KeyID can have a key now. */
+static int may_program(void)
+{
+	/* Programs still run for a while when it has been decided to sleep. */
+	if (nr_sleeping)
+		return -EAGAIN;
+	return packages_complete() ? 0 : -ENODEV;
+}
+
 /**
  * mktme_algorithm() - How memory can be encrypted.
  * @wanted: MKTME_AES_XTS_128 or MKTME_AES_XTS_256, or 0 for any.
@@ -168,19 +179,20 @@ u32 mktme_algorithm(u32 wanted)
  * @spec: the key; is not kept.
  *
  * Context: process, may sleep.
- * Return: 0; -ENOMEM; -ENODEV if all CPUs of a package are offline; -EIO if a
- * package refuses.
+ * Return: 0; -ENOMEM; -ENODEV if all CPUs of a package are offline; -EAGAIN if
+ * the machine is about to sleep; -EIO if a package refuses.
  */
 int mktme_program(unsigned int keyid, const struct mktme_key_spec *spec)
 {
 	struct mktme_pconfig *pconfig = pconfig_of(keyid, spec);
-	int err = -ENODEV;
+	int refused, err = 0;
 
 	if (!pconfig)
 		return -ENOMEM;
 	cpus_read_lock();
 	mutex_lock(&packages_lock);
-	if (packages_complete()) {
+	refused = may_program();
+	if (!refused) {
 		err = program_all(pconfig);
 		algorithm_of[keyid] = err ? 0 : spec->algorithm;
 		random_key[keyid] = spec->random;
@@ -189,13 +201,13 @@ int mktme_program(unsigned int keyid, const struct mktme_key_spec *spec)
 	mutex_unlock(&packages_lock);
 	cpus_read_unlock();
 	kfree_sensitive(pconfig);
-	if (err && err != -ENODEV) {
+	if (err) {
 		pr_warn_ratelimited("KeyID %u cannot be programmed: %d\n", keyid,
 				    err);
 		mktme_forget(keyid);
 		return -EIO;
 	}
-	return err;
+	return refused;
 }
 
 /**
@@ -268,20 +280,35 @@ static int cpu_goes(unsigned int cpu)
 	return -EBUSY;
 }
 
-/* Memory keeps what is in it, and its controllers forget the keys. */
-static int before_sleep(struct notifier_block *block, unsigned long action,
+/*
+ * Memory keeps what is in it, and its controllers forget the keys. So there are
+ * none, and there must be none until it is over: that is told as well if what
+ * was prepared here fails elsewhere.
+ */
+static int around_sleep(struct notifier_block *block, unsigned long action,
 			void *data)
 {
-	if (action != PM_SUSPEND_PREPARE && action != PM_HIBERNATION_PREPARE)
+	guard(mutex)(&packages_lock);
+	switch (action) {
+	case PM_SUSPEND_PREPARE:
+	case PM_HIBERNATION_PREPARE:
+		if (nr_programmed) {
+			pr_warn("no suspend while keys are in use: they would be lost\n");
+			return notifier_from_errno(-EBUSY);
+		}
+		nr_sleeping++;
+		return NOTIFY_OK;
+	case PM_POST_SUSPEND:
+	case PM_POST_HIBERNATION:
+		nr_sleeping--;
+		return NOTIFY_OK;
+	default:
 		return NOTIFY_DONE;
-	if (!READ_ONCE(nr_programmed))
-		return NOTIFY_DONE;
-	pr_warn("no suspend while keys are in use: they would be lost\n");
-	return notifier_from_errno(-EBUSY);
+	}
 }
 
 static struct notifier_block sleep_notifier = {
-	.notifier_call = before_sleep,
+	.notifier_call = around_sleep,
 };
 
 static int __init watch_packages(void)
@@ -298,3 +325,7 @@ static int __init watch_packages(void)
 	return register_pm_notifier(&sleep_notifier);
 }
 late_initcall(watch_packages);
+
+#ifdef CONFIG_X86_MKTME_KUNIT_TEST
+#include "program_test.c"
+#endif
