@@ -32,6 +32,8 @@
 #define PAGES		64UL
 #define SIZE		(PAGES * PAGE)
 #define HUGE		(2UL << 20)
+/* The page frame in an entry of pagemap. */
+#define FRAME		((1ULL << 55) - 1)
 /* To be compacted, and how often. */
 #define HOLES		(16 * HUGE)
 #define TRIES		8
@@ -231,7 +233,7 @@ static bool mappings_move(void)
 	return !munmap(moved, 2 * SIZE);
 }
 
-static char *huge_under_keyid(size_t size)
+static char *map_huge(size_t size)
 {
 	char *m = map(size + HUGE);
 	char *aligned = (char *)(((unsigned long)m + HUGE - 1) & ~(HUGE - 1));
@@ -240,9 +242,16 @@ static char *huge_under_keyid(size_t size)
 	munmap(aligned + size, m + HUGE - aligned);
 	if (madvise(aligned, size, MADV_HUGEPAGE))
 		fail("MADV_HUGEPAGE");
-	if (encrypt(aligned, size, keyid))
-		fail("KeyID %u", keyid);
 	return aligned;
+}
+
+static char *huge_under_keyid(size_t size)
+{
+	char *m = map_huge(size);
+
+	if (encrypt(m, size, keyid))
+		fail("KeyID %u", keyid);
+	return m;
 }
 
 static bool huge_pages_split(void)
@@ -261,6 +270,33 @@ static bool huge_pages_split(void)
 	       !*(volatile u64 *)(m + HUGE + 4 * PAGE) &&
 	       holds(m + HUGE + 5 * PAGE, HUGE - 5 * PAGE, 1, 0) &&
 	       !munmap(m, 2 * HUGE);
+}
+
+/* The huge page of zeroes that was there would be split under the KeyID. */
+static bool pages_of_zeroes_go(void)
+{
+	static u64 before[HUGE / PAGE], after[HUGE / PAGE];
+	char *m = map_huge(HUGE);
+	size_t i;
+
+	if (*(volatile u64 *)m)
+		return because("%#llx in new memory", *(u64 *)m);
+	frames(m, HUGE, before);
+	if ((before[0] & FRAME) + 1 != (before[1] & FRAME))
+		return because("no huge page of zeroes to begin with");
+	if (encrypt(m, HUGE, keyid))
+		return because("%s", strerror(errno));
+	if (munmap(m + PAGE, PAGE))
+		fail("munmap");
+	for (i = 0; i < HUGE; i += PAGE)
+		if (i != PAGE && *(volatile u64 *)(m + i))
+			return because("%#llx in page %zu", *(u64 *)(m + i),
+				       i / PAGE);
+	frames(m, HUGE, after);
+	if ((after[0] & FRAME) == (after[2] & FRAME))
+		return because("the shared page of zeroes is there");
+	fill(m + 2 * PAGE, HUGE - 2 * PAGE, 1);
+	return holds(m + 2 * PAGE, HUGE - 2 * PAGE, 1, 0) && !munmap(m, HUGE);
 }
 
 static bool small_pages_collapse(void)
@@ -546,6 +582,7 @@ static const struct {
 	{ "protection changes", protection_changes },
 	{ "mappings move", mappings_move },
 	{ "huge pages split", huge_pages_split },
+	{ "pages of zeroes go", pages_of_zeroes_go },
 	{ "small pages collapse", small_pages_collapse },
 	{ "pages migrate", pages_migrate },
 	{ "others trace", others_trace },

@@ -34,7 +34,7 @@ static int check_vma(struct vm_area_struct *vma, unsigned int keyid)
 	return 0;
 }
 
-/* What is in a page cannot change its key; the page of zeroes is replaced. */
+/* What is in a page cannot change its key; that of zeroes is unmapped later. */
 static int check_pte(pte_t *pte, unsigned long addr, unsigned long next,
 		     struct mm_walk *walk)
 {
@@ -114,6 +114,11 @@ encrypt_part(struct vma_iterator *vmi, struct vm_area_struct *prev,
 
 	if (vma_keyid(vma))
 		return vma;
+	/*
+	 * Pages of zeroes that were read are without the KeyID. Entries that are
+	 * made of theirs later, as when a huge one is split, would have it.
+	 */
+	zap_vma_range(vma, start, end - start);
 	if (!(vma->vm_flags & VM_LOCKED))
 		locked = (end - start) >> PAGE_SHIFT;
 	vma = vma_modify_flags(vmi, prev, vma, start, end, &flags);

@@ -195,6 +195,20 @@ static inline unsigned int mktme_anon_keyid(void)
 #endif
 
 /**
+ * mktme_counts_as_locked() - Must memory be locked, as it has a KeyID?
+ * @vma: its VMA.
+ *
+ * Not so if all anonymous memory has one.
+ *
+ * Context: any in which its flags can be read.
+ * Return: whether it must, as it cannot be paged out.
+ */
+static inline bool mktme_counts_as_locked(const struct vm_area_struct *vma)
+{
+	return vma_keyid(vma) && vma_keyid(vma) != mktme_anon_keyid();
+}
+
+/**
  * mktme_anon_flags() - Flags that a VMA of private anonymous memory is born with.
  *
  * Context: any.
@@ -281,6 +295,11 @@ static inline bool mktme_release_pages(struct page **pages, int nr)
 static inline unsigned int mktme_anon_keyid(void)
 {
 	return 0;
+}
+
+static inline bool mktme_counts_as_locked(const struct vm_area_struct *vma)
+{
+	return false;
 }
 
 static inline vm_flags_t mktme_anon_flags(void)

@@ -464,6 +464,11 @@ static const char * __init start(void)
 			return "a pageblock is in several zones";
 		}
 	}
+	/*
+	 * Other CPUs may have freed pages of a block to their lists of movable
+	 * ones just before it became unmovable. Its type is read anew here.
+	 */
+	drain_all_pages(NULL);
 	if (asi_clears())
 		static_branch_enable(&asi_clean_key);
 	register_memory_notifier(&memory_nb);

@@ -34,6 +34,7 @@
  * @pages: allocated pages. Killed when none are to be allocated any more, which
  *	is when there are no users, or the key is revoked.
  * @ending: @pages has been killed.
+ * @ended: @end_work has done all it does with the key. Under keys_lock.
  * @revoked: no memory may be accessed.
  * @programmed: the CPUs know the key. Under keys_lock.
  * @algorithm: of its encryption.
@@ -45,6 +46,7 @@ struct mktme_key {
 	refcount_t users;
 	struct percpu_ref pages;
 	atomic_t ending;
+	bool ended;
 	bool revoked;
 	bool programmed;
 	u32 algorithm;
@@ -96,7 +98,11 @@ static void forget_key(struct work_struct *work)
 		mktme_forget(keyid);
 		key->programmed = false;
 	}
-	if (refcount_read(&key->users))
+	/*
+	 * That there are no users is not enough: end_key() may be late, and
+	 * would kill the pages of the next key that has this KeyID.
+	 */
+	if (!key->ended)
 		return;
 
 	percpu_ref_exit(&key->pages);
@@ -128,6 +134,8 @@ static void end_key(struct work_struct *work)
 	/* CPUs hold back pages that have just been used. */
 	lru_add_drain_all();
 	end_pages(key);
+	scoped_guard(mutex, &keys_lock)
+		key->ended = true;
 	/* Of one that has been revoked, the pages may have come to their end. */
 	queue_work(system_dfl_wq, &key->forget_work);
 }
@@ -164,6 +172,7 @@ static int start_key(unsigned int keyid, const struct mktme_key_spec *spec)
 	}
 	refcount_set(&key->users, 1);
 	atomic_set(&key->ending, 0);
+	key->ended = false;
 	key->revoked = false;
 	key->programmed = true;
 	key->algorithm = spec->algorithm;
@@ -226,7 +235,8 @@ static int occupy_soon(const struct mktme_key_spec *spec)
  * Context: process, may sleep.
  * Return: the key, with one user; ERR_PTR() of -ENOSPC if no KeyID is free,
  * -EBUSY if the cgroup may not have another, -ENODEV if a package has no CPU that
- * could be programmed, -EIO if they refuse, -EINTR, -ENOMEM.
+ * could be programmed, -EAGAIN if the machine is about to sleep, -EIO if they
+ * refuse, -EINTR, -ENOMEM.
  */
 struct mktme_key *mktme_key_new(const struct mktme_key_spec *spec)
 {
@@ -373,3 +383,7 @@ bool __mktme_forbids_access(const struct vm_area_struct *vma)
 {
 	return mktme_key_revoked(&keys[vma_keyid(vma)]);
 }
+
+#ifdef CONFIG_X86_MKTME_KUNIT_TEST
+#include "keys_test.c"
+#endif

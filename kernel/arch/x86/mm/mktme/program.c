@@ -22,6 +22,7 @@
 #include <linux/suspend.h>
 #include <linux/topology.h>
 
+#include <asm/smp.h>
 #include <uapi/asm/mktme.h>
 
 #include "keys.h"
@@ -35,7 +36,9 @@
 static u32 algorithm_of[MKTME_MAX_KEYIDS + 1];
 static bool random_key[MKTME_MAX_KEYIDS + 1];
 static unsigned int nr_programmed;
-/* Against CPUs that come and go. */
+/* From when it has been asked for, until it is over; it can be so twice. */
+static unsigned int nr_sleeping;
+/* Against CPUs that come and go, and sleep. */
 static DEFINE_MUTEX(packages_lock);
 
 struct command {
@@ -115,22 +118,43 @@ static struct mktme_pconfig *pconfig_of(unsigned int keyid,
 	return pconfig;
 }
 
+/* From firmware, as cpu_data() has nothing of a CPU that was never started. */
+static int package_of(unsigned int cpu)
+{
+	return topology_get_logical_id(per_cpu(x86_cpu_to_apicid, cpu),
+				       TOPO_PKG_DOMAIN);
+}
+
+/* Is there a CPU online in the package of this one, beside it? */
+static bool has_company(unsigned int cpu)
+{
+	int package = package_of(cpu);
+	unsigned int other;
+
+	for_each_online_cpu(other)
+		if (other != cpu && package_of(other) == package)
+			return true;
+	return false;
+}
+
 /* Every package that is there must have a CPU that can do it. */
 static bool packages_complete(void)
 {
-	int cpu;
+	unsigned int cpu;
 
-	for_each_present_cpu(cpu) {
-		unsigned int package = topology_physical_package_id(cpu);
-		bool found = false;
-		int other;
-
-		for_each_online_cpu(other)
-			found |= topology_physical_package_id(other) == package;
-		if (!found)
+	for_each_present_cpu(cpu)
+		if (!cpu_online(cpu) && !has_company(cpu))
 			return false;
-	}
 	return true;
+}
+
+/* Under packages_lock: 0, or why no KeyID can have a key now. */
+static int may_program(void)
+{
+	/* Programs still run for a while when it has been decided to sleep. */
+	if (nr_sleeping)
+		return -EAGAIN;
+	return packages_complete() ? 0 : -ENODEV;
 }
 
 /**
@@ -155,19 +179,20 @@ u32 mktme_algorithm(u32 wanted)
  * @spec: the key; is not kept.
  *
  * Context: process, may sleep.
- * Return: 0; -ENOMEM; -ENODEV if all CPUs of a package are offline; -EIO if a
- * package refuses.
+ * Return: 0; -ENOMEM; -ENODEV if all CPUs of a package are offline; -EAGAIN if
+ * the machine is about to sleep; -EIO if a package refuses.
  */
 int mktme_program(unsigned int keyid, const struct mktme_key_spec *spec)
 {
 	struct mktme_pconfig *pconfig = pconfig_of(keyid, spec);
-	int err = -ENODEV;
+	int refused, err = 0;
 
 	if (!pconfig)
 		return -ENOMEM;
 	cpus_read_lock();
 	mutex_lock(&packages_lock);
-	if (packages_complete()) {
+	refused = may_program();
+	if (!refused) {
 		err = program_all(pconfig);
 		algorithm_of[keyid] = err ? 0 : spec->algorithm;
 		random_key[keyid] = spec->random;
@@ -176,13 +201,13 @@ int mktme_program(unsigned int keyid, const struct mktme_key_spec *spec)
 	mutex_unlock(&packages_lock);
 	cpus_read_unlock();
 	kfree_sensitive(pconfig);
-	if (err && err != -ENODEV) {
+	if (err) {
 		pr_warn_ratelimited("KeyID %u cannot be programmed: %d\n", keyid,
 				    err);
 		mktme_forget(keyid);
 		return -EIO;
 	}
-	return err;
+	return refused;
 }
 
 /**
@@ -208,17 +233,6 @@ void mktme_forget(unsigned int keyid)
 }
 
 /* === Packages that come and go ========================================== */
-
-static bool alone_in_package(unsigned int cpu)
-{
-	unsigned int package = topology_physical_package_id(cpu);
-	int other;
-
-	for_each_online_cpu(other)
-		if (other != cpu && topology_physical_package_id(other) == package)
-			return false;
-	return true;
-}
 
 static int program_added(unsigned int cpu, unsigned int keyid)
 {
@@ -248,7 +262,7 @@ static int cpu_comes(unsigned int cpu)
 	int err = 0;
 
 	guard(mutex)(&packages_lock);
-	if (!nr_programmed || !alone_in_package(cpu))
+	if (!nr_programmed || has_company(cpu))
 		return 0;
 	for (keyid = 1; keyid <= mktme_nr_keyids() && !err; keyid++)
 		if (algorithm_of[keyid])
@@ -259,27 +273,42 @@ static int cpu_comes(unsigned int cpu)
 static int cpu_goes(unsigned int cpu)
 {
 	guard(mutex)(&packages_lock);
-	if (!nr_programmed || !alone_in_package(cpu))
+	if (!nr_programmed || has_company(cpu))
 		return 0;
 	pr_warn_ratelimited("CPU %u stays online: it is the last of its package, and keys are in use\n",
 			    cpu);
 	return -EBUSY;
 }
 
-/* Memory keeps what is in it, and its controllers forget the keys. */
-static int before_sleep(struct notifier_block *block, unsigned long action,
+/*
+ * Memory keeps what is in it, and its controllers forget the keys. So there are
+ * none, and there must be none until it is over: that is told as well if what
+ * was prepared here fails elsewhere.
+ */
+static int around_sleep(struct notifier_block *block, unsigned long action,
 			void *data)
 {
-	if (action != PM_SUSPEND_PREPARE && action != PM_HIBERNATION_PREPARE)
+	guard(mutex)(&packages_lock);
+	switch (action) {
+	case PM_SUSPEND_PREPARE:
+	case PM_HIBERNATION_PREPARE:
+		if (nr_programmed) {
+			pr_warn("no suspend while keys are in use: they would be lost\n");
+			return notifier_from_errno(-EBUSY);
+		}
+		nr_sleeping++;
+		return NOTIFY_OK;
+	case PM_POST_SUSPEND:
+	case PM_POST_HIBERNATION:
+		nr_sleeping--;
+		return NOTIFY_OK;
+	default:
 		return NOTIFY_DONE;
-	if (!READ_ONCE(nr_programmed))
-		return NOTIFY_DONE;
-	pr_warn("no suspend while keys are in use: they would be lost\n");
-	return notifier_from_errno(-EBUSY);
+	}
 }
 
 static struct notifier_block sleep_notifier = {
-	.notifier_call = before_sleep,
+	.notifier_call = around_sleep,
 };
 
 static int __init watch_packages(void)
@@ -288,10 +317,15 @@ static int __init watch_packages(void)
 
 	if (!mktme_nr_keyids())
 		return 0;
-	ret = cpuhp_setup_state(CPUHP_AP_ONLINE_DYN, "x86/mktme:online",
-				cpu_comes, cpu_goes);
+	/* CPUs that are online have the keys that there are, which must stay. */
+	ret = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "x86/mktme:online",
+					cpu_comes, cpu_goes);
 	if (ret < 0)
 		return ret;
 	return register_pm_notifier(&sleep_notifier);
 }
 late_initcall(watch_packages);
+
+#ifdef CONFIG_X86_MKTME_KUNIT_TEST
+#include "program_test.c"
+#endif

@@ -35,6 +35,10 @@
 #define __NR_mktme_mprotect	549
 #endif
 
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP	4
+#endif
+
 #define PAGE		4096UL
 #define PAGES		32UL
 #define SIZE		(PAGES * PAGE)
@@ -527,6 +531,48 @@ TEST(memory_counts_as_locked)
 		_exit(map_under(key, PAGE) ? 0 : 5);
 	}
 	EXPECT_EQ(0, status_of(child));
+	close(key);
+}
+
+/* What grew, or stayed behind, would not be under the limit. */
+TEST(memory_stays_locked)
+{
+	long before = number_in("/proc/self/status", "VmLck:");
+	int key = random_key();
+	char *m, *moved;
+	pid_t child;
+
+	ASSERT_LE(0, key);
+	m = map_under(key, SIZE);
+	ASSERT_NE(NULL, m);
+	fill(m, SIZE, 1);
+	EXPECT_EQ(MAP_FAILED, mremap(m, SIZE, SIZE,
+				     MREMAP_MAYMOVE | MREMAP_DONTUNMAP));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_TRUE(holds(m, SIZE, 1));
+
+	child = fork();
+	if (!child) {
+		if (mremap(m, SIZE, 2 * SIZE, MREMAP_MAYMOVE) != MAP_FAILED ||
+		    errno != EINVAL)
+			_exit(2);
+		/* It can move, and become less. */
+		moved = mremap(m, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED,
+			       map(SIZE));
+		if (moved == MAP_FAILED || !holds(moved, SIZE, 1))
+			_exit(3);
+		moved = mremap(moved, SIZE, PAGE, 0);
+		_exit(moved != MAP_FAILED && holds(moved, PAGE, 1) ? 0 : 4);
+	}
+	EXPECT_EQ(0, status_of(child));
+
+	/* Who has it locked can have more, which is counted. */
+	moved = mremap(m, SIZE, 2 * SIZE, MREMAP_MAYMOVE);
+	ASSERT_NE(MAP_FAILED, moved);
+	EXPECT_EQ(before + 2 * (long)SIZE / 1024,
+		  number_in("/proc/self/status", "VmLck:"));
+	EXPECT_TRUE(holds(moved, SIZE, 1));
+	munmap(moved, 2 * SIZE);
 	close(key);
 }
 

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Tests of when KeyIDs can be programmed, on a machine that has some. A part of
+ * program.c: nothing sleeps here.
+ */
+#include <linux/delay.h>
+#include <linux/mktme.h>
+
+#include <kunit/test.h>
+
+#define PATIENCE_MS	5000
+#define STEP_MS		10
+
+/* Keys are forgotten a little after they are given back. */
+static bool none_is_programmed(void)
+{
+	unsigned int ms;
+
+	for (ms = 0; READ_ONCE(nr_programmed) && ms < PATIENCE_MS; ms += STEP_MS)
+		msleep(STEP_MS);
+	return !READ_ONCE(nr_programmed);
+}
+
+static int program_test_init(struct kunit *test)
+{
+	if (!mktme_nr_keyids())
+		kunit_skip(test, "no KeyIDs");
+	if (!none_is_programmed())
+		kunit_skip(test, "somebody has a key, as with mktme_anon=");
+	return 0;
+}
+
+static int told(unsigned long action)
+{
+	return around_sleep(&sleep_notifier, action, NULL);
+}
+
+/* What comes of a key that somebody wants, which is given back. */
+static int result_of_key(void)
+{
+	int keyid = mktme_reserve_keyid();
+
+	if (keyid > 0)
+		mktme_release_keyid(keyid);
+	return min(keyid, 0);
+}
+
+static void no_key_comes_before_sleep(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_SUSPEND_PREPARE));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, result_of_key());
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_POST_SUSPEND));
+	KUNIT_EXPECT_EQ(test, 0, result_of_key());
+	KUNIT_EXPECT_TRUE(test, none_is_programmed());
+}
+
+/* As while somebody has /dev/snapshot open. */
+static void sleep_within_sleep_does_not_end_it(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_HIBERNATION_PREPARE));
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_SUSPEND_PREPARE));
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_POST_SUSPEND));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, result_of_key());
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_POST_HIBERNATION));
+	KUNIT_EXPECT_EQ(test, 0, result_of_key());
+	KUNIT_EXPECT_TRUE(test, none_is_programmed());
+}
+
+/* Who is refused is not told when it is over. */
+static void no_sleep_comes_with_a_key(struct kunit *test)
+{
+	int keyid = mktme_reserve_keyid();
+
+	KUNIT_ASSERT_GT(test, keyid, 0);
+	KUNIT_EXPECT_EQ(test, notifier_from_errno(-EBUSY),
+			told(PM_SUSPEND_PREPARE));
+	KUNIT_EXPECT_EQ(test, notifier_from_errno(-EBUSY),
+			told(PM_HIBERNATION_PREPARE));
+	KUNIT_EXPECT_EQ(test, 0U, nr_sleeping);
+	mktme_release_keyid(keyid);
+	KUNIT_EXPECT_TRUE(test, none_is_programmed());
+	KUNIT_EXPECT_EQ(test, 0, result_of_key());
+	KUNIT_EXPECT_TRUE(test, none_is_programmed());
+}
+
+/* What firmware says of CPUs is what they say themselves, once they run. */
+static void packages_are_those_of_cpus(struct kunit *test)
+{
+	unsigned int cpu;
+
+	guard(cpus_read_lock)();
+	for_each_online_cpu(cpu)
+		KUNIT_EXPECT_EQ(test, (int)topology_logical_package_id(cpu),
+				package_of(cpu));
+}
+
+static struct kunit_case cases[] = {
+	KUNIT_CASE(no_key_comes_before_sleep),
+	KUNIT_CASE(sleep_within_sleep_does_not_end_it),
+	KUNIT_CASE(no_sleep_comes_with_a_key),
+	KUNIT_CASE(packages_are_those_of_cpus),
+	{}
+};
+
+static struct kunit_suite suite = {
+	.name = "mktme_program",
+	.init = program_test_init,
+	.test_cases = cases,
+};
+
+kunit_test_suite(suite);
