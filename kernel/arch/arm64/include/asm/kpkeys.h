@@ -235,10 +235,10 @@ static __always_inline bool arm64_kpkeys_may_refuse(unsigned long addr)
 	return arch_kpkeys_enabled() && addr & BIT(55);
 }
 
-static __always_inline bool arm64_kpkeys_lazy_abort(unsigned long far,
+static __always_inline bool arm64_kpkeys_lazy_abort(unsigned long addr,
 						    struct pt_regs *regs)
 {
-	return arm64_kpkeys_may_refuse(far) && __arm64_kpkeys_lazy_abort(regs);
+	return arm64_kpkeys_may_refuse(addr) && __arm64_kpkeys_lazy_abort(regs);
 }
 
 static __always_inline bool
