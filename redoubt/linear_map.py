@@ -20,7 +20,7 @@ from redoubt.errors import RedoubtError
 from redoubt.kernels import Workbench, workbench
 from redoubt.process import run_logged
 from redoubt.progress import Progress
-from redoubt.targets import Target, get_variant
+from redoubt.targets import Target, Way, get_variant
 
 _CREATED = re.compile(
     r"linear map: (?P<tables>\d+) tables, (?P<fixmap_set>\d+) fixmap slots set, "
@@ -119,6 +119,8 @@ _NODES = (
     "-object", "memory-backend-ram,id=b,size=511M", "-numa", "node,memdev=b",
 )  # fmt: skip
 _BLOCKS = "rodata=noalias"
+# Where a kernel for addresses of 52 bits has those of 48, and does without its topmost level.
+NARROW = Way("CPU without LPA2", devices=("-cpu", "max,lpa2=off"))
 
 _SETTINGS = (
     Setting("4 GiB in pages", ("nokaslr",), memory_mb=4096),
@@ -173,9 +175,14 @@ def settings(kernel: Build) -> tuple[Setting, ...]:
     )
     have = kernel.configuration()
     debug = _DEBUG_SETTINGS if have.get("CONFIG_KFENCE") == "y" else ()
-    wide = have.get("CONFIG_ARM64_VA_BITS_52") == "y"
-    no_room = [_no_room(page_kib)] if page_kib in _SHATTERED and not wide and not debug else []
+    few = page_kib in _SHATTERED and not wide(kernel) and not debug
+    no_room = [_no_room(page_kib)] if few else []
     return (*_SETTINGS, blocks, *no_room, *debug)
+
+
+def wide(kernel: Build) -> bool:
+    """Are addresses of 52 bits, if the CPU has those?"""
+    return kernel.configuration().get("CONFIG_ARM64_VA_BITS_52") == "y"
 
 
 def _page_size(kernel: Build) -> int:

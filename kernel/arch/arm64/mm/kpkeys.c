@@ -122,6 +122,9 @@ const char * __init arch_kpkeys_init(void)
 
 	if (!can_set_direct_map())
 		return "the linear map is made of blocks, rodata=full makes it of pages";
+	/* The pool's blocks would be parts of those of the linear map: not tried. */
+	if (PAGE_SIZE != SZ_4K)
+		return "pages are larger than 4 KiB";
 	/* The kernel's own would be among constants that are not read-only. */
 	if (!rodata_enabled)
 		return "rodata=off";
