@@ -40,6 +40,7 @@
 #define MEMINFO		"/proc/meminfo"
 #define COMPACT		"/proc/sys/vm/compact_memory"
 #define THP		"/sys/kernel/mm/transparent_hugepage/enabled"
+#define THP_ZEROES	"/sys/kernel/mm/transparent_hugepage/use_zero_page"
 
 static unsigned int keyid;
 static char why[256];
@@ -609,6 +610,8 @@ int main(int argc, char **argv)
 	/* On a machine with little memory the kernel has decided to have none. */
 	if (!write_text(THP, "madvise"))
 		fail(THP);
+	if (!write_text(THP_ZEROES, "1"))
+		fail(THP_ZEROES);
 	if (!swap_on(SWAP_DISK))
 		fail("swap on " SWAP_DISK);
 	printf("TAP version 13\n1..%zu\n", keyids * ARRAY_SIZE(checks));
