@@ -59,7 +59,7 @@ deb: setup				## Debian packages of the protected kernel, in build/deb
 	@$(REDOUBT) deb x86_64
 
 deb-arm64: setup			## the same for arm64
-	@scripts/prerequisites deb arm64
+	@scripts/prerequisites deb deb-arm64 arm64
 	@$(REDOUBT) deb arm64
 
 lint: setup				## ruff, mypy, checkpatch, W=1, sparse and the documentation

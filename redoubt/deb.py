@@ -31,6 +31,8 @@ UNFINISHED = f"deb/{_SCRATCH}*"
 
 # Of prerequisites: for packages, and to install them.
 _GROUP, _INSTALL_GROUP = "deb", "deb-install"
+# Programs in linux-headers are of the packages' architecture, and Debian's need a library of it.
+_FOREIGN_GROUPS = {"arm64": "deb-arm64"}
 # Only these two: the third that there is has the headers of the C library.
 _GOALS = "binary-image,binary-headers"
 _SUITE = "unstable"
@@ -122,6 +124,8 @@ def needs(target: Target, config: str, *, install: bool = False) -> None:
     shipped.fragments(target, config)
     build.needs_compiler(target)
     groups = {_GROUP, _INSTALL_GROUP} if install else {_GROUP}
+    if config == shipped.DISTRO and target.debian in _FOREIGN_GROUPS:
+        groups.add(_FOREIGN_GROUPS[target.debian])
     lacking = [
         one
         for one in doctor.prerequisites()

@@ -518,6 +518,21 @@ def test_missing_programs_are_named_with_what_installs_them(
     assert not (paths.build_dir() / "deb").exists()
 
 
+def test_debians_arm64_needs_a_library_of_that_architecture(
+    call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    table.write_text("deb-arm64 frobber frob-pkg:arm64 frobs\n")
+    monkeypatch.setenv("REDOUBT_PREREQUISITES", str(table))
+    monkeypatch.setattr(deb.build, "needs_compiler", lambda _: None)
+    done = call("deb", "arm64")
+    assert done.code == 1
+    assert "frobber, which frobs (frob-pkg:arm64)" in done.err
+    assert "scripts/prerequisites deb deb-arm64" in done.err
+    for target, config in ((X86_64, "distro"), (ARM64, "small")):
+        deb.needs(target, config)
+
+
 @pytest.mark.parametrize(
     ("words", "says", "hint"),
     [

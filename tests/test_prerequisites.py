@@ -137,6 +137,25 @@ def test_a_user_whose_sudo_does_not_ask_installs(machine: Machine) -> None:
     assert len(machine.asked()) == 2
 
 
+def test_packages_of_another_architecture(machine: Machine) -> None:
+    machine.table.write_text("base frobber frob-pkg:vax frobs\n")
+    machine.apt(machine.makes("frobber"))
+    machine.program("dpkg", f'echo dpkg "$@" >>{machine.log}')
+    ran = machine.run()
+    assert ran.stderr.splitlines()[-1] == (
+        "redoubt: run as root: dpkg --add-architecture vax && apt-get update && "
+        "apt-get install --no-install-recommends -y frob-pkg:vax"
+    )
+    assert machine.asked() == []
+    machine.program("id", "echo 0")
+    ran = machine.run()
+    assert ran.returncode == 0, ran.stderr
+    tell, update, install = machine.asked()
+    assert tell == "dpkg --add-architecture vax"
+    assert update.startswith("update")
+    assert install.startswith("install --no-install-recommends -y frob-pkg:vax ")
+
+
 def test_failed_installation(machine: Machine) -> None:
     machine.apt("exit 100")
     machine.program("id", "echo 0")
@@ -226,6 +245,7 @@ def test_the_table_is_well_formed() -> None:
             "base",
             "no-pku",
             "deb",
+            "deb-arm64",
             "deb-install",
             "lint",
             "selftests",
