@@ -529,16 +529,11 @@ def _linear_map(run: Run, flavour: str = "") -> Iterator[Item]:
         for cpus in (1, 4):
             yield from _kunit(run, made.ours, run.variant("on"), cpus=cpus, label=label)
     if linear_map.wide(ours.build):
-        for way in (None, linear_map.NARROW):
-            booted = made.ours.by(way) if way else made.ours
-            yield from _wide(run, booted, f"{label}, {way.name}" if way else label)
-
-
-def _wide(run: Run, made: kernels.Workbench, label: str) -> Iterator[Item]:
-    """Protection where the first table of a process is smaller than a page, or could be."""
-    on = run.variant("on")
-    yield from _kunit(run, made, on, cpus=2, label=label)
-    yield _checked(run, made, STRESS_S, cpus=2, label=label)
+        # Where the first table of a process is smaller than a page, and where it could be.
+        yield _checked(run, made.ours, STRESS_S, cpus=2, label=label)
+        narrow, label = made.ours.by(linear_map.NARROW), f"{label}, {linear_map.NARROW.name}"
+        yield from _kunit(run, narrow, run.variant("on"), cpus=2, label=label)
+        yield _checked(run, narrow, STRESS_S, cpus=2, label=label)
 
 
 def _linear_map_flavours(run: Run) -> Iterator[Item]:
