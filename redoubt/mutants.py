@@ -7,7 +7,6 @@ not parsed. Each becomes a choice by number, which kpkeys_mutant.h makes, and no
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from redoubt import series, tree
 from redoubt.errors import RedoubtError
+from redoubt.process import run_lines
 from redoubt.targets import Target
 
 GUARD, SCOPE, CLASS, WRITER = "guard", "scope", "class", "writer"
@@ -310,15 +310,18 @@ class Source:
     lines: frozenset[int] | None = None
 
 
-def added(before: str, after: str) -> frozenset[int]:
-    """The lines (from 1) of a text that were not in it before."""
-    matcher = difflib.SequenceMatcher(None, before.split("\n"), after.split("\n"), autojunk=False)
-    return frozenset(
-        line + 1
-        for tag, _, _, first, last in matcher.get_opcodes()
-        if tag != "equal"
-        for line in range(first, last)
-    )
+def added(before: Path, after: Path) -> frozenset[int]:
+    """The lines (from 1) of a file that the other one has not: those that a patch would add.
+
+    As diff tells, with which the patches are made: where lines change places, it is a matter of
+    taste which of them have moved.
+    """
+    lines: list[str] = []
+    command = ["diff", "-a", "--old-line-format=", "--unchanged-line-format="]
+    ended = run_lines([*command, "--new-line-format=%dn\n", before, after], lines.append)
+    if ended.code not in (0, 1):
+        raise RedoubtError("\n".join([f"diff failed ({ended}):", *lines]))
+    return frozenset(map(int, lines))
 
 
 def _read(file: Path) -> str:
@@ -343,7 +346,7 @@ def sources(target: Target, pristine: Path, repo: Path) -> dict[str, Source]:
     """The files of our tree that protect the page tables of a target.
 
     Not among them are tests, and topics that are never exported. Raises RedoubtError if a patch
-    does not apply.
+    does not apply, or diff is missing.
     """
     result = {}
     for topic in series.topics(repo):
@@ -355,7 +358,7 @@ def sources(target: Target, pristine: Path, repo: Path) -> dict[str, Source]:
         for file in tree.patched(pristine, tree.queue(repo), copies):
             if _concerns(file, target):
                 text = _read(copies / file)
-                result[file] = Source(text, added(_read(pristine / file), text))
+                result[file] = Source(text, added(pristine / file, copies / file))
     return result
 
 

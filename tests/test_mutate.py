@@ -281,13 +281,29 @@ def test_places_of_a_function_are_counted_and_keep_their_names_on_other_lines() 
     assert [site.line for site in later] == [5, 6, 7, 11]
 
 
-def test_only_lines_of_ours_count() -> None:
-    before = "void f(void)\n{\n\tlazy_mmu_mode_enable();\n}\n"
-    after = before.replace("}\n", "\tlazy_mmu_mode_pause();\n}\n").replace("{\n", "{\n" + GUARD)
+def test_only_lines_of_ours_count(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    text = "void f(void)\n{\n\tlazy_mmu_mode_enable();\n}\n"
+    before.write_text(text)
+    text = text.replace("}\n", "\tlazy_mmu_mode_pause();\n}\n").replace("{\n", "{\n" + GUARD)
+    after.write_text(text)
     lines = mutants.added(before, after)
     assert lines == {3, 5}
-    assert [site.kind for site in mutants.find("mm/x.c", after, lines)] == ["guard", "lazy"]
+    assert [site.kind for site in mutants.find("mm/x.c", text, lines)] == ["guard", "lazy"]
     assert mutants.added(after, after) == frozenset()
+
+
+def test_what_moves_behind_a_line_of_linux_does_not_make_it_ours(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.write_text("\n\tcount();\n\tlazy_mmu_mode_disable();\n\n")
+    after.write_text("\n\tlazy_mmu_mode_disable();\n\tcount();\n\n")
+    assert mutants.added(before, after) == {3}
+
+
+def test_a_file_that_is_not_there_has_no_lines_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "after").write_text("")
+    with pytest.raises(RedoubtError, match="No such file"):
+        mutants.added(tmp_path / "before", tmp_path / "after")
 
 
 def test_another_text_is_not_mutated() -> None:
@@ -414,7 +430,7 @@ def test_places_of_each_target(real: Real) -> None:
         "um": {"guard set_pte", "guard pgd_alloc", "guard mark_synced", "guard pmd_mkuptodate"},
         "x86_64": {
             "guard native_set_pte", "guard pti_clone_pgtable", "fixup lazy_set_pte",
-            "fixup x86_pks_fault", "guard x86_pks_lazy_write", "key setup_real_mode",
+            "fixup x86_pks_fault", "guard x86_pks_lazy_write", "key protect_trampoline",
             "lazy arch_enter_lazy_mmu_mode", "raise arch_irqentry_exit_kpkeys",
         },
         "arm64": {
