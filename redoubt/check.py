@@ -21,6 +21,8 @@ STATS = "/sys/kernel/debug/kpkeys/stats"
 _COUNT = re.compile(r"^(tables|untagged|aliases|foreign) (\d+)")
 _EXCEPTION = re.compile(r"^(?:untagged|alias|foreign) \D.* 0x")
 _STRESS = re.compile(r"^@stress: ops=(\d+) refused=0 errors=(\d+)(?: left-out=(\S+))?$")
+# Whatever it says but how often it did what.
+_WRONG = re.compile(r"^stress: (?!\w+=\d)")
 # Operations of guest/stress.c that some machines lack, with the options that make them possible.
 _OPTIONS = {
     "huge": ("CONFIG_TRANSPARENT_HUGEPAGE",),
@@ -84,6 +86,11 @@ class Report:
             and not self.splats
         )
 
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """What stress says of operations that went wrong."""
+        return tuple(line for line in self.boot.console if _WRONG.match(line))
+
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/json.md: the worst of all walks."""
         return {
@@ -132,9 +139,12 @@ def counts(machine: Machine) -> bool:
     return machine.build.configuration().get("CONFIG_KPKEYS_STATS") != "n"
 
 
-def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -> Report:
+def run(
+    machine: Machine, variant: Variant, stress_s: int, progress: Progress, label: str = ""
+) -> Report:
     """Check after boot, stress for `stress_s` seconds of guest time, check again.
 
+    `label` tells the logs of machines apart that have the variant and the number of CPUs in common.
     Raises RedoubtError if the variant has no checker to ask.
     """
     if not variant.protected:
@@ -154,7 +164,7 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
             machine,
             guest.sequence(commands),
             timeout=stress_s * 3 + _MARGIN,
-            name=f"check-{target}-{variant.name}-{machine.cpus}",
+            name=f"check-{target}-{variant.name}-{machine.cpus}{label}",
             progress=progress,
         )
     operations, errors = 0, 0 if not stress_s else 1

@@ -458,7 +458,7 @@ def check(
             out.print(f"left out: {', '.join(report.left_out)}", markup=False)
         if report.missing:
             out.print(f"configured, but left out: {', '.join(report.missing)}", markup=False)
-    _print_lines(list(report.exceptions))
+    _print_lines([*report.wrong, *report.exceptions])
     if not report.ok:
         raise RedoubtError("the check failed: " + report.boot.describe())
 

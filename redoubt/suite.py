@@ -179,6 +179,10 @@ def _pytest(run: Run, label: str, title: str, marks: str, *options: str) -> Item
 # === Booted kernels ==============================================================================
 
 
+def _in_a_file_name(label: str) -> str:
+    return label.replace(", ", "-").replace(" ", "-")
+
+
 def _kunit(
     run: Run,
     made: kernels.Workbench,
@@ -190,7 +194,7 @@ def _kunit(
 ) -> Iterator[Item]:
     # Of two patterns the kernel takes the last.
     only = (f"kunit.filter_glob={tests}",) if tests else ()
-    name = f"{run.target.name}-{variant.name}-{cpus}{label}".replace(", ", "-").replace(" ", "-")
+    name = f"{run.target.name}-{variant.name}-{cpus}{_in_a_file_name(label)}"
     with run.progress.step(f"KUnit on {run.target.name} ({variant.name}, {cpus} CPU)"):
         for _ in range(_KUNIT_STARTS):
             result = boot(
@@ -276,13 +280,15 @@ def _checked(
 ) -> Item:
     """The checker after boot and after so much stress."""
     on = run.variant("on")
-    report = check.run(made.machine(on, cpus=cpus), on, seconds, run.progress)
+    machine = made.machine(on, cpus=cpus)
+    report = check.run(machine, on, seconds, run.progress, _in_a_file_name(label))
     name = f"checker and {seconds} s of stress{label} ({cpus} CPU)"
     detail = "\n".join(
         (
             f"{report.walks}, {report.operations} operations, {report.stress_errors} wrong",
             *map(str, report.audits or ()),
             *(f"left out: {kind}" for kind in report.missing),
+            *report.wrong[:10],
             *report.exceptions[:10],
             *report.splats[:10],
             report.boot.describe(),
@@ -300,7 +306,8 @@ def _without_keys(run: Run, made: kernels.Workbench, label: str = "") -> Iterato
             made.keyless_machine(on, way),
             _TRUE,
             timeout=run.patience_s,
-            name=f"nokeys-{run.target.name}" + (f"-{number + 1}" if number else ""),
+            name=f"nokeys-{run.target.name}{_in_a_file_name(label)}"
+            + (f"-{number + 1}" if number else ""),
             progress=run.progress,
         )
         said = [line for line in result.console if "kpkeys: page tables not hardened: " in line]

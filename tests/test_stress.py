@@ -25,8 +25,8 @@ def configured(where: Path, *fragments: str, cpus: int = 2) -> Machine:
 
 
 def checked(machine: Machine, last: str, monkeypatch: pytest.MonkeyPatch) -> check.Report:
-    """What the checker makes of a guest whose stress ends with this line."""
-    ended = boot.Result("finished", 0, (*WALK, last, *WALK), (), Path("log"))
+    """What the checker makes of a guest whose stress ends with this line, or with several."""
+    ended = boot.Result("finished", 0, (*WALK, *last.split("\n"), *WALK), (), Path("log"))
     monkeypatch.setattr(check, "boot", lambda *_, **__: ended)
     return check.run(machine, get_variant(X86_64, "on"), 10, Silent())
 
@@ -70,6 +70,18 @@ def test_stress_that_does_not_say_how_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
     assert not checked(configured(tmp_path, "base"), last, monkeypatch).ok
+
+
+def test_what_went_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = (
+        "stress: run_swap:91: not so: got == 1 (errno 0: Success)",
+        "stress: a child ended with 0xb",
+        "stress: cpu never happened",
+    )
+    counts = "stress: tables=1 map=4 cpu=0"
+    said = "\n".join([*wrong[:2], counts, wrong[2], "@stress: ops=5 refused=0 errors=2"])
+    report = checked(configured(tmp_path, "base"), said, monkeypatch)
+    assert (report.wrong, report.stress_errors, report.ok) == (wrong, 2, False)
 
 
 def test_shortage_reads_the_same_line() -> None:
