@@ -43,11 +43,9 @@ static inline void kpkeys_count_switch(bool nested) { }
 #ifdef CONFIG_KPKEYS_DEBUG
 void kpkeys_assert_default(u64 pkey_reg);
 void kpkeys_assert_current_default(void);
-void kpkeys_assert_switch(void);
 #else
 static inline void kpkeys_assert_default(u64 pkey_reg) { }
 static inline void kpkeys_assert_current_default(void) { }
-static inline void kpkeys_assert_switch(void) { }
 #endif
 
 #ifdef CONFIG_ARCH_HAS_KPKEYS
@@ -56,9 +54,8 @@ static inline void kpkeys_assert_switch(void) { }
  * @level: one of KPKEYS_LVL_*, a compile-time constant.
  *
  * The caller must not allocate memory or sleep before the matching
- * kpkeys_lower(). A context switch, or an interrupt that the architecture runs
- * within a task, ends the level early; architectures tell which code that can
- * happen to.
+ * kpkeys_lower(). It is not preempted by interrupts. A context switch, or an
+ * interrupt that the architecture runs within a task, ends the level early.
  *
  * Always inlined, and the value written is an immediate operand, so that no
  * function exists which would set the register to a value found in memory.
@@ -194,6 +191,14 @@ struct kpkeys_range {
 
 void kpkeys_report_violation(const struct kpkeys_violation *violation);
 void __noreturn kpkeys_violation_die(void);
+void kpkeys_level_leaked(void);
+
+#if IS_ENABLED(CONFIG_KPKEYS_KUNIT_TEST)
+int kpkeys_test_write(void *dst, const void *src, size_t size);
+bool kpkeys_violation_is_expected(void);
+#else
+static inline bool kpkeys_violation_is_expected(void) { return false; }
+#endif
 
 /* === Hardened page tables =============================================== */
 
@@ -218,44 +223,17 @@ KPKEYS_GUARD(kpkeys_hardened_pgtables, KPKEYS_LVL_PGTABLES,
 DECLARE_STATIC_KEY_FALSE(kpkeys_unbatched_key);
 
 /**
- * kpkeys_batch_enabled() - Does a lazy MMU section raise the level?
+ * kpkeys_batch_enabled() - Does a section of <linux/kpkeys_batch.h> raise?
+ *
+ * Not on PREEMPT_RT, where spinlocks that are taken in sections may sleep.
  *
  * Context: any.
  * Return: false if each write raises for itself (kpkeys.batch=off).
  */
 static __always_inline bool kpkeys_batch_enabled(void)
 {
-	return !static_branch_unlikely(&kpkeys_unbatched_key);
-}
-
-/**
- * kpkeys_enter_lazy_mmu_mode() - One level switch for a run of writes.
- *
- * For the architecture's arch_enter_lazy_mmu_mode(): page tables are writable
- * until kpkeys_leave_lazy_mmu_mode(), and guards inside find nothing to do.
- *
- * Context: task context at the default level, as lazy MMU mode itself.
- */
-static __always_inline void kpkeys_enter_lazy_mmu_mode(void)
-{
-	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled())
-		kpkeys_raise(KPKEYS_LVL_PGTABLES);
-}
-
-/**
- * kpkeys_leave_lazy_mmu_mode() - End what kpkeys_enter_lazy_mmu_mode() began.
- *
- * For arch_leave_lazy_mmu_mode(), and for arch_flush_lazy_mmu_mode() as well:
- * how deep sections are nested is counted in writable memory, so the end of any
- * of them is the end of the level.
- *
- * Context: as kpkeys_enter_lazy_mmu_mode(); the level may have been lowered
- * meanwhile.
- */
-static __always_inline void kpkeys_leave_lazy_mmu_mode(void)
-{
-	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled())
-		kpkeys_lower();
+	return !IS_ENABLED(CONFIG_PREEMPT_RT) &&
+	       !static_branch_unlikely(&kpkeys_unbatched_key);
 }
 
 /* The order of the top-level table of an mm. */
@@ -300,8 +278,6 @@ static inline void kpkeys_hardened_pgtables_init(void) { }
 static inline void kpkeys_hardened_pgtables_add(void *table) { }
 static inline void kpkeys_hardened_pgtables_suspend(void) { }
 static inline void kpkeys_hardened_pgtables_resume(void) { }
-static inline void kpkeys_enter_lazy_mmu_mode(void) { }
-static inline void kpkeys_leave_lazy_mmu_mode(void) { }
 
 static inline struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order)
 {

@@ -9,17 +9,25 @@
 #include <linux/export.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
+#include <linux/kpkeys_ledger.h>
 #include <linux/panic.h>
+#include <linux/percpu.h>
 #include <linux/pgtable.h>
 #include <linux/sched.h>
 #include <linux/sched/debug.h>
 #include <linux/sched/task.h>
 #include <linux/string.h>
+#include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
 #include <kunit/static_stub.h>
 
 #include "kpkeys.h"
+
+/* Has the key of page tables from the moment when there is one. */
+DEFINE_PER_CPU_PAGE_ALIGNED(struct kpkeys_ledger, kpkeys_ledger);
+/* Modules have the helpers that write page tables inlined. */
+EXPORT_PER_CPU_SYMBOL(kpkeys_ledger);
 
 /* === Tagging ============================================================ */
 
@@ -81,13 +89,47 @@ static const char *level_name(u64 pkey_reg)
 	return "unknown";
 }
 
+#if IS_ENABLED(CONFIG_KPKEYS_KUNIT_TEST)
+/* The task whose next violation is part of a test. */
+static struct task_struct *violation_expected_of;
+
+/**
+ * kpkeys_test_write() - Try a write that may be refused, for tests.
+ * @dst: where to.
+ * @src: what.
+ * @size: bytes.
+ *
+ * Context: process context, one test at a time.
+ * Return: 0; -EFAULT if the write was refused, which ends no task and causes no
+ * panic if a protection key is the reason.
+ */
+int kpkeys_test_write(void *dst, const void *src, size_t size)
+{
+	int err;
+
+	WRITE_ONCE(violation_expected_of, current);
+	err = copy_to_kernel_nofault(dst, src, size);
+	WRITE_ONCE(violation_expected_of, NULL);
+	return err;
+}
+
+/**
+ * kpkeys_violation_is_expected() - Does a test cause the violation at hand?
+ *
+ * Context: any.
+ * Return: true if the fault handler may use the fixup of the write.
+ */
+bool kpkeys_violation_is_expected(void)
+{
+	return READ_ONCE(violation_expected_of) == current;
+}
+#endif
+
 /**
  * kpkeys_report_violation() - Count and print a refused write.
  * @violation: what happened.
  *
- * The fault handler calls it before it looks for a fixup, so that a write by
- * one of the nofault accessors is not lost, and kpkeys_violation_die() if there
- * was none.
+ * The fault handler calls it before kpkeys_violation_die().
  *
  * Context: any.
  */
@@ -105,7 +147,8 @@ void kpkeys_report_violation(const struct kpkeys_violation *violation)
  *
  * There is no "warn and go on": levels are compile-time constants, so a refused
  * write is an attack or a missed page table writer, and letting it through on
- * the second try would be all an attacker needs.
+ * the second try would be all an attacker needs. An instruction with a fixup is
+ * no exception: the attacker would get an error and try again.
  *
  * Context: the stack of the task that wrote, at the default level.
  */
@@ -119,6 +162,19 @@ void __noreturn kpkeys_violation_die(void)
 	if (panic_on_oops)
 		panic("Fatal exception");
 	make_task_dead(SIGSEGV);
+}
+
+/**
+ * kpkeys_level_leaked() - Complain about a raised level that should have ended.
+ *
+ * The caller has lowered it. No path leaves the level raised, but for a bug, and
+ * the level must not outlive the system call in which it was raised.
+ *
+ * Context: the return to user space, interrupts off.
+ */
+void kpkeys_level_leaked(void)
+{
+	WARN(1, "kpkeys: the level was still raised\n");
 }
 
 /* === Debugging ========================================================== */
@@ -140,7 +196,8 @@ void kpkeys_assert_default(u64 pkey_reg)
 /**
  * kpkeys_assert_current_default() - Warn unless the CPU is at the default level.
  *
- * For the places where it must be: allocation, return to user space.
+ * For the places where it must be: allocation, context switch, entry from and
+ * return to user space.
  *
  * Context: any.
  */
@@ -150,23 +207,6 @@ void kpkeys_assert_current_default(void)
 		kpkeys_assert_default(arch_kpkeys_read_reg());
 }
 EXPORT_SYMBOL(kpkeys_assert_current_default);
-
-/**
- * kpkeys_assert_switch() - Warn if the current task may not be switched out.
- *
- * A lazy MMU section may be preempted, and goes on at the default level then;
- * it must not sleep. All else is at the default level.
- *
- * Context: the context switch, before the current task changes.
- */
-void kpkeys_assert_switch(void)
-{
-#ifdef CONFIG_ARCH_HAS_LAZY_MMU_MODE
-	if (is_lazy_mmu_mode_active() && task_is_running(current))
-		return;
-#endif
-	kpkeys_assert_current_default();
-}
 #endif
 
 /**

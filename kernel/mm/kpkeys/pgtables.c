@@ -9,9 +9,11 @@
 #include <linux/cpuhotplug.h>
 #include <linux/export.h>
 #include <linux/init.h>
+#include <linux/kpkeys_ledger.h>
 #include <linux/kstrtox.h>
 #include <linux/memory.h>
 #include <linux/mm.h>
+#include <linux/percpu.h>
 #include <linux/pgtable.h>
 #include <linux/string.h>
 
@@ -304,7 +306,8 @@ int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 {
 	int nr = mm == &init_mm ? PTRS_PER_PGD : USER_PTRS_PER_PGD;
 	unsigned long addr = 0;
-	pgd_t *pgd = mm->pgd;
+	/* By name, see pgd_offset_k(). */
+	pgd_t *pgd = mm == &init_mm ? swapper_pg_dir : mm->pgd;
 	void *table = mm == &init_mm ? lm_alias(pgd) : pgd;
 	int i, err;
 
@@ -371,6 +374,24 @@ static int __init untag_existing(struct kpkeys_walk *walk,
 	return is_marked(page) ? kpkeys_untag_page(page, 0) : 0;
 }
 
+/* An entry of a CPU's ledger raises the level: it needs the same protection. */
+static int __init tag_ledgers(void)
+{
+	int cpu, err;
+
+	for_each_possible_cpu(cpu) {
+		void *ledger = per_cpu_ptr(&kpkeys_ledger, cpu);
+
+		/* With percpu_alloc=page there is a second mapping of it. */
+		if (is_vmalloc_addr(ledger))
+			return -EOPNOTSUPP;
+		err = kpkeys_tag_page(phys_to_page(per_cpu_ptr_to_phys(ledger)), 0);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
 /**
  * kpkeys_hardened_pgtables_init() - Protect page tables from now on.
  *
@@ -409,7 +430,9 @@ void __init kpkeys_hardened_pgtables_init(void)
 		static_branch_enable(&kpkeys_unbatched_key);
 	static_branch_enable(&kpkeys_hardened_pgtables_key);
 
-	err = kpkeys_walk_tables(&tag, &init_mm);
+	err = tag_ledgers();
+	if (!err)
+		err = kpkeys_walk_tables(&tag, &init_mm);
 	if (err) {
 		/* A table left tagged is still written under the guard. */
 		pr_err("page tables not hardened: cannot tag the kernel's tables: %pe\n",

@@ -9,6 +9,7 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/kpkeys.h>
+#include <linux/kpkeys_ledger.h>
 #include <linux/mm.h>
 #include <linux/pagewalk.h>
 #include <linux/percpu.h>
@@ -150,10 +151,21 @@ void noinstr arm64_kpkeys_start_cpu(void)
 }
 
 /**
+ * arm64_kpkeys_leaked() - End a level that would survive the return to user mode.
+ *
+ * Context: the return to user mode, interrupts off.
+ */
+void arm64_kpkeys_leaked(void)
+{
+	arm64_write_pkey_reg(DEFAULT);
+	kpkeys_level_leaked();
+}
+
+/**
  * arm64_kpkeys_switch() - No level is held across a context switch.
  *
- * A lazy MMU section that is preempted goes on at the default level, where each
- * write raises for itself.
+ * Frames that were to be raised again belong to this CPU: the task goes on at
+ * the default level, wherever it does.
  *
  * Context: the context switch, before the current task changes.
  */
@@ -162,9 +174,32 @@ void arm64_kpkeys_switch(void)
 	if (!arch_kpkeys_enabled())
 		return;
 
-	kpkeys_assert_switch();
-	if (arch_kpkeys_read_reg() != arm64_pkey_reg(DEFAULT))
+	kpkeys_assert_current_default();
+	if (unlikely(arch_kpkeys_read_reg() != arm64_pkey_reg(DEFAULT)))
 		arm64_write_pkey_reg(DEFAULT);
+	if (unlikely(!kpkeys_ledger_is_top(0))) {
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		kpkeys_ledger_clear();
+		kpkeys_lower();
+	}
+}
+
+/**
+ * arm64_kpkeys_return_to_raised() - Raise the level of the frame returned to.
+ * @frame: its struct pt_regs.
+ *
+ * Does nothing unless the ledger says that it is this frame.
+ *
+ * Context: the assembler at the end of an exception, exceptions masked.
+ */
+void noinstr arm64_kpkeys_return_to_raised(unsigned long frame)
+{
+	if (!kpkeys_ledger_is_top(frame))
+		return;
+
+	arm64_write_pkey_reg(PGTABLES);
+	kpkeys_ledger_pop();
+	__preempt_count_sub(PREEMPT_OFFSET);
 }
 
 /* === What is tagged, as the CPU sees it ================================= */
@@ -381,8 +416,8 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
  * @regs: registers at the fault.
  *
  * Context: the handler of a fault in the kernel, at the default level.
- * Return: true if it was, and there is a fixup; does not return if there is none;
- * false if something else caused the fault.
+ * Return: true if it was, and the instruction may go on, as a test expects this;
+ * does not return otherwise. False if something else caused the fault.
  */
 bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 			     struct pt_regs *regs)
@@ -398,7 +433,7 @@ bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 		return false;
 
 	kpkeys_report_violation(&violation);
-	if (fixup_exception(regs, esr))
+	if (kpkeys_violation_is_expected() && fixup_exception(regs, esr))
 		return true;
 
 	show_regs(regs);

@@ -211,7 +211,7 @@ static void saved_registers_are_not_believed(struct kunit *test)
 	KUNIT_EXPECT_NOT_NULL(test, search_kernel_exception_table(forged.pc));
 
 	scoped_guard(irqsave) {
-		copy_to_kernel_nofault(table, &same, sizeof(same));
+		kpkeys_test_write(table, &same, sizeof(same));
 		done = __arm64_kpkeys_lazy_abort(&forged);
 	}
 	KUNIT_EXPECT_FALSE(test, done);

@@ -11,6 +11,7 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/kpkeys.h>
+#include <linux/kpkeys_ledger.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/debug.h>
@@ -27,6 +28,7 @@
 #define UM_PF_PK	0x20
 
 int um_pku_active __ro_after_init;
+unsigned int um_pkru_offset __ro_after_init;
 
 static bool nopku __initdata;
 
@@ -58,9 +60,72 @@ const char * __init arch_kpkeys_init(void)
 	if (err)
 		return "no protection keys on this host";
 
+	um_pkru_offset = mc_pkru_offset();
 	um_pku_active = 1;
 	um_pku_reset();
 	return NULL;
+}
+
+/* === The register over time ============================================= */
+
+/**
+ * um_pku_enter() - Begin the handler of a signal at the default level.
+ * @mc: the signal's mcontext_t.
+ *
+ * The host enters handlers with no access to the key, and its sigreturn restores
+ * the register from @mc, where it can be forged meanwhile: the ledger remembers
+ * whether the frame is to be raised again.
+ *
+ * Context: first thing in each handler.
+ */
+void um_pku_enter(void *mc)
+{
+	if (!um_pku_active)
+		return;
+
+	if (mc_get_pkru(mc) == UM_PKRU_PGTABLES) {
+		um_write_pkru(UM_PKRU_PGTABLES);
+		kpkeys_ledger_push((unsigned long)mc);
+	}
+	um_pku_reset();
+}
+
+/**
+ * um_pku_exit() - Let sigreturn restore the level of the interrupted code.
+ * @mc: as given to um_pku_enter().
+ * @level: um_pkru_shadow() of the interrupted code.
+ *
+ * Context: last thing in each handler.
+ */
+void um_pku_exit(void *mc, int level)
+{
+	if (um_pku_active) {
+		bool raised = kpkeys_ledger_is_top((unsigned long)mc);
+
+		if (raised) {
+			um_write_pkru(UM_PKRU_PGTABLES);
+			kpkeys_ledger_pop();
+			um_write_pkru(UM_PKRU_DEFAULT);
+		}
+		mc_set_pkru(mc, raised ? UM_PKRU_PGTABLES : UM_PKRU_DEFAULT);
+	}
+	um_set_pkru_shadow(level);
+}
+
+/**
+ * um_pku_switch() - No level is held across a context switch.
+ *
+ * Context: the context switch, before the current task changes.
+ */
+void um_pku_switch(void)
+{
+	kpkeys_assert_current_default();
+	um_pku_reset();
+	if (um_pku_active && unlikely(!kpkeys_ledger_is_top(0))) {
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		kpkeys_ledger_clear();
+		kpkeys_lower();
+	}
 }
 
 /* === Tagging ============================================================ */
@@ -213,7 +278,8 @@ static void __noreturn violation_die(void)
  * @mc: the signal's mcontext_t, changed to say where to go on.
  *
  * Context: signal handler.
- * Return: true if it was, and the handler shall just return.
+ * Return: true if it was, and the handler shall just return, to a fixup if a test
+ * expects this.
  */
 bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
 		     struct uml_pt_regs *regs, void *mc)
@@ -231,7 +297,7 @@ bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
 	kpkeys_report_violation(&violation);
 
 	/* The nofault accessors are the only fixup UML has. */
-	if (current->pagefault_disabled && current->thread.segv_continue) {
+	if (kpkeys_violation_is_expected() && current->pagefault_disabled && current->thread.segv_continue) {
 		mc_set_rip(mc, current->thread.segv_continue);
 		current->thread.segv_continue = NULL;
 		return true;

@@ -8,6 +8,7 @@
 #include <linux/kernel.h>
 #include <linux/kprobes.h>
 #include <linux/kpkeys.h>
+#include <linux/kpkeys_ledger.h>
 #include <linux/memblock.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
@@ -25,10 +26,7 @@
 DEFINE_STATIC_KEY_FALSE_RO(x86_pks_key);
 
 /* Not among the hot ones, which must fit into one cache line and fill it. */
-DEFINE_PER_CPU(u32, x86_pks_shadow);
-EXPORT_PER_CPU_SYMBOL(x86_pks_shadow);
 DEFINE_PER_CPU(u32, x86_pks_at_entry);
-DEFINE_PER_CPU(unsigned long, x86_pks_lies);
 
 /* === The register ======================================================= */
 
@@ -76,7 +74,7 @@ const char * __init arch_kpkeys_init(void)
 void noinstr x86_pks_start_cpu(void)
 {
 	if (arch_kpkeys_enabled())
-		kpkeys_lower();
+		x86_write_pkrs(PKRS_DEFAULT);
 }
 
 /**
@@ -91,11 +89,21 @@ void noinstr x86_pks_resume(void)
 }
 
 /**
+ * x86_pks_leaked() - End a level that would survive the return to user mode.
+ *
+ * Context: the return to user mode, interrupts off.
+ */
+void x86_pks_leaked(void)
+{
+	kpkeys_lower();
+	kpkeys_level_leaked();
+}
+
+/**
  * x86_pks_switch() - No level is held across a context switch.
  *
- * A lazy MMU section that is preempted goes on at the default level, where each
- * write raises for itself. Writes without asking, as the shadow word can be
- * forged.
+ * Frames that were to be raised again belong to this CPU: the task goes on at
+ * the default level, wherever it does.
  *
  * Context: the context switch, before the current task changes.
  */
@@ -104,8 +112,37 @@ void x86_pks_switch(void)
 	if (!arch_kpkeys_enabled())
 		return;
 
-	kpkeys_assert_switch();
-	kpkeys_lower();
+	kpkeys_assert_current_default();
+	if (unlikely(raw_cpu_read(kpkeys_ledger.level)))
+		kpkeys_lower();
+	if (unlikely(!kpkeys_ledger_is_top(0))) {
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		kpkeys_ledger_clear();
+		kpkeys_lower();
+	}
+}
+
+/**
+ * x86_pks_return_to_raised() - Raise the level of the frame that is returned to.
+ *
+ * Its only caller has found in the ledger that the stack pointer is that of the
+ * topmost frame. It is asked once more, for the sake of any other caller.
+ *
+ * Context: the assembler at the end of an exception, with the stack pointer at
+ * struct pt_regs; interrupts off.
+ */
+void noinstr x86_pks_return_to_raised(void)
+{
+	/* Above the saved frame pointer and the return address. */
+	unsigned long frame = (unsigned long)__builtin_frame_address(0) + 16;
+
+	if (!kpkeys_ledger_is_top(frame))
+		return;
+
+	x86_write_pkrs(PKRS_PGTABLES);
+	raw_cpu_write(kpkeys_ledger.level, raw_cpu_read(kpkeys_ledger.top_level));
+	kpkeys_ledger_pop();
+	__preempt_count_sub(PREEMPT_OFFSET);
 }
 
 /**
@@ -120,24 +157,6 @@ void x86_pks_switch(void)
 u32 x86_pks_interrupted(void)
 {
 	return raw_cpu_read(x86_pks_at_entry);
-}
-
-/**
- * x86_pks_shadow_lies() - Did the shadow word ever say raised when it was not so?
- *
- * Only counted with CONFIG_KPKEYS_DEBUG.
- *
- * Context: any.
- * Return: the number of handlers that found it so.
- */
-unsigned long x86_pks_shadow_lies(void)
-{
-	unsigned long sum = 0;
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		sum += per_cpu(x86_pks_lies, cpu);
-	return sum;
 }
 
 /* === Violations ========================================================= */
@@ -198,8 +217,9 @@ bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
  * @address: the address that was to be accessed.
  *
  * Context: the page fault handler.
- * Return: true if it was, and there is a fixup; does not return if there is none;
- * false if something else caused the fault.
+ * Return: true if a key caused it and the instruction may go on, as the write was
+ * done again or a test expects this; does not return otherwise. False if
+ * something else caused the fault.
  */
 bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 		   unsigned long address)
@@ -223,7 +243,8 @@ bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 	violation.pkey = pkey_of(address);
 	kpkeys_report_violation(&violation);
 
-	if (fixup_exception(regs, X86_TRAP_PF, error_code, address))
+	if (kpkeys_violation_is_expected() &&
+	    fixup_exception(regs, X86_TRAP_PF, error_code, address))
 		return true;
 
 	show_regs(regs);

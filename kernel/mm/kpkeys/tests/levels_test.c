@@ -7,9 +7,16 @@
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
 #include <linux/sched.h>
+#include <linux/sched/task_stack.h>
 #include <linux/smp.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
+
+#ifdef CONFIG_UML
+#include <kern_util.h>
+#else
+#include <linux/irq-entry-common.h>
+#endif
 
 #include "test.h"
 
@@ -230,19 +237,15 @@ static void fault_inside_guard(struct kunit *test)
 /* On most architectures a warning is an exception of its own kind. */
 static void warning_inside_guard(struct kunit *test)
 {
-	unsigned long flags;
 	u64 after;
 
 	skip_unless_protected(test);
 
 	kunit_warning_suppress(test) {
-		/* A preemption meanwhile would end the level. */
-		local_irq_save(flags);
 		scoped_guard(kpkeys_hardened_pgtables) {
 			WARN_ON(true);
 			after = arch_kpkeys_read_reg();
 		}
-		local_irq_restore(flags);
 		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
 		KUNIT_EXPECT_EQ(test, after, level_reg_pgtables());
 	}
@@ -300,22 +303,113 @@ static noinline u64 level_after_preemption(struct kunit *test)
 
 static void preemption_inside_guard(struct kunit *test)
 {
-	int tries = 5;
+	skip_unless_protected(test);
+
+	KUNIT_EXPECT_EQ(test, level_after_preemption(test), level_reg_default());
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+struct wake_sample {
+	struct hrtimer timer;
+	struct task_struct *task;
+	bool done;
+};
+
+static enum hrtimer_restart wake_in_irq(struct hrtimer *timer)
+{
+	struct wake_sample *sample = container_of(timer, typeof(*sample), timer);
+
+	wake_up_process(sample->task);
+	WRITE_ONCE(sample->done, true);
+	return HRTIMER_NORESTART;
+}
+
+/*
+ * An interrupt in a guard leaves the CPU to the task that it interrupted, however
+ * urgent another one is: its frame is in the ledger of this CPU.
+ */
+static void interrupt_does_not_preempt_a_guard(struct kunit *test)
+{
+	struct wake_sample wake = { };
+	struct sample sample = { };
+	unsigned long long spins = 0;
+	bool preempted;
 	u64 after;
 
 	skip_unless_protected(test);
 
-	/* After an interrupt, which may be faster, the level is what it was. */
-	do {
-		after = level_after_preemption(test);
-	} while (after != level_reg_default() && --tries);
-	KUNIT_EXPECT_EQ(test, after, level_reg_default());
+	init_completion(&sample.done);
+	wake.task = kthread_create(sample_thread, &sample, "kpkeys_urgent");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(wake.task));
+	migrate_disable();
+	kthread_bind(wake.task, smp_processor_id());
+	sched_set_fifo(wake.task);
+	hrtimer_setup_on_stack(&wake.timer, wake_in_irq, CLOCK_MONOTONIC,
+			       HRTIMER_MODE_REL_PINNED_HARD);
+	hrtimer_start(&wake.timer, ms_to_ktime(5), HRTIMER_MODE_REL_PINNED_HARD);
+
+	scoped_guard(kpkeys_hardened_pgtables) {
+		while (!READ_ONCE(wake.done) && spins < 1ULL << 34)
+			spins++;
+		after = arch_kpkeys_read_reg();
+		preempted = completion_done(&sample.done);
+	}
+	hrtimer_cancel(&wake.timer);
+	destroy_hrtimer_on_stack(&wake.timer);
+	migrate_enable();
+	wait_for_completion(&sample.done);
+
+	KUNIT_ASSERT_TRUE(test, wake.done);
+	KUNIT_EXPECT_FALSE(test, preempted);
+	KUNIT_EXPECT_EQ(test, after, level_reg_pgtables());
 	EXPECT_LEVEL_DEFAULT(test);
 }
 #else
+static void interrupt_does_not_preempt_a_guard(struct kunit *test)
+{
+	kunit_skip(test, "the kernel is not preemptible");
+}
+
 static void preemption_inside_guard(struct kunit *test)
 {
 	kunit_skip(test, "the kernel is not preemptible");
+}
+#endif
+
+#ifdef CONFIG_UML
+static void user_mode_is_entered_at_default(struct kunit *test)
+{
+	u64 after;
+
+	skip_unless_protected(test);
+
+	kunit_warning_suppress(test) {
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		interrupt_end();
+		after = arch_kpkeys_read_reg();
+		kpkeys_lower();
+		if (IS_ENABLED(CONFIG_KPKEYS_DEBUG))
+			KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	KUNIT_EXPECT_EQ(test, after, level_reg_default());
+}
+#else
+static void user_mode_is_entered_at_default(struct kunit *test)
+{
+	u64 after;
+
+	skip_unless_protected(test);
+
+	kunit_warning_suppress(test) {
+		local_irq_disable();
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		arch_exit_to_user_mode_prepare(NULL, 0);
+		after = arch_kpkeys_read_reg();
+		kpkeys_lower();
+		local_irq_enable();
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	KUNIT_EXPECT_EQ(test, after, level_reg_default());
 }
 #endif
 
@@ -437,8 +531,8 @@ static void tag_outlives_no_other_mapping(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, set_memory_pkey((unsigned long)pages, 1,
 					      KPKEYS_PKEY_PGTABLES), 0);
 
-	KUNIT_EXPECT_EQ(test, copy_to_kernel_nofault(other, &value,
-						     sizeof(value)), -EFAULT);
+	KUNIT_EXPECT_EQ(test, kpkeys_test_write(other, &value, sizeof(value)),
+			-EFAULT);
 	KUNIT_EXPECT_EQ(test, *(unsigned long *)pages, 1);
 }
 
@@ -478,8 +572,10 @@ static struct kunit_case levels_cases[] = {
 	KUNIT_CASE(interrupt_inside_guard),
 	KUNIT_CASE(sleep_inside_guard),
 	KUNIT_CASE(preemption_inside_guard),
+	KUNIT_CASE(interrupt_does_not_preempt_a_guard),
 	KUNIT_CASE(fault_inside_guard),
 	KUNIT_CASE(warning_inside_guard),
+	KUNIT_CASE(user_mode_is_entered_at_default),
 	KUNIT_CASE(new_thread_is_at_default),
 	KUNIT_CASE(every_cpu_is_at_default),
 	KUNIT_CASE(tagged_memory_is_read_only),

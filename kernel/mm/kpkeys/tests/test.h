@@ -10,7 +10,6 @@
 
 #include <kunit/test.h>
 #include <linux/kpkeys.h>
-#include <linux/uaccess.h>
 
 #include "../kpkeys.h"
 
@@ -53,7 +52,7 @@ static inline int probe_write(void *addr)
 {
 	unsigned long value = READ_ONCE(*(unsigned long *)addr);
 
-	return copy_to_kernel_nofault(addr, &value, sizeof(value));
+	return kpkeys_test_write(addr, &value, sizeof(value));
 }
 
 /* A store to a protected page is refused, and counted as a violation. */

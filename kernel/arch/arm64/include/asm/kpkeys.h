@@ -11,6 +11,8 @@
 
 #include <linux/bits.h>
 #include <linux/jump_label.h>
+#include <linux/kpkeys_ledger.h>
+#include <linux/preempt.h>
 #include <linux/types.h>
 
 #include <asm/barrier.h>
@@ -34,6 +36,8 @@ DECLARE_STATIC_KEY_FALSE(arm64_kpkeys_mock_key);
 
 /* The register when this CPU last entered a handler from kernel mode. */
 DECLARE_PER_CPU(u64, arm64_kpkeys_at_entry);
+
+void arm64_kpkeys_leaked(void);
 
 static __always_inline bool arch_kpkeys_enabled(void)
 {
@@ -183,16 +187,8 @@ bool arm64_kpkeys_read_only(const void *table);
 
 #define ARCH_IRQENTRY_KPKEYS
 
-/**
- * struct arch_irqentry_kpkeys - what a handler interrupted.
- * @raised: the register was raised.
- */
-struct arch_irqentry_kpkeys {
-	bool raised;
-};
-
-static __always_inline void
-arch_irqentry_enter_kpkeys(struct arch_irqentry_kpkeys *saved)
+/* Raised code is not preempted, as its frame is in the ledger of this CPU. */
+static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 {
 	u64 reg;
 
@@ -201,19 +197,26 @@ arch_irqentry_enter_kpkeys(struct arch_irqentry_kpkeys *saved)
 
 	reg = arch_kpkeys_read_reg();
 	raw_cpu_write(arm64_kpkeys_at_entry, reg);
-	saved->raised = reg == arm64_pkey_reg(PGTABLES);
-	if (reg != arm64_pkey_reg(DEFAULT))
-		arm64_write_pkey_reg(DEFAULT);
-}
-
-static __always_inline void
-arch_irqentry_exit_kpkeys(const struct arch_irqentry_kpkeys *saved)
-{
-	if (!arch_kpkeys_enabled())
+	if (likely(reg == arm64_pkey_reg(DEFAULT)))
 		return;
 
-	if (saved->raised)
-		arm64_write_pkey_reg(PGTABLES);
+	if (reg == arm64_pkey_reg(PGTABLES) &&
+	    kpkeys_ledger_push((unsigned long)regs))
+		__preempt_count_add(PREEMPT_OFFSET);
+	arm64_write_pkey_reg(DEFAULT);
+}
+
+static __always_inline bool arm64_kpkeys_is_raised(void)
+{
+	return arch_kpkeys_enabled() &&
+	       arch_kpkeys_read_reg() != arm64_pkey_reg(DEFAULT);
+}
+
+/* No level outlives the system call that raised it. */
+static __always_inline void arm64_kpkeys_exit_to_user(void)
+{
+	if (unlikely(arm64_kpkeys_is_raised()))
+		arm64_kpkeys_leaked();
 }
 
 const char *arch_kpkeys_init(void);
@@ -222,6 +225,7 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max);
 
 void arm64_kpkeys_start_cpu(void);
 void arm64_kpkeys_switch(void);
+void arm64_kpkeys_return_to_raised(unsigned long frame);
 void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry);
 bool arm64_kpkeys_bbml3(void);
 bool arm64_kpkeys_can_split(void);
@@ -251,6 +255,7 @@ arm64_kpkeys_fault(unsigned long addr, unsigned long esr, struct pt_regs *regs)
 static inline bool arm64_kpkeys_bbml3(void) { return false; }
 static inline void arm64_kpkeys_start_cpu(void) { }
 static inline void arm64_kpkeys_switch(void) { }
+static inline void arm64_kpkeys_exit_to_user(void) { }
 
 static inline bool arm64_kpkeys_lazy_abort(unsigned long far,
 					   struct pt_regs *regs)

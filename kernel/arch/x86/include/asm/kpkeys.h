@@ -5,7 +5,9 @@
 #ifndef _ASM_X86_KPKEYS_H
 #define _ASM_X86_KPKEYS_H
 
+#include <asm/asm.h>
 #include <asm/cpufeature.h>
+#include <asm/extable_fixup_types.h>
 #include <asm/pks.h>
 
 struct kpkeys_range;
@@ -34,18 +36,32 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 #define arch_kpkeys_level_reg(level)					\
 	((level) == KPKEYS_LVL_PGTABLES ? PKRS_PGTABLES : PKRS_DEFAULT)
 
-#define arch_kpkeys_write_level(level) do {				\
-	if ((level) == KPKEYS_LVL_DEFAULT)				\
-		raw_cpu_write(x86_pks_shadow, KPKEYS_LVL_DEFAULT);	\
-	x86_write_pkrs(arch_kpkeys_level_reg(level));			\
-	if ((level) != KPKEYS_LVL_DEFAULT)				\
-		raw_cpu_write(x86_pks_shadow, level);			\
+/*
+ * The level in memory says raised only while the register is: it is set after
+ * the one and cleared before the other. It lies in the ledger, which only a
+ * raised level can write. Where a context switch has lowered meanwhile, which is
+ * a bug, the write that clears it is refused and done again.
+ */
+#define arch_kpkeys_write_level(lvl) do {				\
+	if ((lvl) == KPKEYS_LVL_DEFAULT) {				\
+		unsigned long __none = KPKEYS_LVL_DEFAULT;		\
+									\
+		asm volatile("1:\tmovq %[none], " __percpu_arg([word]) "\n" \
+			     "2:\n"					\
+			     _ASM_EXTABLE_TYPE_REG(1b, 2b,		\
+				EX_TYPE_PKS | EX_DATA_IMM(EX_PKS_MOV), %[none]) \
+			     : [word] "=m" (__my_cpu_var(kpkeys_ledger.level)) \
+			     : [none] "r" (__none));			\
+	}								\
+	x86_write_pkrs(arch_kpkeys_level_reg(lvl));			\
+	if ((lvl) != KPKEYS_LVL_DEFAULT)				\
+		raw_cpu_write(kpkeys_ledger.level, lvl);		\
 } while (0)
 
 /* Asked once for each entry written; reading the register would take longer. */
 static __always_inline bool arch_kpkeys_level_in_force(const int level)
 {
-	return raw_cpu_read(x86_pks_shadow) == level;
+	return raw_cpu_read(kpkeys_ledger.level) == level;
 }
 
 /* Of the kernel itself there are two with page table isolation, and no more. */

@@ -3,8 +3,8 @@
  * Protection keys for supervisor pages (PKS): the register over time.
  *
  * Handlers of interrupts and exceptions begin at the default level, and a
- * context switch ends whatever level there was. What kernel code uses keys for
- * is told by <asm/kpkeys.h>.
+ * context switch ends whatever level there was. <asm/kpkeys.h> translates levels
+ * for the rest of the kernel.
  */
 #ifndef _ASM_X86_PKS_H
 #define _ASM_X86_PKS_H
@@ -16,6 +16,8 @@ struct pt_regs;
 #ifdef CONFIG_X86_PKS
 
 #include <linux/jump_label.h>
+#include <linux/kpkeys_ledger.h>
+#include <linux/preempt.h>
 #include <asm/msr-index.h>
 #include <asm/percpu.h>
 
@@ -29,19 +31,10 @@ struct pt_regs;
 /* Does the CPU have keys, and do we use them? */
 DECLARE_STATIC_KEY_FALSE(x86_pks_key);
 
-/*
- * The level this CPU was raised to, or zero. It says raised only while the
- * register is: set after the one and cleared before the other. Whoever changes
- * it by an arbitrary write makes guards switch too often, or not at all so that
- * the write they guard faults.
- */
-DECLARE_PER_CPU(u32, x86_pks_shadow);
+void x86_pks_leaked(void);
 
 /* The register when this CPU last entered a handler from kernel mode. */
 DECLARE_PER_CPU(u32, x86_pks_at_entry);
-
-/* How often a handler found that the shadow word said raised, and lied. */
-DECLARE_PER_CPU(unsigned long, x86_pks_lies);
 
 static __always_inline u32 x86_read_pkrs(void)
 {
@@ -67,22 +60,11 @@ static __always_inline u32 x86_read_pkrs(void)
 
 #define ARCH_IRQENTRY_KPKEYS
 
-/**
- * struct arch_irqentry_kpkeys - what a handler interrupted.
- * @raised: the register was raised.
- * @shadow: the shadow word.
- */
-struct arch_irqentry_kpkeys {
-	bool raised;
-	u32 shadow;
-};
-
 /*
- * Reads the register, as the shadow word can be forged, and what is saved here
- * decides what comes back.
+ * Reads the register, as the level in memory lags behind it. Raised code is not
+ * preempted, as its frame is in the ledger of this CPU.
  */
-static __always_inline void
-arch_irqentry_enter_kpkeys(struct arch_irqentry_kpkeys *saved)
+static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 {
 	u32 pkrs;
 
@@ -91,31 +73,28 @@ arch_irqentry_enter_kpkeys(struct arch_irqentry_kpkeys *saved)
 
 	pkrs = x86_read_pkrs();
 	raw_cpu_write(x86_pks_at_entry, pkrs);
-	saved->raised = pkrs == PKRS_PGTABLES;
-	saved->shadow = raw_cpu_read(x86_pks_shadow);
-	if (IS_ENABLED(CONFIG_KPKEYS_DEBUG) && saved->shadow && !saved->raised)
-		raw_cpu_inc(x86_pks_lies);
-	raw_cpu_write(x86_pks_shadow, 0);
-	if (pkrs != PKRS_DEFAULT)
-		x86_write_pkrs(PKRS_DEFAULT);
-}
-
-static __always_inline void
-arch_irqentry_exit_kpkeys(const struct arch_irqentry_kpkeys *saved)
-{
-	if (!static_branch_unlikely(&x86_pks_key))
+	if (likely(pkrs == PKRS_DEFAULT))
 		return;
 
-	if (saved->raised)
-		x86_write_pkrs(PKRS_PGTABLES);
-	raw_cpu_write(x86_pks_shadow, saved->shadow);
+	if (pkrs == PKRS_PGTABLES) {
+		if (kpkeys_ledger_push((unsigned long)regs))
+			__preempt_count_add(PREEMPT_OFFSET);
+		raw_cpu_write(kpkeys_ledger.level, 0);
+	}
+	x86_write_pkrs(PKRS_DEFAULT);
+}
+
+/* The level of this CPU, which must be the default in user mode. */
+static __always_inline unsigned long x86_pks_level(void)
+{
+	return raw_cpu_read(kpkeys_ledger.level);
 }
 
 void x86_pks_start_cpu(void);
 void x86_pks_switch(void);
 void x86_pks_resume(void);
+void x86_pks_return_to_raised(void);
 u32 x86_pks_interrupted(void);
-unsigned long x86_pks_shadow_lies(void);
 bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 		   unsigned long address);
 bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
@@ -126,6 +105,8 @@ bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
 static inline void x86_pks_start_cpu(void) { }
 static inline void x86_pks_switch(void) { }
 static inline void x86_pks_resume(void) { }
+static inline void x86_pks_leaked(void) { }
+static inline unsigned long x86_pks_level(void) { return 0; }
 static inline u32 x86_pks_interrupted(void) { return 0; }
 
 static inline bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,

@@ -69,11 +69,26 @@ int os_pkey_mprotect(void *addr, unsigned long len, int r, int w, int x,
 }
 
 /**
+ * mc_pkru_offset() - Ask the CPU where PKRU is in the frame of a signal.
+ *
+ * Signal frames have the standard (not compacted) format, in which a component
+ * has a fixed place.
+ *
+ * Return: bytes from the beginning of the FPU state.
+ */
+unsigned int mc_pkru_offset(void)
+{
+	unsigned int eax, offset, ecx, edx;
+
+	__cpuid_count(0xd, XSTATE_PKRU, eax, offset, ecx, edx);
+	return offset;
+}
+
+/**
  * mc_get_pkru() - The pkey register of the context a signal interrupted.
  * @_mc: the mcontext_t of the signal.
  *
- * Signal frames have the standard (not compacted) format, in which a component
- * has a fixed place; a clear bit in XSTATE_BV means its initial value, zero.
+ * A clear bit in XSTATE_BV means the initial value of the component, zero.
  *
  * Return: the value that sigreturn would restore.
  */
@@ -81,16 +96,38 @@ unsigned int mc_get_pkru(void *_mc)
 {
 	mcontext_t *mc = _mc;
 	char *xsave = (char *)mc->fpregs;
-	unsigned int eax, offset, ecx, edx, pkru;
 	unsigned long long xstate_bv;
+	unsigned int pkru;
 
-	__cpuid_count(0xd, XSTATE_PKRU, eax, offset, ecx, edx);
+#ifdef CONFIG_UML_PKU_MOCK
+	return um_read_pkru();
+#endif
 	memcpy(&xstate_bv, xsave + XSAVE_HDR_OFFSET, sizeof(xstate_bv));
 	if (!(xstate_bv & (1ULL << XSTATE_PKRU)))
 		return 0;
 
-	memcpy(&pkru, xsave + offset, sizeof(pkru));
+	memcpy(&pkru, xsave + um_pkru_offset, sizeof(pkru));
 	return pkru;
+}
+
+/**
+ * mc_set_pkru() - Set the pkey register that sigreturn will restore.
+ * @_mc: the mcontext_t of the signal.
+ * @pkru: its value.
+ */
+void mc_set_pkru(void *_mc, unsigned int pkru)
+{
+	mcontext_t *mc = _mc;
+	char *xsave = (char *)mc->fpregs;
+	unsigned long long xstate_bv;
+
+#ifdef CONFIG_UML_PKU_MOCK
+	return;
+#endif
+	memcpy(&xstate_bv, xsave + XSAVE_HDR_OFFSET, sizeof(xstate_bv));
+	xstate_bv |= 1ULL << XSTATE_PKRU;
+	memcpy(xsave + XSAVE_HDR_OFFSET, &xstate_bv, sizeof(xstate_bv));
+	memcpy(xsave + um_pkru_offset, &pkru, sizeof(pkru));
 }
 
 /**

@@ -81,10 +81,7 @@ static __always_inline void um_set_pkru_shadow(int level)
 	um_pkru_shadow_word = level;
 }
 
-/*
- * Give this CPU the default level: first thing in every signal handler, which
- * the host enters with no access to key 1, and wherever a context begins.
- */
+/* Give this CPU the default level, wherever a context begins. */
 static __always_inline void um_pku_reset(void)
 {
 	if (!um_pku_active)
@@ -93,11 +90,20 @@ static __always_inline void um_pku_reset(void)
 	um_write_pkru(UM_PKRU_DEFAULT);
 }
 
+void um_pku_enter(void *mc);
+void um_pku_exit(void *mc, int level);
+void um_pku_switch(void);
+
 int os_pkey_alloc(void);
 int os_pkey_mprotect(void *addr, unsigned long len, int r, int w, int x,
 		     int pkey);
 
+/* Where PKRU is in the frame of a signal, from the beginning of the FPU state. */
+extern unsigned int um_pkru_offset;
+
+unsigned int mc_pkru_offset(void);
 unsigned int mc_get_pkru(void *mc);
+void mc_set_pkru(void *mc, unsigned int pkru);
 void mc_call(void *mc, void *target);
 
 #else
@@ -105,6 +111,9 @@ void mc_call(void *mc, void *target);
 static inline int um_pkru_shadow(void) { return 0; }
 static inline void um_set_pkru_shadow(int level) { }
 static inline void um_pku_reset(void) { }
+static inline void um_pku_enter(void *mc) { }
+static inline void um_pku_exit(void *mc, int level) { }
+static inline void um_pku_switch(void) { }
 
 #endif /* CONFIG_UML_PKU */
 

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * One level switch for a run of page table entries.
+ *
+ * A section says in the code where it begins and ends: it does not nest, and no
+ * count in memory decides whether it raises or lowers. It spans the entries of
+ * one table, and must neither allocate nor sleep. Guards inside of it find the
+ * level raised and have nothing to do.
+ */
+#ifndef _LINUX_KPKEYS_BATCH_H
+#define _LINUX_KPKEYS_BATCH_H
+
+#include <linux/kpkeys.h>
+#include <linux/kpkeys_ledger.h>
+#include <linux/preempt.h>
+
+#ifdef CONFIG_KPKEYS_HARDENED_PGTABLES
+/**
+ * kpkeys_batch_begin() - Make page tables writable for a run of entries.
+ *
+ * Context: task context at the default level. Not preemptible until
+ * kpkeys_batch_end().
+ */
+static __always_inline void kpkeys_batch_begin(void)
+{
+	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled()) {
+		preempt_disable();
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+	}
+}
+
+/**
+ * kpkeys_batch_end() - End what kpkeys_batch_begin() began.
+ *
+ * Context: as kpkeys_batch_begin(); the level may have been lowered meanwhile.
+ */
+static __always_inline void kpkeys_batch_end(void)
+{
+	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled()) {
+		kpkeys_lower();
+		preempt_enable();
+	}
+}
+
+/**
+ * kpkeys_batch_pause() - Lower the level in the middle of a section.
+ *
+ * For the one allocation that is made in sections. Does nothing outside of them.
+ *
+ * Context: any in which the caller cannot be preempted if it is in a section.
+ */
+static __always_inline void kpkeys_batch_pause(void)
+{
+	if (kpkeys_hardened_pgtables_enabled() &&
+	    arch_kpkeys_level_in_force(KPKEYS_LVL_PGTABLES)) {
+		kpkeys_ledger_push((unsigned long)__builtin_frame_address(0));
+		kpkeys_lower();
+	}
+}
+
+/**
+ * kpkeys_batch_resume() - Raise the level if kpkeys_batch_pause() lowered it.
+ *
+ * Context: the function that called kpkeys_batch_pause().
+ */
+static __always_inline void kpkeys_batch_resume(void)
+{
+	if (kpkeys_hardened_pgtables_enabled() &&
+	    kpkeys_ledger_is_top((unsigned long)__builtin_frame_address(0))) {
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		kpkeys_ledger_pop();
+	}
+}
+#else
+static inline void kpkeys_batch_begin(void) { }
+static inline void kpkeys_batch_end(void) { }
+static inline void kpkeys_batch_pause(void) { }
+static inline void kpkeys_batch_resume(void) { }
+#endif
+
+#endif /* _LINUX_KPKEYS_BATCH_H */
