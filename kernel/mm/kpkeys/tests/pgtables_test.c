@@ -7,6 +7,7 @@
  */
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/pagewalk.h>
 #include <linux/pgtable.h>
 #include <linux/sched/mm.h>
 #include <linux/vmalloc.h>
@@ -471,11 +472,35 @@ static void checker_finds_alias(struct kunit *test)
 	expect_check(test, 0, 0, 0);
 }
 
+static int note_root(pgd_t *pgd, unsigned long addr, unsigned long next,
+		     struct mm_walk *walk)
+{
+	*(pgd_t **)walk->private = pgd;
+	return 1;
+}
+
+/* init_mm.pgd is ordinary data. One entry further is the same page. */
+static void root_is_found_by_name(struct kunit *test)
+{
+	static const struct mm_walk_ops ops = { .pgd_entry = note_root };
+	unsigned long addr = (unsigned long)test;
+	pgd_t *root = init_mm.pgd, *found, *walked = NULL;
+
+	WRITE_ONCE(init_mm.pgd, root + 1);
+	found = pgd_offset_k(addr);
+	walk_kernel_page_table_range_lockless(addr, addr + 1, &ops, NULL, &walked);
+	WRITE_ONCE(init_mm.pgd, root);
+
+	KUNIT_EXPECT_PTR_EQ(test, found, root + pgd_index(addr));
+	KUNIT_EXPECT_PTR_EQ(test, walked, root + pgd_index(addr));
+}
+
 static struct kunit_case pgtables_cases[] = {
 	KUNIT_CASE(user_tables_are_protected),
 	KUNIT_CASE(kernel_tables_are_protected),
 	KUNIT_CASE(linear_map_tables_are_protected),
 	KUNIT_CASE(root_table_is_protected),
+	KUNIT_CASE(root_is_found_by_name),
 	KUNIT_CASE_PARAM(writers_write, writer_gen_params),
 	KUNIT_CASE(rmw_helpers_write),
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
