@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from redoubt import paths
+from redoubt import paths, writers
 from redoubt.build import cached, environment
 from redoubt.errors import RedoubtError
 from redoubt.process import run_lines
@@ -472,6 +472,19 @@ def _check_objects(
     return list(parse(lines, tree)), objects
 
 
+def _check_writers(tree: Path, repo: Path) -> Iterator[Finding]:
+    """Stores to page tables that nobody has found to be right, and those that are no more."""
+    found = writers.stores(tree, writers.candidates(tree), tree / writers.SEMANTIC_PATCH)
+    right = writers.known(repo / "configs" / "writers.toml")
+    for place in sorted(found.keys() - right.keys()):
+        file, function = place.split(":")
+        yield Finding(
+            file, found[place], "spatch", f"store to a page table entry in {function}(), unguarded?"
+        )
+    for place in sorted(right.keys() - found.keys()):
+        yield Finding("configs/writers.toml", 0, "spatch", f"{place} stores nothing any more")
+
+
 # === Everything ==================================================================================
 
 
@@ -482,13 +495,14 @@ def lint(tree: Path, builds: Mapping[Path, str], *, repo: Path | None = None) ->
     prefixes of their compilers; none is changed.
     Raises RedoubtError if a checker is missing or an object does not compile.
     """
-    _need("perl", "sparse")
+    _need("perl", "sparse", "spatch")
     repo = repo or paths.repo()
     tree = tree.resolve()
     ours = our_lines(tree, repo)
     added = sorted(ours.added)
     with tempfile.TemporaryDirectory(prefix="redoubt-lint-") as home:
         findings = list(_check_sources(tree, repo, added, Path(home)))
+    findings += _check_writers(tree, repo)
     sources = sorted(n for n in ours.added | ours.changed.keys() if n.endswith(".c"))
     # A finding in a header comes once for each object that includes it.
     compiled: set[Finding] = set()

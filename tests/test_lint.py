@@ -12,8 +12,8 @@ from redoubt import lint
 from redoubt.errors import RedoubtError
 
 needs_tools = pytest.mark.skipif(
-    not all(shutil.which(name) for name in ("gcc", "make", "perl", "sparse")),
-    reason="needs gcc, make, perl and sparse (scripts/prerequisites lint)",
+    not all(shutil.which(name) for name in ("gcc", "make", "perl", "sparse", "spatch")),
+    reason="needs gcc, make, perl, sparse and spatch (scripts/prerequisites lint)",
 )
 needs_perl = pytest.mark.skipif(not shutil.which("perl"), reason="needs perl")
 
