@@ -612,7 +612,7 @@ int main(int argc, char **argv)
 		fail(THP);
 	if (!write_text(THP_ZEROES, "1"))
 		fail(THP_ZEROES);
-	if (!swap_on(SWAP_DISK))
+	if (!swap_on(SWAP_DISK, 0))
 		fail("swap on " SWAP_DISK);
 	printf("TAP version 13\n1..%zu\n", keyids * ARRAY_SIZE(checks));
 	for (keyid = 1; keyid <= keyids; keyid++) {

@@ -5,6 +5,8 @@
  *
  * oracle SEED ramfs: the secret that is in a file lies in ramfs.
  * oracle SEED ext4 DEVICE: the same on a disk.
+ * oracle SEED ... brd zswap zram: others are swapped out as well, to a disk in
+ * memory, to the compressed cache in front of that, to a compressed disk.
  * oracle mistake SEED ...: the kernel is told to map a page of the first secret
  * where it must not be.
  *
@@ -24,13 +26,16 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/swap.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "compiler.h"
 #include "fail.h"
+#include "files.h"
 #include "kpkeys_vuln.h"
 #include "pattern.h"
+#include "swap.h"
 
 #define PAGE		4096
 #define SIZE		PATTERN_SIZE
@@ -50,7 +55,22 @@
 #define READ_FILE	"/tmp/oracle-read"
 #define DRIVER		"/sys/kernel/debug/kpkeys_vuln/ctl"
 
-enum pattern { ANONYMOUS, TMPFS, IN_FILE, OWN, MAGIC, READ, FREED };
+#define ZSWAP_SETTINGS	"/sys/module/zswap/parameters/"
+#define ZRAM_DISK	"/dev/zram0"
+#define ZRAM_FILES	"/sys/block/zram0/"
+#define ZRAM_SIZE	"4M"
+
+/* Pages that a CPU has of a swap area for itself. */
+#define CLUSTER		512
+
+/* Each time 10 ms, for what the kernel does meanwhile. */
+#define TRIES		1000
+
+/* A secret that is swapped out, and one that is in again, have numbers in a row. */
+enum pattern {
+	ANONYMOUS, TMPFS, IN_FILE, OWN, MAGIC, READ, FREED,
+	BRD, FROM_BRD, ZSWAP, FROM_ZSWAP, ZRAM, FROM_ZRAM
+};
 
 static u64 seed;
 static bool mistake;
@@ -105,11 +125,20 @@ static void make_mistake(int driver, void *where)
 	close(driver);
 }
 
-static noreturn void be_victim(int ready)
+static noreturn void be_ready(int ready)
+{
+	if (write(ready, "", 1) != 1)
+		fail("pipe");
+	for (;;)
+		pause();
+}
+
+static noreturn void be_victim(int ready, enum pattern unused)
 {
 	int driver = -1;
 	void *secret;
 
+	(void)unused;
 	if (mistake) {
 		driver = open(DRIVER, O_RDWR | O_CLOEXEC);
 		if (driver < 0)
@@ -124,13 +153,11 @@ static noreturn void be_victim(int ready)
 	keep_in_file(READ, READ_FILE);
 	if (chmod(READ_FILE, 0644))
 		fail(READ_FILE);
-	if (write(ready, "", 1) != 1)
-		fail("pipe");
-	for (;;)
-		pause();
+	be_ready(ready);
 }
 
-static void start_victim(void)
+static void start_victim(void (*be)(int ready, enum pattern pattern),
+			 enum pattern pattern)
 {
 	int ready[2];
 	pid_t pid;
@@ -143,13 +170,180 @@ static void start_victim(void)
 		fail("fork");
 	if (!pid) {
 		close(ready[0]);
-		be_victim(ready[1]);
+		be(ready[1], pattern);
 	}
 	close(ready[1]);
 	errno = 0;
 	if (read(ready[0], &byte, 1) != 1)
 		fail("the victim has ended");
 	close(ready[0]);
+}
+
+/* How many pages of it are in memory, in the swap cache for instance? */
+static size_t pages_in(void *at, size_t size)
+{
+	unsigned char in[CLUSTER];
+	size_t i, pages = 0;
+
+	if (mincore(at, size, in))
+		fail("mincore");
+	for (i = 0; i < size / PAGE; i++)
+		pages += in[i] & 1;
+	return pages;
+}
+
+static void page_out(void *at, size_t size)
+{
+	int i;
+
+	for (i = 0; i < TRIES; i++) {
+		if (madvise(at, size, MADV_PAGEOUT))
+			fail("paging out");
+		if (!pages_in(at, size))
+			return;
+		usleep(10000);
+	}
+	errno = ETIMEDOUT;
+	fail("paging out");
+}
+
+static void page_in(const volatile u64 *at, enum pattern pattern)
+{
+	size_t i;
+
+	errno = 0;
+	for (i = 0; i < WORDS; i++)
+		if (at[i] != word(pattern, i))
+			fail("word %zu was swapped in wrong", i);
+}
+
+static noreturn void be_swapped(int ready, enum pattern pattern)
+{
+	void *at, *again;
+
+	become(VICTIM);
+	at = fill(pattern, -1);
+	again = fill(pattern + 1, -1);
+	page_out(at, SIZE);
+	page_out(again, SIZE);
+	page_in(again, pattern + 1);
+	be_ready(ready);
+}
+
+/* Pages of no interest. */
+static void page_out_more(size_t pages)
+{
+	volatile char *more = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t i;
+
+	if (more == MAP_FAILED)
+		fail("mmap");
+	for (i = 0; i < pages; i++)
+		more[i * PAGE] = 1;
+	page_out((void *)more, pages * PAGE);
+}
+
+static size_t pages_in_zswap(void)
+{
+	return number_in("/proc/meminfo", "Zswapped:") * 1024 / PAGE;
+}
+
+/*
+ * The cache writes to the disk all that it has if one more page comes and none
+ * may be in it. That is in the swap cache meanwhile.
+ */
+static void write_back(int limit, void *at)
+{
+	int i;
+
+	if (write(limit, "0", 1) != 1)
+		fail("the limit of zswap");
+	page_out_more(1);
+	for (i = 0; i < TRIES && pages_in_zswap(); i++)
+		usleep(10000);
+	errno = 0;
+	if (pages_in_zswap() || pages_in(at, SIZE) != PATTERN_PAGES)
+		fail("zswap has written back no page, or not all");
+	if (write(limit, "20", 2) != 2)
+		fail("the limit of zswap");
+}
+
+static noreturn void be_compressed(int ready, enum pattern pattern)
+{
+	int limit = open(ZSWAP_SETTINGS "max_pool_percent",
+			 O_WRONLY | O_CLOEXEC);
+	void *at, *again;
+
+	if (limit < 0)
+		fail("the limit of zswap");
+	become(VICTIM);
+	again = fill(pattern + 1, -1);
+	page_out(again, SIZE);
+	if (pages_in_zswap() != PATTERN_PAGES)
+		fail("no page is in zswap, or not all");
+	write_back(limit, again);
+	page_in(again, pattern + 1);
+	at = fill(pattern, -1);
+	page_out(at, SIZE);
+	if (pages_in_zswap() != PATTERN_PAGES)
+		fail("no page is in zswap, or not all");
+	be_ready(ready);
+}
+
+static void use_brd(void)
+{
+	if (!swap_on(SWAP_DISK, 0))
+		fail("swap on " SWAP_DISK);
+	start_victim(be_swapped, BRD);
+}
+
+/* In front of the disk that use_brd() has switched on. */
+static void use_zswap(void)
+{
+	if (!write_text(ZSWAP_SETTINGS "enabled", "Y"))
+		fail("zswap");
+	start_victim(be_compressed, ZSWAP);
+	if (!write_text(ZSWAP_SETTINGS "enabled", "N"))
+		fail("zswap");
+}
+
+static void use_zram(void)
+{
+	u64 bytes = 0;
+	char stat[128];
+
+	if (!write_text(ZRAM_FILES "disksize", ZRAM_SIZE) ||
+	    !swap_on(ZRAM_DISK, SWAP_FLAG_PREFER | 1))
+		fail("swap on " ZRAM_DISK);
+	/* The CPU fills what it has begun elsewhere, whatever the priorities. */
+	page_out_more(CLUSTER);
+	start_victim(be_swapped, ZRAM);
+	if (!read_text(ZRAM_FILES "mm_stat", stat, sizeof(stat)) ||
+	    sscanf(stat, "%llu", &bytes) != 1 || bytes < SIZE)
+		fail("%llu bytes are in " ZRAM_DISK, bytes);
+}
+
+static const struct {
+	const char *name;
+	void (*use)(void);
+} swaps[] = {
+	{ "brd", use_brd },
+	{ "zswap", use_zswap },
+	{ "zram", use_zram },
+};
+
+static bool use_swap(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(swaps); i++) {
+		if (!strcmp(name, swaps[i].name)) {
+			swaps[i].use();
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Somebody who had a secret, and is gone. */
@@ -225,30 +419,41 @@ static noreturn void be_attacker(void)
 }
 #endif
 
+static int usage(void)
+{
+	fprintf(stderr,
+		"usage: oracle [mistake] SEED (ramfs | ext4 DEVICE) [brd [zswap]] [zram]\n");
+	return 2;
+}
+
 int main(int argc, char *argv[])
 {
 	const char *type, *device;
 	int status;
 	pid_t pid;
 
-	if (argc > 1 && !strcmp(argv[1], "mistake")) {
+	if (argc < 3)
+		return usage();
+	argv++;
+	if (!strcmp(*argv, "mistake")) {
 		mistake = true;
-		argc--;
 		argv++;
 	}
-	if (argc < 3 || argc > 4) {
-		fprintf(stderr,
-			"usage: oracle [mistake] SEED ramfs | ext4 DEVICE\n");
-		return 2;
-	}
-	seed = strtoull(argv[1], NULL, 16);
-	type = argv[2];
-	device = argc == 4 ? argv[3] : type;
+	if (!argv[0] || !argv[1])
+		return usage();
+	seed = strtoull(*argv++, NULL, 16);
+	type = *argv++;
+	device = strcmp(type, "ramfs") ? *argv++ : type;
+	if (!device)
+		return usage();
 
 	if (mkdir(FILES, 0700) || mount(device, FILES, type, 0, NULL) ||
 	    chown(FILES, VICTIM, VICTIM) || chmod(FILES, 0700))
 		fail("%s of %s", device, type);
-	start_victim();
+	start_victim(be_victim, ANONYMOUS);
+	for (; *argv; argv++)
+		if (!use_swap(*argv))
+			return usage();
 	have_secret_freed();
 
 	pid = fork();

@@ -30,7 +30,7 @@ static enum start start_swap(void)
 	if (!may_change_machine() || access("/proc/swaps", F_OK) ||
 	    access(SWAP_DISK, F_OK))
 		return LEFT_OUT;
-	if (!swap_on(SWAP_DISK)) {
+	if (!swap_on(SWAP_DISK, 0)) {
 		perror("stress: swap on " SWAP_DISK);
 		return BROKEN;
 	}

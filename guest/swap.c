@@ -40,7 +40,7 @@ static bool make_swap(int disk)
 	return pwrite(disk, first.bytes, page, 0) == page && !fsync(disk);
 }
 
-bool swap_on(const char *disk)
+bool swap_on(const char *disk, int flags)
 {
 	int fd = open(disk, O_RDWR | O_CLOEXEC);
 	bool ok;
@@ -49,5 +49,5 @@ bool swap_on(const char *disk)
 		return false;
 	ok = make_swap(fd);
 	close(fd);
-	return ok && !swapon(disk, 0);
+	return ok && !swapon(disk, flags);
 }

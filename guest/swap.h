@@ -7,7 +7,10 @@
 /* The disk in memory that the guest has for it. */
 #define SWAP_DISK	"/dev/ram0"
 
-/* Makes a disk a swap area and switches it on. False, with errno, if not. */
-bool swap_on(const char *disk);
+/*
+ * Makes a disk a swap area and switches it on, with the flags of swapon().
+ * False, with errno, if not.
+ */
+bool swap_on(const char *disk, int flags);
 
 #endif /* GUEST_SWAP_H */

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,19 @@ _OWN, _FREED = "own", "freed"
 _PATTERNS = {"anonymous": 0, "tmpfs": 1, "file": 2, "read": 5, _OWN: 3, _FREED: 6}
 _MAGIC = 4
 _DISK_OPTIONS = ("CONFIG_EXT4_FS", "CONFIG_VIRTIO_BLK", "CONFIG_VIRTIO_PCI")
+# A secret that is swapped out, and one that was and is in again, by the device.
+_SWAPPED = {
+    "brd": {"brd": 7, "from brd": 8},
+    "zswap": {"zswap": 9, "from zswap": 10},
+    "zram": {"zram": 11, "from zram": 12},
+}
+_BRD_OPTIONS = ("CONFIG_SWAP", "CONFIG_BLK_DEV_RAM")
+_SWAP_OPTIONS = {
+    "brd": _BRD_OPTIONS,
+    # Its cache is in front of that.
+    "zswap": (*_BRD_OPTIONS, "CONFIG_ZSWAP"),
+    "zram": ("CONFIG_SWAP", "CONFIG_ZRAM"),
+}
 _DISK_MB = 16
 
 # Each process has, one behind the other, the page tables of the kernel and of user mode; with
@@ -607,9 +620,9 @@ def examine(
 def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = False) -> Report:
     """Boot, stop, and look from outside.
 
-    The secret in a file lies on a disk if the kernel can mount one, else in ramfs. A mistake takes
-    a machine with the vulnerable driver. Raises RedoubtError if the guest does not get as far, or
-    has no such root.
+    The secret in a file lies on a disk if the kernel can mount one, else in ramfs. Others are
+    swapped out to what the kernel has for it. A mistake takes a machine with the vulnerable driver.
+    Raises RedoubtError if the guest does not get as far, or has no such root.
     """
     target = machine.build.target.name
     if machine.memory_mb > _MOST_MB:
@@ -618,7 +631,15 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
         )
     seed = secrets.randbits(64)
     has = machine.build.configuration()
-    on_disk = all(has.get(option) == "y" for option in _DISK_OPTIONS)
+
+    def can(options: Iterable[str]) -> bool:
+        return all(has.get(option) == "y" for option in options)
+
+    on_disk = can(_DISK_OPTIONS)
+    swaps = [swap for swap, options in _SWAP_OPTIONS.items() if can(options)]
+    numbers = _PATTERNS.copy()
+    for swap in swaps:
+        numbers |= _SWAPPED[swap]
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
         directory = Path(name)
         equipped = _equipped(machine, directory, _disk(directory) if on_disk else None)
@@ -637,6 +658,7 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
                     *((_MISTAKE,) if mistake else ()),
                     f"{seed:x}",
                     *(("ext4", "/dev/vda") if on_disk else ("ramfs",)),
+                    *swaps,
                 ],
                 timeout=_TIMEOUT,
                 name=f"oracle-{target}",
@@ -655,8 +677,8 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
             memory = pagewalk.load(directory / "memory")
             found = dict(
                 zip(
-                    _PATTERNS,
-                    patterns.find(memory, [patterns.pattern(seed, n) for n in _PATTERNS.values()]),
+                    numbers,
+                    patterns.find(memory, [patterns.pattern(seed, n) for n in numbers.values()]),
                     strict=True,
                 )
             )

@@ -413,19 +413,20 @@ def _boot_alone(run: Run, made: kernels.Workbench) -> Item:
 # === From outside ================================================================================
 
 
-def _oracle(run: Run) -> Iterator[Item]:
+def _oracle(run: Run, flavour: str = "") -> Iterator[Item]:
     """What the page tables of a process reach, read from outside.
 
     The ordinary ones reach all secrets of another; the restricted ones none, unless one is mapped
-    by mistake. The kernel is the one that is built, without a disk: the secret in a file lies in
-    ramfs.
+    by mistake. The kernel is the one that is built: the secret in a file lies in ramfs, and what is
+    swapped out on a disk in memory. That of the flavour has more places for both.
     """
-    name, on = "oracle: secrets of another, from outside", run.variant("on")
+    label = f", {flavour} flavour" if flavour else ""
+    name, on = f"oracle: secrets of another, from outside{label}", run.variant("on")
     chosen = _enforcing(run, name)
     if isinstance(chosen, Item):
         yield chosen
         return
-    made = kernels.workbench(run.target, on, chosen, run.progress)
+    made = kernels.workbench(run.target, on, chosen, run.progress, flavour=flavour)
     for what, root, mistake, more in (
         ("found in ordinary page tables", "current", False, ()),
         ("not found in restricted ones", "restricted", False, ("pti=off",)),
@@ -783,6 +784,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
     yield from each("offcheck", _offcheck, slow=True)
     yield from each("debug flavour", _debug, slow=True)
     yield from each("distro flavour", _distro, slow=True)
+    yield from each("oracle flavour", partial(_oracle, flavour=oracle.FLAVOUR), seen, slow=True)
     yield from each("selftests", _selftests, slow=True)
     yield from each("stress-ng", _stress_ng, slow=True)
     yield from each("linear map, flavours", _linear_map_flavours, mapped, slow=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from conftest import REAL_BUILD, Done, Sandbox
 
-from redoubt import boot, cli, host, kernels, oracle, pagewalk, patterns, qemu, suite
+from redoubt import boot, cli, host, kernels, oracle, pagewalk, paths, patterns, qemu, suite
 from redoubt.boot import Machine, Result
 from redoubt.build import Build
 from redoubt.errors import GuestError, RedoubtError
@@ -595,6 +596,72 @@ def test_a_disk_if_the_kernel_can_mount_one(
     assert words[2:] == ["ext4", "/dev/vda"]
 
 
+@pytest.mark.parametrize(
+    ("options", "swaps"),
+    [
+        (["SWAP", "BLK_DEV_RAM"], ["brd"]),
+        (["SWAP", "ZSWAP"], []),
+        (["ZRAM", "BLK_DEV_RAM"], []),
+        (["SWAP", "ZRAM"], ["zram"]),
+        (["SWAP", "BLK_DEV_RAM", "ZRAM", "ZSWAP"], ["brd", "zswap", "zram"]),
+    ],
+)
+def test_what_is_swapped_out(
+    guest: Guest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    swaps: list[str],
+) -> None:
+    (tmp_path / ".config").write_text("".join(f"CONFIG_{name}=y\n" for name in options))
+    monitor = Monitor(SHOWN.replace("1235000", "8000").replace("deadbeef", "0"))
+    # The last one is not in memory.
+    held = [name for swap in swaps for name in oracle._SWAPPED[swap]]
+    missing = held.pop() if held else None
+
+    def booted(machine: Machine, command: list[str], *, watch: Any, **_: Any) -> Result:
+        assert command[2:] == ["ramfs", *swaps]
+        seed = int(command[1], 16)
+        places = (
+            AT | {"read": 760, "freed": 800} | {name: 820 + 8 * n for n, name in enumerate(held)}
+        )
+        numbers = oracle._PATTERNS | {
+            name: number for swap in swaps for name, number in oracle._SWAPPED[swap].items()
+        }
+        for name, at in places.items():
+            guest.memory[at : at + PAGES] = patterns.pattern(seed, numbers[name])
+        magic = int(patterns.pattern(seed, 4)[0, 0])
+        monitor.shown = [monitor.shown[0].replace("R15=00000000", f"R15={magic:x} X=")]
+        guest.memory.tofile(Path(value(machine.devices, "-object").partition("mem-path=")[2]))
+        watch(SPINNING)
+        return RESULT
+
+    monkeypatch.setattr(oracle, "boot", booted)
+    monkeypatch.setattr(oracle, "Qmp", lambda path, timeout: monitor)
+    report = oracle.run(machine(tmp_path), "current", Silent())
+    assert list(report.found) == ["anonymous", "tmpfs", "file", "read", "own", *held] + (
+        [missing] if missing else []
+    )
+    assert report.problems == (
+        (
+            f"the pattern '{missing}' is not in memory: the oracle is broken",
+            f"current: 0 of 8 pages of the secret '{missing}' are reached: the oracle is broken",
+        )
+        if missing
+        else ()
+    )
+
+
+def test_numbers_are_those_of_the_guest() -> None:
+    source = (paths.repo() / "guest/oracle.c").read_text()
+    (names,) = re.findall(r"^enum pattern \{([^}]*)\};$", source, re.MULTILINE)
+    order = [name.strip() for name in names.split(",")]
+    swapped = [one for swap in oracle._SWAPPED.values() for one in swap.items()]
+    assert [(name.replace(" ", "_").upper(), n) for name, n in swapped] == [
+        (name, number) for number, name in enumerate(order) if number > oracle._PATTERNS["freed"]
+    ]
+
+
 def test_no_program_that_makes_file_systems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -678,7 +745,13 @@ def test_the_step_of_the_test_run(
     made = kernels.Workbench(Build(X86_64, tmp_path, tmp_path, tmp_path), tmp_path, host.EMULATED)
     monkeypatch.setattr(host, "lacking", lambda *_: None)
     monkeypatch.setattr(host, "pick", lambda *_: host.EMULATED)
-    monkeypatch.setattr(kernels, "workbench", lambda *_: made)
+    flavours: list[str] = []
+
+    def workbench(*_: Any, flavour: str) -> kernels.Workbench:
+        flavours.append(flavour)
+        return made
+
+    monkeypatch.setattr(kernels, "workbench", workbench)
     asked: list[tuple[str, bool, bool]] = []
 
     def ran(machine: Machine, root: str, progress: Any, *, mistake: bool) -> Report:
@@ -697,10 +770,14 @@ def test_the_step_of_the_test_run(
         ("restricted", False, False),
         ("restricted", True, True),
     ]
-    # Only where there is one, and without being asked for.
-    runs = [suite.Run(target, "auto", False, Silent()) for target in TARGETS.values()]
-    steps = [step for step in suite._chosen(runs, ()) if step.name == "oracle"]
-    assert [step.target for step in steps] == ["x86_64"]
+    # Only where there is one, and without being asked for; the flavour if it may take long.
+    for long in (False, True):
+        runs = [suite.Run(target, "auto", long, Silent()) for target in TARGETS.values()]
+        steps = [step for step in suite._chosen(runs, ()) if "oracle" in step.name]
+        assert {step.target for step in steps} == {"x86_64"}
+        assert [step.name for step in steps] == ["oracle", "oracle flavour"][: 1 + long]
+    assert [item.name.count("oracle flavour") for item in steps[1].items()] == [1] * 4
+    assert flavours == ["", oracle.FLAVOUR]
 
 
 def test_the_step_is_skipped_without_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -784,7 +861,8 @@ def test_a_guest_whose_page_tables_leak(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(oracle, "examine", leaking)
     problems = real().problems
-    assert len(problems) == 4
+    # Two of them were swapped out, to a disk in memory.
+    assert len(problems) == 6
     assert all("user: 8 of 8 pages of the secret" in problem for problem in problems)
     assert all("(direct map)" in problem for problem in problems)
 
