@@ -102,8 +102,9 @@ static bool try_write(struct raise *r)
 		}
 		r->progress = 0;
 		r->round++;
-		/* What is written to until then has to be mapped. */
+		/* All that is used until the next switch has to be mapped. */
 		errno = 0;
+		nanosleep(&pause, NULL);
 		r->busy = true;
 		r->refused = !how->make(r);
 		r->busy = false;
