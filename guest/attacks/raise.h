@@ -11,7 +11,7 @@
 /* What both processes of a try see, and the one that tries again. */
 struct raise {
 	unsigned int first;	/* candidate to begin with */
-	volatile unsigned int tried;	/* the one that was used; behind all: none */
+	volatile unsigned int tried;	/* the one that was used, if one was */
 	volatile unsigned int round;
 	volatile unsigned int idle;	/* the one in which no frame is looked for */
 	volatile bool busy;	/* the system call is being made */
