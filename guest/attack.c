@@ -15,9 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +30,7 @@
 
 #define PROGRAMS	"/bin/attacks"
 #define STATS_FILE	"/sys/kernel/debug/kpkeys/stats"
+#define THP_DIR		"/sys/kernel/mm/transparent_hugepage/"
 #define TIMEOUT_S	60
 
 struct attack {
@@ -34,27 +38,100 @@ struct attack {
 	bool in_scope;
 	enum prize_kind prize;
 	const char *description;
+	const char *(*lacking)(void);
 };
+
+/* Open the driver for an attacker: as if some bug had opened it up. */
+static int open_driver(void)
+{
+	int fd = open(VULN_FILE, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT)
+		fail("%s is missing: set CONFIG_KPKEYS_VULN_TEST=y and boot with kpkeys_vuln=on",
+		     VULN_FILE);
+	if (fd < 0)
+		fail("%s: %s", VULN_FILE, strerror(errno));
+	return fd;
+}
+
+/* What an attack is about may be missing in this kernel: NULL, or what it is. */
+static const char *lacking_frames(void)
+{
+	struct kpkeys_vuln_frame frame = { .pid = getpid() };
+	int fd = open_driver();
+	bool none = ioctl(fd, KPKEYS_VULN_FRAME, &frame) && errno == EOPNOTSUPP;
+
+	close(fd);
+	return none ? "no handler that interrupted the kernel keeps a task waiting" :
+		      NULL;
+}
+
+static const char *lacking_preemption(void)
+{
+	const char *why = lacking_frames();
+	struct utsname uts;
+
+	if (why)
+		return why;
+	if (uname(&uts))
+		fail("uname: %s", strerror(errno));
+	return strstr(uts.version, "PREEMPT") ? NULL :
+		"the kernel is not preempted";
+}
+
+static const char *lacking_huge_pages(void)
+{
+	unsigned long long size = 0;
+	struct sysinfo info;
+	char modes[64] = "";
+	FILE *file;
+
+	file = fopen(THP_DIR "enabled", "re");
+	if (!file)
+		return "the kernel has no transparent huge pages";
+	if (!fgets(modes, sizeof(modes), file))
+		fail(THP_DIR "enabled: %s", strerror(errno));
+	fclose(file);
+	if (strstr(modes, "[never]"))
+		return "transparent huge pages are off: below 512 MB Linux uses none";
+
+	file = fopen(THP_DIR "hpage_pmd_size", "re");
+	if (!file || fscanf(file, "%llu", &size) != 1 || sysinfo(&info))
+		fail(THP_DIR "hpage_pmd_size: %s", strerror(errno));
+	fclose(file);
+	return size * 12 > (unsigned long long)info.totalram * info.mem_unit ?
+		"the huge pages of this kernel are too large for its memory" :
+		NULL;
+}
 
 static const struct attack attacks[] = {
 	{ "own-pte", true, PRIZE_FILE,
-	  "own PTE maps the page cache of a root-only file" },
+	  "own PTE maps the page cache of a root-only file", NULL },
 	{ "own-pmd", true, PRIZE_FILE,
-	  "own PMD entry points to a forged table" },
+	  "own PMD entry points to a forged table", NULL },
 	{ "own-pgd", true, PRIZE_FILE,
-	  "own PGD entry points to a forged hierarchy" },
+	  "own PGD entry points to a forged hierarchy", NULL },
 	{ "other-pte", true, PRIZE_DAEMON_PAGE,
-	  "PTE of a root daemon maps the attacker's page" },
+	  "PTE of a root daemon maps the attacker's page", NULL },
 	{ "freed-table", true, PRIZE_FILE,
-	  "freed page reused as page table, written through a dangling pointer" },
+	  "freed page reused as page table, written through a dangling pointer", NULL },
 	{ "kernel-pte", true, PRIZE_KERNEL,
-	  "kernel (vmalloc) PTE maps the attacker's page" },
+	  "kernel (vmalloc) PTE maps the attacker's page", NULL },
+	{ "sleeping-fault", true, PRIZE_FILE,
+	  "own PTE, raised by the handler of a fault that waited",
+	  lacking_frames },
+	{ "preempted-frame", true, PRIZE_FILE,
+	  "own PTE, raised by the handler of an interrupt that preempted",
+	  lacking_preemption },
+	{ "leaked-level", true, PRIZE_FILE,
+	  "own PTE, raised by freeing huge pages in a forged lazy section",
+	  lacking_huge_pages },
 	{ "cred", false, PRIZE_FILE,
-	  "uid 0 written into the attacker's own credentials" },
+	  "uid 0 written into the attacker's own credentials", NULL },
 	{ "forged-pgd", false, PRIZE_FILE,
-	  "mm->pgd points to a forged topmost table" },
+	  "mm->pgd points to a forged topmost table", NULL },
 	{ "saved-reg", false, PRIZE_DAEMON_REG,
-	  "saved user register of a root daemon altered" },
+	  "saved user register of a root daemon altered", NULL },
 };
 
 static const struct attack *find(const char *name)
@@ -77,19 +154,6 @@ static void list(void)
 		       attacks[i].description);
 }
 
-/* Open the driver for an attacker: as if some bug had opened it up. */
-static int open_driver(void)
-{
-	int fd = open(VULN_FILE, O_RDWR | O_CLOEXEC);
-
-	if (fd < 0 && errno == ENOENT)
-		fail("%s is missing: set CONFIG_KPKEYS_VULN_TEST=y and boot with kpkeys_vuln=on",
-		     VULN_FILE);
-	if (fd < 0)
-		fail("%s: %s", VULN_FILE, strerror(errno));
-	return fd;
-}
-
 /*
  * Copy the attack to where an unprivileged user can execute it: the modes of
  * the root directory are those of whatever the host has there. For the same
@@ -106,7 +170,9 @@ static void install(const char *name)
 	in = open(from, O_RDONLY | O_CLOEXEC);
 	if (in < 0 || fstat(in, &st))
 		fail("%s: %s", from, strerror(errno));
-	out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
+	/* A helper of an attack that just ended may still be executing it. */
+	unlink(path);
+	out = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
 	if (out < 0 || fchmod(out, 0755))
 		fail("%s: %s", path, strerror(errno));
 	while (st.st_size > 0) {
@@ -148,7 +214,7 @@ static noreturn void be_the_attacker(char *name, struct prize *prize, int loot)
 	fail("%s: %s", name, strerror(errno));
 }
 
-/* Wait for @pid, but not for ever. Returns its wait status. */
+/* Wait for @pid, but not for ever. Returns its wait status, or -1. */
 static int wait_for(pid_t pid, const char *name)
 {
 	const struct timespec limit = { .tv_sec = TIMEOUT_S };
@@ -164,7 +230,7 @@ static int wait_for(pid_t pid, const char *name)
 			TIMEOUT_S);
 		kill(pid, SIGKILL);
 		waitpid(pid, &status, 0);
-		break;
+		return -1;
 	}
 	return status;
 }
@@ -201,17 +267,36 @@ static bool machine_alive(void)
 		_exit(0);
 	}
 	status = wait_for(pid, "health check");
-	return WIFEXITED(status) && !WEXITSTATUS(status);
+	return status >= 0 && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+/* How an attacker ended, as the one who reads the console knows it. */
+static void describe(int status, char *text, size_t length)
+{
+	if (status < 0)
+		snprintf(text, length, "timeout %d", TIMEOUT_S);
+	else if (WIFSIGNALED(status))
+		snprintf(text, length, "signal %d", WTERMSIG(status));
+	else
+		snprintf(text, length, "exit %d", WEXITSTATUS(status));
 }
 
 static void run(const struct attack *attack)
 {
-	char name[32], loot[TOKEN_LEN + 1] = "";
+	const char *why = attack->lacking ? attack->lacking() : NULL;
+	char name[32], end[32], loot[TOKEN_LEN + 1] = "";
 	struct prize prize;
 	const char *text;
 	int fds[2], status;
 	bool won, alive;
 	pid_t pid;
+
+	if (why) {
+		if (!kmsg("@attack: %s not on this target: %s\n", attack->name,
+			  why))
+			fail("/dev/kmsg: %s", strerror(errno));
+		return;
+	}
 
 	if (pipe2(fds, O_CLOEXEC))
 		fail("pipe: %s", strerror(errno));
@@ -238,26 +323,54 @@ static void run(const struct attack *attack)
 	alive = machine_alive();
 
 	/* The kernel may be telling what has happened, still. */
-	if (!kmsg("@attack: %s outcome=%s prize=%s attacker=%s %d alive=%s\n",
-		  attack->name, won ? "succeeded" : "failed", text,
-		  WIFSIGNALED(status) ? "signal" : "exit",
-		  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+	describe(status, end, sizeof(end));
+	if (!kmsg("@attack: %s outcome=%s prize=%s attacker=%s alive=%s\n",
+		  attack->name, won ? "succeeded" : "failed", text, end,
 		  alive ? "yes" : "no"))
 		fail("/dev/kmsg: %s", strerror(errno));
 }
 
+static unsigned long number(const char *text)
+{
+	unsigned long value;
+	char *end;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || end == text || *end || !value)
+		fail("'%s' is no number of times", text);
+	return value;
+}
+
+static void run_all(unsigned long times)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(attacks); i++) {
+		unsigned long n;
+
+		for (n = 0; n < times; n++)
+			run(&attacks[i]);
+	}
+}
+
 int main(int argc, char **argv)
 {
+	unsigned long times = 1, n;
 	sigset_t chld;
-	size_t i;
 	int a;
 
 	if (argc == 2 && !strcmp(argv[1], "--list")) {
 		list();
 		return 0;
 	}
+	if (argc > 2 && !strcmp(argv[1], "--repeat")) {
+		times = number(argv[2]);
+		argv += 2;
+		argc -= 2;
+	}
 	if (argc < 2 || (argv[1][0] == '-' && strcmp(argv[1], "--all")))
-		fail("usage: attack --list | --all | NAME...");
+		fail("usage: attack --list | [--repeat TIMES] { --all | NAME... }");
 	if (argc > 2 && !strcmp(argv[1], "--all"))
 		fail("--all takes no names");
 
@@ -268,14 +381,14 @@ int main(int argc, char **argv)
 
 	if (!strcmp(argv[1], "--all")) {
 		close(open_driver());
-		for (i = 0; i < ARRAY_SIZE(attacks); i++)
-			run(&attacks[i]);
+		run_all(times);
 		return 0;
 	}
 	for (a = 1; a < argc; a++)
 		find(argv[a]);
 	close(open_driver());
 	for (a = 1; a < argc; a++)
-		run(find(argv[a]));
+		for (n = 0; n < times; n++)
+			run(find(argv[a]));
 	return 0;
 }

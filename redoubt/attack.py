@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from redoubt import guest
@@ -14,20 +15,26 @@ from redoubt.errors import GuestError
 from redoubt.progress import Progress
 from redoubt.targets import Variant
 
-SUCCEEDED, BLOCKED, ERROR = "succeeded", "blocked", "error"
+# The flavour of a kernel in which nothing counts or asserts.
+FLAVOUR = "plain"
+SUCCEEDED, BLOCKED, ERROR, ABSENT = "succeeded", "blocked", "error", "absent"
 
 _LINE = re.compile(
     r"^@attack: (?P<name>\S+) outcome=(?P<outcome>succeeded|failed) prize=(?P<prize>.*) "
-    r"attacker=(?P<how>exit|signal) (?P<number>\d+) alive=(?P<alive>yes|no)$"
+    r"attacker=(?P<how>exit|signal|timeout) (?P<number>\d+) alive=(?P<alive>yes|no)$"
 )
 _VIOLATION = re.compile(r"kpkeys: violation: .*")
+_ABSENT = re.compile(r"^@attack: (?P<name>\S+) not on this target: (?P<why>.+)$")
 _OUT_OF_REACH = re.compile(r"^@attack: (?P<name>\S+) out of reach: (?P<why>.+)$")
 # EXIT_OUT_OF_REACH in guest/attacks/common.h.
 _EXIT_OUT_OF_REACH = "4"
 # /proc/<pid>/comm holds that much of a program's name.
 _COMM = 15
-# Seconds for a boot with all attacks; the emulated host needs about 15.
+# Seconds for a boot with all attacks; the emulated host needs about 15. And for each further one.
 _TIMEOUT = 300.0
+_TIMEOUT_MORE = 20.0
+# More attacks than there are.
+_MOST = 20
 # Boots until the console is legible; seen once on a busy machine that it is not.
 _BOOTS = 3
 # What the guest says of each goes to the kernel's log, which drops more than ten in five seconds.
@@ -45,13 +52,18 @@ class Attack:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an attack in one variant; `detail` is the evidence."""
+    """What came of an attack in one variant; `detail` is the evidence.
+
+    `counts` are the runs by what came of them. `flavour` is that of the kernel, or empty.
+    """
 
     target: str
     attack: str
     variant: str
     outcome: str
     detail: str
+    flavour: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/json.md."""
@@ -73,12 +85,16 @@ def judge(target: str, variant: str, attack: str, lines: Sequence[str]) -> Outco
 
     Blocked means: the prize is intact and the machine went on, and either the attacker was killed
     and the kernel reported a violation by this very program, or the program says that the memory it
-    has to write to is out of its reach. Anything between that and success is an error.
+    has to write to is out of its reach. Absent means: the guest says that the kernel lacks what the
+    attack is about, which proves nothing. Anything else is an error.
     """
 
     def outcome(what: str, detail: str) -> Outcome:
         return Outcome(target, attack, variant, what, detail)
 
+    for none in filter(None, map(_ABSENT.match, lines)):
+        if none["name"] == attack:
+            return outcome(ABSENT, none["why"])
     match = next((m for m in map(_LINE.match, lines) if m and m["name"] == attack), None)
     if not match:
         return outcome(ERROR, "the guest did not say what came of it")
@@ -105,55 +121,96 @@ def judge(target: str, variant: str, attack: str, lines: Sequence[str]) -> Outco
     return outcome(BLOCKED, violations[0])
 
 
-def _split(lines: Sequence[str]) -> dict[str, list[str]]:
-    """The console cut into pieces that end with the line of an attack."""
-    pieces: dict[str, list[str]] = {}
+def merge(outcomes: Sequence[Outcome]) -> Outcome:
+    """What came of several runs of an attack: what came of each, or an error if they differ."""
+    counts = dict(Counter(one.outcome for one in outcomes).most_common())
+    if len(counts) == 1:
+        return replace(outcomes[0], counts=counts)
+    told = ", ".join(f"{outcome} {count} times" for outcome, count in counts.items())
+    rare = list(counts)[-1]
+    odd = next(one for one in outcomes if one.outcome == rare)
+    return replace(odd, outcome=ERROR, detail=f"{told}: {odd.detail}", counts=counts)
+
+
+def _told(line: str) -> str | None:
+    """The attack of which this line says what came of it, if it is such a line."""
+    match = _LINE.match(line) or _ABSENT.match(line)
+    return match["name"] if match else None
+
+
+def _split(lines: Sequence[str]) -> dict[str, list[list[str]]]:
+    """The console cut into pieces that end with the line of an attack: one for each of its runs."""
+    pieces: dict[str, list[list[str]]] = {}
     piece: list[str] = []
     for line in lines:
         piece.append(line)
-        if match := _LINE.match(line):
-            pieces[match["name"]] = piece
+        if name := _told(line):
+            pieces.setdefault(name, []).append(piece)
             piece = []
     return pieces
 
 
-def _garbled(attacks: Sequence[Attack], result: Result) -> bool:
+def _garbled(attacks: Sequence[Attack], times: int, result: Result) -> bool:
     """Did all attacks run, and the console does not have the line of one?
 
     Kernel and guest share a serial port, and the kernel prints an oops while others go on.
     """
-    told = {match["name"] for match in map(_LINE.match, result.console) if match}
+    told = Counter(filter(None, map(_told, result.console)))
     good = result.outcome == "finished" and result.status == 0
-    return good and any(attack.name not in told for attack in attacks)
+    return good and any(told[attack.name] < times for attack in attacks)
+
+
+def _chosen(attacks: Sequence[Attack], only: Sequence[str]) -> list[Attack]:
+    known = {attack.name for attack in attacks}
+    for name in only:
+        if known and name not in known:
+            raise GuestError(f"there is no attack '{name}'", "attacks: " + ", ".join(sorted(known)))
+    return [attack for attack in attacks if not only or attack.name in only]
 
 
 def run(
-    machine: Machine, variant: Variant, progress: Progress
+    machine: Machine,
+    variant: Variant,
+    progress: Progress,
+    *,
+    flavour: str = "",
+    times: int = 1,
+    only: Sequence[str] = (),
 ) -> tuple[list[Attack], list[Outcome], Result]:
     """Run all attacks that the guest has in one boot of a variant, or again if it is illegible.
 
-    Raises RedoubtError if the guest does not say which attacks it has.
+    Each as many times, one after the other; or only those of some names.
+    Raises RedoubtError if the guest does not say which attacks it has, or has none of that name.
     """
     target = machine.build.target.name
-    with progress.step(f"Attacking {target} ({variant.name})"):
+    name = "-".join(filter(None, ("attack", target, flavour, variant.name)))
+    repeat = ("--repeat", str(times)) if times > 1 else ()
+    title = f"Attacking {target} ({', '.join(filter(None, (flavour, variant.name)))})"
+    with progress.step(title):
         for _ in range(_BOOTS):
             result = boot(
                 replace(machine, args=(*machine.args, *_LOG_ALL)),
-                guest.sequence([["/bin/attack", "--list"], ["/bin/attack", "--all"]]),
-                timeout=_TIMEOUT,
-                name=f"attack-{target}-{variant.name}",
+                guest.sequence(
+                    [["/bin/attack", "--list"], ["/bin/attack", *repeat, *(only or ("--all",))]]
+                ),
+                timeout=_TIMEOUT + _TIMEOUT_MORE * (times - 1) * (len(only) or _MOST),
+                name=name,
                 progress=progress,
             )
-            attacks = parse_list(result.console)
-            if not _garbled(attacks, result):
+            attacks = _chosen(parse_list(result.console), only)
+            if not _garbled(attacks, times, result):
                 break
             progress.detail("a message of the kernel was in the middle of a line, once more")
-    if not any(attack.in_scope for attack in attacks):
+    if not any(attack.in_scope or attack.name in only for attack in attacks):
         raise GuestError("the guest does not say which attacks it has: " + result.describe())
     pieces = _split(result.console)
-    outcomes = [
-        judge(target, variant.name, attack.name, pieces.get(attack.name, [])) for attack in attacks
-    ]
+    outcomes = []
+    for attack in attacks:
+        told = pieces.get(attack.name, [])
+        # Of a run that the guest says nothing of, nothing is known.
+        told += [[] for _ in range(times - len(told))]
+        runs = [judge(target, variant.name, attack.name, piece) for piece in told]
+        outcomes.append(replace(merge(runs), flavour=flavour))
     if result.outcome != "finished":
         # The machine did not outlive the last of them.
         outcomes[-1] = replace(outcomes[-1], outcome=ERROR, detail=f"afterwards: {result.outcome}")

@@ -354,6 +354,17 @@ def run(
 def attack(
     target: TargetArg,
     host: HostOpt = "auto",
+    flavour: Annotated[
+        str,
+        typer.Option(
+            help=f"Of the kernel; {attack_module.FLAVOUR} is one as one would ship it: without "
+            "assertions, of which some are in the way of attacks."
+        ),
+    ] = "",
+    repeat: Annotated[int, typer.Option(help="How often to run each attack.", min=1, max=1000)] = 1,
+    only: Annotated[
+        list[str] | None, typer.Option(help="The name of an attack; may be repeated.")
+    ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Run the same exploits against the kernel without and with protection."""
@@ -361,14 +372,17 @@ def attack(
     chosen = get_target(target)
     off, on = get_variant(chosen, "off"), get_variant(chosen, "on")
     with _alone():
-        made = kernels.workbench(chosen, on, _needs_enforcing(chosen, host), display)
+        made = kernels.workbench(
+            chosen, on, _needs_enforcing(chosen, host), display, flavour=flavour
+        )
     attacks: list[attack_module.Attack] = []
     found: dict[tuple[str, str], attack_module.Outcome] = {}
     consoles = {}
     for variant in (off, on):
         offered, outcomes, result = attack_module.run(
-            made.machine(variant, attacks=True, cpus=2), variant, display
-        )
+            made.attack_machine(variant), variant, display,
+            flavour=flavour, times=repeat, only=only or (),
+        )  # fmt: skip
         if attacks and [known.name for known in offered] != [known.name for known in attacks]:
             raise RedoubtError("the boots offer different attacks: " + result.describe())
         attacks = offered
@@ -376,12 +390,13 @@ def attack(
         found |= {(outcome.attack, variant.name): outcome for outcome in outcomes}
     _write_json(json_file, [outcome.as_json() for outcome in found.values()])
 
-    _show_attacks(chosen, attacks, found, made.host)
+    _show_attacks(chosen, attacks, found, made.host, repeat)
     wrong = [
         (known, variant)
         for known in attacks
         for variant in (off, on)
-        if not attack_module.as_expected(known, found[known.name, variant.name], variant)
+        if found[known.name, variant.name].outcome != attack_module.ABSENT
+        and not attack_module.as_expected(known, found[known.name, variant.name], variant)
     ]
     for name in dict.fromkeys(variant.name for _, variant in wrong):
         err.print(f"\n{name}: {consoles[name].describe()}", markup=False)
@@ -391,11 +406,27 @@ def attack(
         )
 
 
+_ATTACK_MARKS = {
+    attack_module.SUCCEEDED: ("red", "SUCCEEDED"),
+    attack_module.BLOCKED: ("green", "BLOCKED"),
+    attack_module.ABSENT: ("dim", "NOT HERE"),
+}
+
+
+def _attack_mark(outcome: attack_module.Outcome, repeat: int) -> str:
+    """What came of an attack, and of how many of its runs."""
+    style, word = _ATTACK_MARKS.get(outcome.outcome, ("yellow", "ERROR"))
+    if repeat > 1 and outcome.outcome in outcome.counts:
+        word += f" {outcome.counts[outcome.outcome]}/{repeat}"
+    return f"[{style}]{word:14}[/{style}]"
+
+
 def _show_attacks(
     target: Target,
     attacks: list[attack_module.Attack],
     found: dict[tuple[str, str], attack_module.Outcome],
     host: str,
+    repeat: int,
 ) -> None:
     where = "this CPU's protection keys" if host == host_module.NATIVE else (
         "the protection keys of a CPU emulated by QEMU"
@@ -407,14 +438,13 @@ def _show_attacks(
             continue
         out.print(f"[bold]{title:24}  protection off  protection on[/bold]")
         for known in chosen:
-            marks = []
-            for variant in ("off", "on"):
-                outcome = found[known.name, variant].outcome
-                style = {"succeeded": "red", "blocked": "green"}.get(outcome, "yellow")
-                marks.append(f"[{style}]{outcome.upper():14}[/{style}]")
+            outcomes = {way: found[known.name, way] for way in ("off", "on")}
+            marks = [_attack_mark(outcome, repeat) for outcome in outcomes.values()]
             out.print(f"{known.name:24}  {'  '.join(marks)}")
             out.print(f"    {known.description}", markup=False)
-            out.print(f"    on: {found[known.name, 'on'].detail}", markup=False, style="dim")
+            if len(outcomes["off"].counts) > 1:
+                out.print(f"    off: {outcomes['off'].detail}", markup=False, style="dim")
+            out.print(f"    on: {outcomes['on'].detail}", markup=False, style="dim")
         out.print()
 
 

@@ -22,6 +22,8 @@ _BENCH_TOPIC = "bench"
 _NO_VMALLOC_TEST = ("test_vmalloc.run_test_mask=0",)
 # Twice the largest mapping that is measured, and the pages that a fork breaks off.
 BENCH_MEMORY_MB = 3072
+# Below 512 MB Linux has no huge pages, and an attack by them would fail for that reason alone.
+ATTACK_MEMORY_MB = 640
 # Such a kernel is larger, and keeps more for itself.
 DISTRO_MEMORY_MB = 1024
 
@@ -156,6 +158,13 @@ class Workbench:
         vuln = VULN if attacks else ()
         args = (*self.args, *variant.boot_args, *_NO_KUNIT, *vuln, *extra)
         return self._machine(args, cpus)
+
+    def attack_machine(self, variant: Variant) -> Machine:
+        """The machine that boots a variant to be attacked, with two CPUs and all that it takes."""
+        made = self.machine(variant, attacks=True, cpus=2)
+        if not self.build.target.emulator:
+            return made
+        return replace(made, memory_mb=max(made.memory_mb, ATTACK_MEMORY_MB))
 
     def _machine(self, args: tuple[str, ...], cpus: int) -> Machine:
         return Machine(

@@ -238,21 +238,26 @@ def _parsed(run: Run, result: Result) -> list[ktap.Suite]:
     return ktap.parse(source.obtain(run.progress).path, result.console)
 
 
-def _attacks(run: Run, made: kernels.Workbench, label: str = "") -> Iterator[Item]:
+def _attacks(
+    run: Run, made: kernels.Workbench, label: str = "", flavour: str = ""
+) -> Iterator[Item]:
     off, on = run.variant("off"), run.variant("on")
     for variant in (off, on):
         attacks, outcomes, result = attack.run(
-            made.machine(variant, attacks=True, cpus=2), variant, run.progress
+            made.attack_machine(variant), variant, run.progress, flavour=flavour
         )
         good = 0
         bad = []
+        absent = []
         for known, outcome in zip(attacks, outcomes, strict=True):
-            if attack.as_expected(known, outcome, variant):
+            if outcome.outcome == attack.ABSENT:
+                absent.append(f"{outcome.attack}: {outcome.detail}")
+            elif attack.as_expected(known, outcome, variant):
                 good += 1
             else:
                 bad.append(f"{outcome.attack}: {outcome.outcome}, {outcome.detail}")
-        detail = "\n".join((*bad, result.describe())) if bad else ""
-        yield Item("attacks" + label, variant.name, good, len(bad), 0, detail)
+        detail = "\n".join((*bad, result.describe()) if bad else absent)
+        yield Item("attacks" + label, variant.name, good, len(bad), len(absent), detail)
 
 
 def _panic_policy(run: Run, made: kernels.Workbench) -> Iterator[Item]:
@@ -547,8 +552,8 @@ def _linear_map(run: Run, flavour: str = "") -> Iterator[Item]:
 def _linear_map_flavours(run: Run) -> Iterator[Item]:
     """The same with other sizes of pages and addresses, and under the kernel's own checks."""
     for flavour in run.target.flavours:
-        # Its options are about processes.
-        if flavour != selftests.FLAVOUR:
+        # Their options are about processes, and about what is tested in other ways.
+        if flavour not in (selftests.FLAVOUR, attack.FLAVOUR):
             yield from _linear_map(run, flavour)
 
 
@@ -691,6 +696,22 @@ def _shortage(run: Run, made: kernels.Workbench, variant: Variant, cpus: int) ->
     return _verdict(name, variant.name, report.ok, detail)
 
 
+def _plain(run: Run) -> Iterator[Item]:
+    """The attacks on a kernel as one would ship it, where no assertion is in their way."""
+    if attack.FLAVOUR not in run.target.flavours:
+        return
+    chosen = _enforcing(run, "plain flavour")
+    if isinstance(chosen, Item):
+        yield chosen
+        return
+    on, label = run.variant("on"), ", plain flavour"
+    made = kernels.workbench(run.target, on, chosen, run.progress, flavour=attack.FLAVOUR)
+    yield from _attacks(run, made, label, attack.FLAVOUR)
+    for way in run.target.ways:
+        if way.enforces:
+            yield from _attacks(run, made.by(way), f", {way.name}{label}", attack.FLAVOUR)
+
+
 def _distro(run: Run) -> Iterator[Item]:
     """The same with the configuration of a distribution: all that our work has to live with."""
     if distro.FLAVOUR not in run.target.flavours:
@@ -782,6 +803,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[_Step]:
     yield from each("audit", _audit)
     yield _Step("series", "-", partial(_series, plain or runs))
     yield from each("offcheck", _offcheck, slow=True)
+    yield from each("plain flavour", _plain, slow=True)
     yield from each("debug flavour", _debug, slow=True)
     yield from each("distro flavour", _distro, slow=True)
     yield from each("oracle flavour", partial(_oracle, flavour=oracle.FLAVOUR), seen, slow=True)

@@ -192,6 +192,7 @@ X86_64 = Target(
         "debug": ("debug", "debug-x86_64"),
         "distro": ("distro",),
         "oracle": ("oracle-x86_64",),
+        "plain": ("plain", "plain-x86_64"),
         "selftests": ("selftests", "selftests-x86_64"),
     },
     flavour_args={
@@ -278,6 +279,7 @@ ARM64 = Target(
         "64k": ("arm64-64k",),
         "52-bit": ("arm64-52-bit",),
         "debug": ("debug", "debug-arm64"),
+        "plain": ("plain", "plain-arm64"),
         "selftests": ("selftests", "selftests-arm64"),
     },
     distro_config="config.arm64_none_arm64",

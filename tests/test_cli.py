@@ -426,13 +426,15 @@ def test_pytest_is_counted(
 # === Attack and check ============================================================================
 
 
-def attack_with(monkeypatch: pytest.MonkeyPatch, on: str, after: str = "finished") -> None:
-    console = {
-        "off": "@attack: a outcome=succeeded prize=uid 0 attacker=exit 0 alive=yes",
-        "on": on,
-    }
+SUCCESS = "@attack: a outcome=succeeded prize=uid 0 attacker=exit 0 alive=yes"
+
+
+def attack_with(
+    monkeypatch: pytest.MonkeyPatch, on: str, after: str = "finished", off: str = SUCCESS
+) -> None:
+    console = {"off": off, "on": on}
     monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
-    monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
+    monkeypatch.setattr(kernels, "workbench", lambda *_, **__: BENCH)
 
     def fake(machine: boot.Machine, *_: object, **__: object) -> boot.Result:
         variant = "off" if "kpkeys_hardened_pgtables=off" in machine.args else "on"
@@ -458,7 +460,7 @@ def test_an_attack_that_bounces(
     assert "kpkeys: violation: write to 0x1" in done.out
     entries = json.loads((tmp_path / "r").read_text())
     assert [set(entry) for entry in entries] == [
-        {"target", "attack", "variant", "outcome", "detail"}
+        {"target", "attack", "variant", "outcome", "detail", "flavour", "counts"}
     ] * 2
     assert [entry["outcome"] for entry in entries] == ["succeeded", "blocked"]
 
@@ -482,6 +484,42 @@ def test_an_attack_that_does_not(
     done = call("attack", "um")
     assert done.code == 1
     assert "not as it should be: a (on)" in done.err
+
+
+def test_an_attack_that_is_absent(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    attack_with(monkeypatch, "@attack: a not on this target: no huge pages")
+    done = call("attack", "um", "--json", str(tmp_path / "r"))
+    assert done.code == 0, done.err
+    assert re.search(r"SUCCEEDED +NOT HERE", done.out)
+    assert "    on: no huge pages" in done.out
+    entries = json.loads((tmp_path / "r").read_text())
+    assert [entry["outcome"] for entry in entries] == ["succeeded", "absent"]
+
+
+@pytest.mark.parametrize(
+    ("on", "code", "shown", "counts"),
+    [
+        (f"{STOPPED}\n{STOPPED}", 0, r"BLOCKED 2/2", {"blocked": 2}),
+        (f"{STOPPED}\n{SUCCESS}", 1, r"ERROR +$", {"blocked": 1, "succeeded": 1}),
+    ],
+)
+def test_attacks_that_are_repeated(
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    on: str,
+    code: int,
+    shown: str,
+    counts: dict[str, int],
+) -> None:
+    attack_with(monkeypatch, on, off=f"{SUCCESS}\n{SUCCESS}")
+    done = call("attack", "um", "--repeat", "2", "--only", "a", "--json", str(tmp_path / "r"))
+    assert done.code == code, done.err
+    assert re.search(r"SUCCEEDED 2/2 +" + shown, done.out, re.MULTILINE)
+    entries = json.loads((tmp_path / "r").read_text())
+    assert [entry["counts"] for entry in entries] == [{"succeeded": 2}, counts]
 
 
 def test_a_guest_without_attacks(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

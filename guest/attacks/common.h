@@ -54,9 +54,24 @@ u64 vuln_cred(void);
 struct kpkeys_vuln_reg vuln_reg(int pid, int reg);
 struct kpkeys_vuln_mm vuln_mm(void *page);
 u64 vuln_read(u64 addr);
+struct kpkeys_vuln_frame vuln_frame(int pid);
+u64 vuln_lazy(void);
+bool vuln_writes(struct kpkeys_vuln_write *list, size_t count);
 void vuln_obj(unsigned long cmd, struct kpkeys_vuln_obj *obj);
 void vuln_flush(void);
 bool vuln_secret(struct kpkeys_vuln_secret *secret);
+
+/* The prize of own-pte: a page of this process, to map a root-only file with. */
+struct own_page {
+	char *start;		/* between two others */
+	u64 addr;		/* of its page-table entry */
+	u64 value;		/* of that, now */
+	u64 forged;		/* and as it should be */
+};
+
+struct own_page own_page(const char *path);
+void own_page_use(const struct own_page *page);
+void own_page_sync(const struct own_page *page);
 
 /* Memory of this process. */
 void *map_pages(void *where, size_t length);

@@ -16,6 +16,7 @@
 #include <linux/moduleparam.h>
 #include <linux/panic.h>
 #include <linux/printk.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -42,6 +43,32 @@ static int kpkeys_vuln_write(void __user *arg)
 		return -EFAULT;
 
 	kpkeys_vuln_store((u64 *)(unsigned long)w.addr, w.value);
+	return 0;
+}
+
+/*
+ * The same store as a bug in a place would do it where faults are expected. The
+ * list is read piece by piece: it may be wherever the caller wants it to be, and
+ * change meanwhile.
+ */
+static int kpkeys_vuln_writes(void __user *arg)
+{
+	struct kpkeys_vuln_write __user *list;
+	struct kpkeys_vuln_writes l;
+	struct kpkeys_vuln_write w;
+	u64 i;
+
+	if (copy_from_user(&l, arg, sizeof(l)))
+		return -EFAULT;
+	list = (void __user *)(unsigned long)l.list;
+
+	for (i = 0; i < l.count && !fatal_signal_pending(current); i++) {
+		if (copy_from_user(&w, &list[i], sizeof(w)))
+			return -EFAULT;
+		if (copy_to_kernel_nofault((void *)(unsigned long)w.addr,
+					   &w.value, sizeof(w.value)))
+			return -EACCES;
+	}
 	return 0;
 }
 
@@ -93,6 +120,12 @@ static long kpkeys_vuln_ioctl(struct file *file, unsigned int cmd,
 		return kpkeys_vuln_leak_mm(arg);
 	case KPKEYS_VULN_READ:
 		return kpkeys_vuln_leak_word(arg);
+	case KPKEYS_VULN_FRAME:
+		return kpkeys_vuln_leak_frame(arg);
+	case KPKEYS_VULN_WRITES:
+		return kpkeys_vuln_writes(arg);
+	case KPKEYS_VULN_LAZY:
+		return kpkeys_vuln_leak_lazy(arg);
 	default:
 		return -ENOTTY;
 	}

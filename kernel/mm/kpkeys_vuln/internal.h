@@ -24,6 +24,8 @@ int kpkeys_vuln_leak_cred(void __user *arg);
 int kpkeys_vuln_leak_reg(void __user *arg);
 int kpkeys_vuln_leak_mm(void __user *arg);
 int kpkeys_vuln_leak_word(void __user *arg);
+int kpkeys_vuln_leak_frame(void __user *arg);
+int kpkeys_vuln_leak_lazy(void __user *arg);
 
 int kpkeys_vuln_obj_ioctl(struct kpkeys_vuln_objs *objs, unsigned int cmd,
 			  void __user *arg);

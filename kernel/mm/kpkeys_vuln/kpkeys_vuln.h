@@ -95,6 +95,33 @@ struct kpkeys_vuln_mm {
 	__u64 pages;	/* out: how many it points to, as aligned as many */
 };
 
+/**
+ * struct kpkeys_vuln_frame - leak: the kernel stack of a task
+ * @pid:    the task, by its thread id
+ * @asleep: out: it waits, unlike one that was preempted
+ * @base:   out: lowest address of its stack
+ * @top:    out: first address behind
+ * @sp:     out: its stack pointer where it was switched out, or zero if it runs
+ * @regs:   out: what the innermost exception in kernel mode saved there, or zero
+ */
+struct kpkeys_vuln_frame {
+	__s32 pid;
+	__u32 asleep;
+	__u64 base;
+	__u64 top;
+	__u64 sp;
+	__u64 regs;
+};
+
+/*
+ * Arbitrary writes, one after the other, by code that tolerates faults: one
+ * that is refused ends them with an error, and not the task.
+ */
+struct kpkeys_vuln_writes {
+	__u64 list;	/* pointer to struct kpkeys_vuln_write */
+	__u64 count;
+};
+
 /*
  * The use-after-free: objects are pages; reading and writing go on working
  * after KPKEYS_VULN_OBJ_FREE, whatever the page is used for by then.
@@ -135,5 +162,9 @@ struct kpkeys_vuln_policy {
 #define KPKEYS_VULN_MM		_IOWR('V', 14, struct kpkeys_vuln_mm)
 /* The arbitrary read: value = *(u64 *)addr. */
 #define KPKEYS_VULN_READ	_IOWR('V', 15, struct kpkeys_vuln_write)
+#define KPKEYS_VULN_FRAME	_IOWR('V', 16, struct kpkeys_vuln_frame)
+#define KPKEYS_VULN_WRITES	_IOW('V', 17, struct kpkeys_vuln_writes)
+/* Leak: where the caller's depth of lazy MMU sections is counted, one byte. */
+#define KPKEYS_VULN_LAZY	_IOR('V', 18, __u64)
 
 #endif /* KPKEYS_VULN_H */

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The leaks of the vulnerable test driver that are about a task in the kernel. */
+#include <linux/compiler.h>
+#include <linux/kernel.h>
+#include <linux/ptrace.h>
+#include <linux/sched.h>
+#include <linux/sched/task.h>
+#include <linux/sched/task_stack.h>
+#include <linux/uaccess.h>
+
+#include "internal.h"
+
+#ifndef CONFIG_UML
+/* Entries align the stack to a cache line at most. */
+#define MAX_GAP		64
+
+static unsigned long saved_sp(struct task_struct *task)
+{
+#ifdef CONFIG_ARM64
+	return thread_saved_sp(task);
+#else
+	return task->thread.sp;
+#endif
+}
+
+/* Is this what an exception in kernel mode left on the stack that it found? */
+static __no_kasan_or_inline bool is_frame(struct pt_regs *regs)
+{
+	unsigned long sp = kernel_stack_pointer(regs);
+
+	return !user_mode(regs) && sp - (unsigned long)(regs + 1) < MAX_GAP &&
+	       __kernel_text_address(instruction_pointer(regs));
+}
+
+static void find_frame(struct task_struct *task, struct kpkeys_vuln_frame *f)
+{
+	unsigned long sp = saved_sp(task);
+
+	/* Where it went to sleep changes when it runs, and is kept after that. */
+	if (task == current || task_curr(task) || sp < f->base || sp >= f->top)
+		return;
+
+	f->sp = sp;
+	for (; sp + sizeof(struct pt_regs) < f->top; sp += sizeof(long)) {
+		if (!is_frame((struct pt_regs *)sp))
+			continue;
+		f->regs = sp;
+		return;
+	}
+}
+
+int kpkeys_vuln_leak_frame(void __user *arg)
+{
+	struct kpkeys_vuln_frame f;
+	struct task_struct *task;
+	void *stack;
+
+	if (copy_from_user(&f, arg, sizeof(f)))
+		return -EFAULT;
+
+	task = find_get_task_by_vpid(f.pid);
+	if (!task)
+		return -ESRCH;
+	stack = try_get_task_stack(task);
+	if (!stack) {
+		put_task_struct(task);
+		return -ESRCH;
+	}
+	f.base = (unsigned long)stack;
+	f.top = f.base + THREAD_SIZE;
+	f.sp = 0;
+	f.regs = 0;
+	f.asleep = !task_is_running(task);
+	find_frame(task, &f);
+	put_task_stack(task);
+	put_task_struct(task);
+
+	return copy_to_user(arg, &f, sizeof(f)) ? -EFAULT : 0;
+}
+#else
+/* No exception is taken in kernel mode that waits for anything. */
+int kpkeys_vuln_leak_frame(void __user *arg)
+{
+	return -EOPNOTSUPP;
+}
+#endif
+
+int kpkeys_vuln_leak_lazy(void __user *arg)
+{
+#ifdef CONFIG_ARCH_HAS_LAZY_MMU_MODE
+	u64 addr = (unsigned long)&current->lazy_mmu_state.enable_count;
+
+	return copy_to_user(arg, &addr, sizeof(addr)) ? -EFAULT : 0;
+#else
+	return -EOPNOTSUPP;
+#endif
+}
