@@ -117,6 +117,8 @@ static const struct attack attacks[] = {
 	  "freed page reused as page table, written through a dangling pointer", NULL },
 	{ "kernel-pte", true, PRIZE_KERNEL,
 	  "kernel (vmalloc) PTE maps the attacker's page", NULL },
+	{ "tolerated-write", true, PRIZE_FILE,
+	  "own PTE, through an accessor that tolerates faults", NULL },
 	{ "sleeping-fault", true, PRIZE_FILE,
 	  "own PTE, raised by the handler of a fault that waited",
 	  lacking_frames },

@@ -11,15 +11,20 @@
 bool kmsg(const char *format, ...)
 {
 	int fd = open("/dev/kmsg", O_WRONLY | O_CLOEXEC), length;
+	char *line, *text;
 	va_list args;
-	char *line;
 	bool told;
 
 	if (fd < 0)
 		return false;
 	va_start(args, format);
-	length = vasprintf(&line, format, args);
+	length = vasprintf(&text, format, args);
 	va_end(args);
+	if (length >= 0) {
+		/* As critical, for boots that show little else. */
+		length = asprintf(&line, "<2>%s", text);
+		free(text);
+	}
 	/* In one write, which is one line of the log. */
 	told = length >= 0 && write(fd, line, length) == length;
 	if (length >= 0)

@@ -21,7 +21,7 @@ from redoubt.process import run_lines
 from redoubt.targets import Target
 
 GUARD, SCOPE, CLASS, WRITER = "guard", "scope", "class", "writer"
-RAISE, LAZY, FIXUP, KEY = "raise", "lazy", "fixup", "key"
+RAISE, BATCH, LEDGER, FIXUP, KEY = "raise", "batch", "ledger", "fixup", "key"
 
 
 @dataclass(frozen=True)
@@ -123,22 +123,14 @@ _RULES = (
         RAISE,
         re.compile(
             r"\b(?:kpkeys_raise(?=\()|x86_write_pkrs(?=\(PKRS_PGTABLES\))"
-            r"|arm64_write_pkey_reg(?=\(PGTABLES\))|irqentry_exit_kpkeys(?=\())"
+            r"|arm64_write_pkey_reg(?=\(PGTABLES\)))"
         ),
         1,
         _comment,
         alone=True,
     ),
-    _Rule(
-        LAZY,
-        re.compile(
-            r"\b(?:kpkeys_(?:enter|leave)_lazy_mmu_mode|arch_flush_lazy_mmu_mode"
-            r"|lazy_mmu_mode_(?:enable|disable|pause|resume))(?=\()"
-        ),
-        1,
-        _comment,
-        alone=True,
-    ),
+    _Rule(BATCH, re.compile(r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()"), 1, _comment, True),
+    _Rule(LEDGER, re.compile(r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()"), 1, _comment, True),
     _Rule(FIXUP, re.compile(rf"\b(?:{'|'.join(_EXTABLE)})(?=\()"), 1, _comment),
     # The handler, which no longer knows them.
     _Rule(FIXUP, re.compile(r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b"), 0, _never),
@@ -270,7 +262,7 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
         said = f"({{ if ({asked}) {without}; else {whole}; }})"
     elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
         said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"
-    elif site.kind in (RAISE, LAZY) or name == _ADD:
+    elif site.kind in (RAISE, BATCH, LEDGER) or name == _ADD:
         said = f"KPKEYS_MUTANT_CALL({number}, {code})"
     else:
         said = f"({asked} ? {site.mutated} : {code})"

@@ -263,16 +263,18 @@ def _attacks(
 def _panic_policy(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     """kpkeys.violation=panic must take the machine down, and only then."""
     on = run.variant("on")
-    with run.progress.step("Attacking with kpkeys.violation=panic"):
-        result = boot(
-            made.machine(on, "kpkeys.violation=panic", attacks=True),
-            ["/bin/attack", "own-pte"],
-            timeout=run.patience_s,
-            name=f"panic-{run.target.name}",
-            progress=run.progress,
-        )
-    good = result.outcome == "panic" and "kpkeys" in result.detail
-    yield _verdict("violation=panic", on.name, good, result.describe())
+    # The second by a write that tolerates faults.
+    for attack_name in ("own-pte", "tolerated-write"):
+        with run.progress.step(f"Attacking with kpkeys.violation=panic ({attack_name})"):
+            result = boot(
+                made.machine(on, "kpkeys.violation=panic", attacks=True),
+                ["/bin/attack", attack_name],
+                timeout=run.patience_s,
+                name=f"panic-{run.target.name}-{attack_name}",
+                progress=run.progress,
+            )
+        good = result.outcome == "panic" and "kpkeys" in result.detail
+        yield _verdict(f"violation=panic, {attack_name}", on.name, good, result.describe())
 
 
 def _checks(run: Run, made: kernels.Workbench) -> Iterator[Item]:

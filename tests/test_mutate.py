@@ -101,10 +101,10 @@ def only(text: str) -> Site:
             "\tif (raised)\n\t\tKPKEYS_MUTANT_CALL(7, x86_write_pkrs(PKRS_PGTABLES));\n",
         ),
         (
-            "lazy",
-            "\tlazy_mmu_mode_pause();\n",
-            "/* lazy_mmu_mode_pause() */",
-            "\tKPKEYS_MUTANT_CALL(7, lazy_mmu_mode_pause());\n",
+            "batch",
+            "\tkpkeys_batch_pause();\n",
+            "/* kpkeys_batch_pause() */",
+            "\tKPKEYS_MUTANT_CALL(7, kpkeys_batch_pause());\n",
         ),
         (
             "fixup",
@@ -283,20 +283,20 @@ def test_places_of_a_function_are_counted_and_keep_their_names_on_other_lines() 
 
 def test_only_lines_of_ours_count(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
-    text = "void f(void)\n{\n\tlazy_mmu_mode_enable();\n}\n"
+    text = "void f(void)\n{\n\tkpkeys_batch_begin();\n}\n"
     before.write_text(text)
-    text = text.replace("}\n", "\tlazy_mmu_mode_pause();\n}\n").replace("{\n", "{\n" + GUARD)
+    text = text.replace("}\n", "\tkpkeys_batch_pause();\n}\n").replace("{\n", "{\n" + GUARD)
     after.write_text(text)
     lines = mutants.added(before, after)
     assert lines == {3, 5}
-    assert [site.kind for site in mutants.find("mm/x.c", text, lines)] == ["guard", "lazy"]
+    assert [site.kind for site in mutants.find("mm/x.c", text, lines)] == ["guard", "batch"]
     assert mutants.added(after, after) == frozenset()
 
 
 def test_what_moves_behind_a_line_of_linux_does_not_make_it_ours(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
-    before.write_text("\n\tcount();\n\tlazy_mmu_mode_disable();\n\n")
-    after.write_text("\n\tlazy_mmu_mode_disable();\n\tcount();\n\n")
+    before.write_text("\n\tcount();\n\tkpkeys_batch_end();\n\n")
+    after.write_text("\n\tkpkeys_batch_end();\n\tcount();\n\n")
     assert mutants.added(before, after) == {3}
 
 
@@ -383,7 +383,7 @@ def counted(text: str) -> Counter[str]:
         "scope": r"scoped_(guard|class)\(kpkeys",
         "class": r"(?<!DEFINE_)CLASS\(kpkeys_pool_level, level\)",
         "writer": r"^(?!.*#define).*\b(__write_entry|__write_entry_raised|__xchg_entry)\(",
-        "lazy": r"\b(kpkeys_(enter|leave)|arch_flush)_lazy_mmu_mode\(\);|lazy_mmu_mode_\w+\(\);",
+        "batch": r"\bkpkeys_batch_\w+\(\);",
     }
     code = "\n".join(line for line in text.splitlines() if not line.startswith(" *"))
     return Counter({kind: len(re.findall(word, code, re.M)) for kind, word in words.items()})
@@ -424,14 +424,15 @@ def test_places_of_each_target(real: Real) -> None:
         "class take_locked",
         "raise kpkeys_set_level",
         "key set_key",
-        "lazy filemap_map_pages",
+        "batch filemap_map_pages",
     }
     for name, some in {
         "um": {"guard set_pte", "guard pgd_alloc", "guard mark_synced", "guard pmd_mkuptodate"},
         "x86_64": {
             "guard native_set_pte", "guard pti_clone_pgtable", "fixup lazy_set_pte",
             "fixup x86_pks_fault", "guard x86_pks_lazy_write", "key protect_trampoline",
-            "lazy arch_enter_lazy_mmu_mode", "raise arch_irqentry_exit_kpkeys",
+            "batch begin_writing", "raise x86_pks_return_to_raised",
+            "ledger x86_pks_return_to_raised",
         },
         "arm64": {
             "writer set_pmd", "writer set_swapper_pgd", "scope contpte_convert", "guard fill_pte",
@@ -809,7 +810,7 @@ mm: guard
 +++ b/mm/mmap.c
 @@ -1 +1,2 @@
  int map;
-+	kpkeys_enter_lazy_mmu_mode();
++	kpkeys_batch_begin();
 """
 
 
@@ -858,7 +859,7 @@ def test_from_mutant_to_mutant_nothing_but_a_number_differs(
 ) -> None:
     queue = state(repo)
     found = places(shop)
-    assert [site.kind for site in found] == ["raise", "guard", "lazy"]
+    assert [site.kind for site in found] == ["raise", "guard", "batch"]
     whole = state(shop.tree(None))
     assert "KPKEYS_MUTANT_CALL(1, kpkeys_raise(1));" in whole["mm/kpkeys/core.c"][0]
     assert "KPKEYS_MUTANT_CLASS(2, " in whole["mm/memory.c"][0]

@@ -141,7 +141,7 @@ struct kpkeys_vuln_frame vuln_frame(int pid)
 	return f;
 }
 
-/* Where the depth of this task's lazy MMU sections is counted. */
+/* Where the depth of this task's lazy MMU sections is counted, or 0. */
 u64 vuln_lazy(void)
 {
 	u64 addr;

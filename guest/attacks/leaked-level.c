@@ -41,12 +41,15 @@ static char *map_huge(size_t nr)
 	return p;
 }
 
-/* The depth is one byte among others. */
+/* The depth is one byte among others, if it is counted. */
 static void claim_section(u64 addr, bool on)
 {
 	u64 word = addr & ~7UL, one = 1UL << addr % 8 * 8;
-	u64 old = vuln_read(word);
+	u64 old;
 
+	if (!addr)
+		return;
+	old = vuln_read(word);
 	vuln_write(word, on ? old | one : old & ~one);
 }
 

@@ -85,13 +85,13 @@ int kpkeys_vuln_leak_frame(void __user *arg)
 }
 #endif
 
+/* Not every architecture counts. */
 int kpkeys_vuln_leak_lazy(void __user *arg)
 {
-#ifdef CONFIG_ARCH_HAS_LAZY_MMU_MODE
-	u64 addr = (unsigned long)&current->lazy_mmu_state.enable_count;
+	u64 addr = 0;
 
-	return copy_to_user(arg, &addr, sizeof(addr)) ? -EFAULT : 0;
-#else
-	return -EOPNOTSUPP;
+#ifdef CONFIG_ARCH_HAS_LAZY_MMU_MODE
+	addr = (unsigned long)&current->lazy_mmu_state.enable_count;
 #endif
+	return copy_to_user(arg, &addr, sizeof(addr)) ? -EFAULT : 0;
 }

@@ -18,6 +18,7 @@
 #include <linux/cpumask.h>
 #include <linux/gfp.h>
 #include <linux/init.h>
+#include <linux/kpkeys_batch.h>
 #include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/mm_types.h>
@@ -226,13 +227,13 @@ early_param("asi_ephmap", early_ephmap);
 static void begin_writing(unsigned int nr)
 {
 	if (nr > 1)
-		lazy_mmu_mode_enable();
+		kpkeys_batch_begin();
 }
 
 static void end_writing(unsigned int nr)
 {
 	if (nr > 1)
-		lazy_mmu_mode_disable();
+		kpkeys_batch_end();
 }
 
 static bool is_possible(struct mm_struct *mm, unsigned int cpu)
