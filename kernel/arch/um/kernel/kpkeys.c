@@ -87,7 +87,9 @@ void um_pku_enter(void *mc)
 		um_write_pkru(UM_PKRU_PGTABLES);
 		kpkeys_ledger_push((unsigned long)mc);
 	}
-	um_pku_reset();
+	/* Not um_pku_reset(), which asks again whether there is a key. */
+	um_set_pkru_shadow(KPKEYS_LVL_DEFAULT);
+	um_write_pkru(UM_PKRU_DEFAULT);
 }
 
 /**
