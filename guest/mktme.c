@@ -2,7 +2,8 @@
 /*
  * Memory under KeyIDs, from inside: whatever is done with it, its data is right.
  *
- * mktme KEYIDS: checks all KeyIDs from 1 to KEYIDS, in TAP.
+ * mktme KEYIDS [hog]: checks all KeyIDs from 1 to KEYIDS, in TAP, and that nobody
+ * who uses up memory has too much flushed.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,9 +38,14 @@
 /* To be compacted, and how often. */
 #define HOLES		(16 * HUGE)
 #define TRIES		8
+/* Pages that the pool gives back before others have their turn. */
+#define BATCH		(HUGE / PAGE)
+#define NOBODY		65534
 #define MEMINFO		"/proc/meminfo"
+#define VMSTAT		"/proc/vmstat"
 #define COMPACT		"/proc/sys/vm/compact_memory"
 #define THP		"/sys/kernel/mm/transparent_hugepage/enabled"
+#define THP_DEFRAG	"/sys/kernel/mm/transparent_hugepage/defrag"
 #define THP_ZEROES	"/sys/kernel/mm/transparent_hugepage/use_zero_page"
 
 static unsigned int keyid;
@@ -523,6 +529,85 @@ static bool the_pool_gives_way(void)
 	       because("%llu pages of %llu are still in the pool", after, before);
 }
 
+/* Of a hog: huge pages while there are some, and small ones in their stead. */
+static bool takes_memory(char *m)
+{
+	size_t size = *(size_t *)m, i, j;
+	char *hog = map_huge(size);
+	u64 enough;
+
+	if (setuid(NOBODY))
+		fail("setuid");
+	/* That there is none takes long to find out. */
+	enough = number_in(VMSTAT, "thp_fault_fallback") + 1;
+	for (i = 0; i < size; i += HUGE) {
+		if (number_in(VMSTAT, "thp_fault_fallback") >= enough &&
+		    madvise(hog + i, size - i, MADV_NOHUGEPAGE))
+			fail("MADV_NOHUGEPAGE");
+		for (j = i; j < i + HUGE; j += PAGE)
+			*(volatile char *)(hog + j) = 1;
+	}
+	return true;
+}
+
+/*
+ * All CPUs stand still when they write back their caches: nobody can have them
+ * do that by using up memory, nor have the pool emptied in one go. Half of what
+ * is used here is in the pool then, and a quarter is free, but for no huge page:
+ * who wants one has the lists of CPUs drained.
+ */
+static bool hogs_stop_no_cpu(void)
+{
+	size_t size = (size_t)sysconf(_SC_PHYS_PAGES) / 4 * PAGE, i;
+	u64 all, ranges, freed, returned, most, pooled;
+	char *m, *between, *holes, *hog;
+	bool good;
+
+	if (!write_text(COMPACT, "1"))
+		fail(COMPACT);
+	m = map_under_keyid(size);
+	between = map(size / 2);
+	holes = map(size / 2);
+	for (i = 0; i < size; i += PAGE) {
+		char *other = i / PAGE % 2 ? between : holes;
+
+		*(volatile char *)(m + i) = 1;
+		*(volatile char *)(other + i / (2 * PAGE) * PAGE) = 1;
+	}
+	munmap(holes, size / 2);
+	munmap(m, size);
+	pooled = counted("pool_pages");
+	if (pooled < size / PAGE / 2)
+		return because("%llu pages in the pool", pooled);
+
+	all = counted("flushed_all");
+	ranges = counted("flushed_ranges");
+	freed = counted("flushed_when_freed");
+	returned = counted("pool_returned");
+	hog = map(PAGE);
+	*(size_t *)hog = number_in(MEMINFO, "MemFree:") * 1024 / HUGE * HUGE;
+	good = in_child(takes_memory, hog);
+	all = counted("flushed_all") - all;
+	ranges = counted("flushed_ranges") - ranges;
+	freed = counted("flushed_when_freed") - freed;
+	returned = counted("pool_returned") - returned;
+	most = counted("pool_most");
+	munmap(hog, PAGE);
+	munmap(between, size / 2);
+	printf("# a hog: %llu of %llu pages left the pool, %llu at most in one go; %llu were flushed, in %llu ranges; WBINVD: %llu\n",
+	       returned, pooled, most, freed, ranges, all);
+	if (!good)
+		return false;
+	if (all)
+		return because("CPUs wrote back all they had cached, %llu times",
+			       all);
+	if (most > BATCH)
+		return because("%llu pages left the pool in one go", most);
+	return returned && freed >= returned ? true :
+	       because("%llu pages left the pool, %llu were flushed", returned,
+		       freed);
+}
+
 /* Devices would read and write what is not under the KeyID. */
 static bool nobody_pins(void)
 {
@@ -574,10 +659,12 @@ static bool it_is_not_paged_out(void)
 	       !munmap(m, SIZE) && !munmap(plain, SIZE);
 }
 
-static const struct {
+struct check {
 	const char *name;
 	bool (*check)(void);
-} checks[] = {
+};
+
+static const struct check checks[] = {
 	{ "new memory is zero", new_memory_is_zero },
 	{ "forks copy", forks_copy },
 	{ "protection changes", protection_changes },
@@ -597,36 +684,50 @@ static const struct {
 	{ "it is not paged out", it_is_not_paged_out },
 };
 
+/* For one KeyID, as it takes long. */
+static const struct check once = { "hogs stop no CPU", hogs_stop_no_cpu };
+
+static unsigned int nr, failed;
+
+static void run(const struct check *which)
+{
+	bool good;
+
+	why[0] = '\0';
+	good = which->check();
+	failed += !good;
+	printf("%sok %u %s, KeyID %u\n", good ? "" : "not ", ++nr, which->name,
+	       keyid);
+	if (!good)
+		printf("# %s\n", why);
+}
+
 int main(int argc, char **argv)
 {
-	unsigned int keyids = argc == 2 ? strtoul(argv[1], NULL, 10) : 0;
-	unsigned int i, nr = 0, failed = 0;
+	bool hog = argc == 3 && !strcmp(argv[2], "hog");
+	unsigned int keyids = argc == 2 + hog ? strtoul(argv[1], NULL, 10) : 0;
+	unsigned int i;
 
 	if (!keyids) {
-		fprintf(stderr, "usage: mktme KEYIDS\n");
+		fprintf(stderr, "usage: mktme KEYIDS [hog]\n");
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	/* On a machine with little memory the kernel has decided to have none. */
 	if (!write_text(THP, "madvise"))
 		fail(THP);
+	if (!write_text(THP_DEFRAG, "madvise"))
+		fail(THP_DEFRAG);
 	if (!write_text(THP_ZEROES, "1"))
 		fail(THP_ZEROES);
 	if (!swap_on(SWAP_DISK))
 		fail("swap on " SWAP_DISK);
-	printf("TAP version 13\n1..%zu\n", keyids * ARRAY_SIZE(checks));
-	for (keyid = 1; keyid <= keyids; keyid++) {
-		for (i = 0; i < ARRAY_SIZE(checks); i++) {
-			bool good;
-
-			why[0] = '\0';
-			good = checks[i].check();
-			failed += !good;
-			printf("%sok %u %s, KeyID %u\n", good ? "" : "not ",
-			       ++nr, checks[i].name, keyid);
-			if (!good)
-				printf("# %s\n", why);
-		}
-	}
+	printf("TAP version 13\n1..%zu\n", keyids * ARRAY_SIZE(checks) + hog);
+	for (keyid = 1; keyid <= keyids; keyid++)
+		for (i = 0; i < ARRAY_SIZE(checks); i++)
+			run(&checks[i]);
+	keyid = keyids;
+	if (hog)
+		run(&once);
 	return !!failed;
 }

@@ -618,7 +618,7 @@ def mktme(
             mktme_module.shared(two, display),
         ]
         seen, views = mktme_module.outside(one, display)
-        _print_lines(mktme_module.render(views))
+        _print_lines([*mktme_module.counts(outcomes[0].boot), *mktme_module.render(views)])
         outcomes.append(seen)
     wrong = [f"{one.name}: {problem}" for one in outcomes for problem in one.problems]
     _print_lines(wrong or [f"{one.name}: ok" for one in outcomes])

@@ -39,6 +39,7 @@ _TIMEOUT = 900.0
 _QMP_TIMEOUT = 120.0
 _TAP = re.compile(r"^(not )?ok (\d+) (.*)$")
 _PLAN = re.compile(r"^1\.\.(\d+)$")
+_COUNTS = "# a hog: "
 _STAGE = re.compile(r"^@planes: (kept|freed)$")
 STAGES = ("kept", "freed")
 
@@ -94,10 +95,16 @@ def judge(result: Result) -> list[str]:
     return problems
 
 
+def counts(result: Result) -> list[str]:
+    """What was flushed for somebody who used up memory, for people."""
+    return [line.removeprefix("# ") for line in result.console if line.startswith(_COUNTS)]
+
+
 def checks(machine: Machine, progress: Progress) -> Outcome:
     """Everything that can be done with memory under each KeyID."""
     last = planes.keyids(needs(machine.build.target))[-1]
-    result = _run(machine, [["/bin/mktme", str(last)], ["/bin/cat", STATS]], "checks", progress)
+    commands = [["/bin/mktme", str(last), "hog"], ["/bin/cat", STATS]]
+    result = _run(machine, commands, "checks", progress)
     return Outcome("memory under KeyIDs", tuple(judge(result)), result)
 
 

@@ -86,6 +86,14 @@ def test_checks_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked[0][1:3] == ["/bin/mktme", "3"]
 
 
+def test_counts_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "a hog: 7 of 9 pages left the pool"
+    say(monkeypatch, (*GOOD, f"# {said}", "# another reason"))
+    outcome = mktme.checks(machine(), Silent())
+    assert outcome.ok
+    assert mktme.counts(outcome.boot) == [said]
+
+
 def test_keys_of_programs_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = say(monkeypatch, ("1..2", "ok 1 global.a", "ok 2 global.b # SKIP no sockets"))
     assert mktme.interface(machine(), Silent()).problems == (

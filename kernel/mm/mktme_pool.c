@@ -78,8 +78,6 @@ struct taken {
 
 /* mktme_pool=: how much of a node; 0 is off. */
 unsigned int mktme_pool_percent __read_mostly = 50;
-/* As many pages are flushed by a flush of everything. */
-unsigned long mktme_pool_whole __read_mostly;
 
 static struct pool_cpu __percpu *pool_cpus;
 static struct pool_node *pool_nodes[MAX_NUMNODES];
@@ -183,17 +181,17 @@ static unsigned long nr_taken(const struct taken *taken)
 	       (taken->lists[HUGE].nr << order_of(HUGE));
 }
 
-static void give_back_page(struct page *page, unsigned int order, bool flushed)
+static void give_back_page(struct page *page, unsigned int order)
 {
-	mktme_free_pooled_pages(page, order, flushed);
+	mktme_free_pooled_pages(page, order);
 	restore(page, order);
 	if (!order && PageHWPoison(page))
 		return;
 	free_prepared_pages(page, order);
 }
 
-/* Returns the number of pages. */
-static unsigned long give_back(struct taken *taken, int nid, bool flushed)
+/* Returns the number of pages, up to POOL_GIVE_BACK. */
+static unsigned long give_back(struct taken *taken, int nid)
 {
 	unsigned long nr = nr_taken(taken);
 	struct page *page;
@@ -203,9 +201,9 @@ static unsigned long give_back(struct taken *taken, int nid, bool flushed)
 		return 0;
 	for (size = 0; size < NR_SIZES; size++)
 		while ((page = pop(&taken->lists[size])))
-			give_back_page(page, order_of(size), flushed);
+			give_back_page(page, order_of(size));
 	account(nid, -nr);
-	mktme_count(MKTME_STAT_RETURNED, nr);
+	mktme_count_batch(nr);
 	return nr;
 }
 
@@ -363,7 +361,7 @@ bool __mktme_pool_free(struct page *page, unsigned int order)
 		keep = keep_on_cpu(page, keyid, nid, &taken);
 	else
 		keep = keep_on_node(page, keyid, nid, size, &taken);
-	give_back(&taken, nid, false);
+	give_back(&taken, nid);
 	if (keep) {
 		account(nid, 1L << order);
 		/* Whoever finds that there are no others empties the pool. */
@@ -529,16 +527,6 @@ struct folio *__mktme_pool_alloc(unsigned int keyid, unsigned int order,
 
 /* === Taking back ======================================================== */
 
-/* May sleep. Returns the number of pages. */
-static unsigned long give_back_many(struct taken *taken, int nid)
-{
-	bool whole = nr_taken(taken) >= READ_ONCE(mktme_pool_whole);
-
-	if (whole)
-		mktme_flush_all();
-	return give_back(taken, nid, whole);
-}
-
 /* From the lists of one KeyID, or of all if it is 0; under the node's lock. */
 static unsigned long take_from_cpu(struct pool_cpu *cpu, unsigned int keyid,
 				   unsigned long max, struct taken *taken)
@@ -560,7 +548,8 @@ static unsigned long take_from_lists(struct pool_node *node, unsigned int keyid,
 	unsigned long nr = 0;
 	unsigned int i, size;
 
-	for (size = 0; size < NR_SIZES; size++) {
+	/* A huge page with nothing else: it is flushed in one go. */
+	for (size = 0; size < NR_SIZES && !nr; size++) {
 		unsigned int order = order_of(size);
 
 		for (i = 0; i < MKTME_MAX_KEYIDS && nr < max; i++)
@@ -597,66 +586,32 @@ static void take_oldest(int nid, unsigned int keyid, unsigned long max,
 	}
 }
 
-static unsigned long drain(int nid, unsigned int keyid)
+/* Returns the number of pages: 0 only if there are none. */
+static unsigned long give_back_oldest(int nid, unsigned int keyid,
+				      unsigned long max)
 {
 	struct taken taken;
 
 	guard(srcu)(&giving_back);
-	take_oldest(nid, keyid, ULONG_MAX / 2, &taken);
-	return give_back_many(&taken, nid);
+	take_oldest(nid, keyid, min(max, POOL_GIVE_BACK), &taken);
+	return give_back(&taken, nid);
 }
 
-void __mktme_pool_drain(int nid)
-{
-	int i;
-
-	might_sleep();
-	for_each_node_state(i, N_MEMORY)
-		if (nid == NUMA_NO_NODE || i == nid)
-			drain(i, 0);
-}
-
-/**
- * mktme_pool_drain_keyid() - Take all pages of a KeyID from the pool.
- * @keyid: the KeyID.
- *
- * When this returns there is none, and none on its way out of the pool, if none
- * has been freed meanwhile.
- *
- * Context: may sleep.
+/*
+ * Gives back so many pages, or all. However many they are, they are flushed one
+ * by one: for a flush of all that is cached every CPU stands still, and those
+ * who make that happen need no privilege. May sleep.
  */
-void mktme_pool_drain_keyid(unsigned int keyid)
+static unsigned long drain(int nid, unsigned int keyid, unsigned long max)
 {
-	int nid;
+	unsigned long nr = 0, some;
 
-	might_sleep();
-	for_each_node_state(nid, N_MEMORY)
-		drain(nid, keyid);
-	/* Nor is there one that somebody else has taken out. */
-	synchronize_srcu(&giving_back);
-	synchronize_rcu();
-}
-
-/**
- * mktme_pool_stop() - Keep the pool empty until mktme_pool_start().
- * @nid: a node whose pages are gone when this returns.
- *
- * Context: may sleep.
- */
-void mktme_pool_stop(int nid)
-{
-	atomic_inc(&pool_stopped);
-	mktme_pool_drain(nid);
-}
-
-/**
- * mktme_pool_start() - Let the pool have pages again.
- *
- * Context: any.
- */
-void mktme_pool_start(void)
-{
-	atomic_dec(&pool_stopped);
+	do {
+		some = give_back_oldest(nid, keyid, max - nr);
+		nr += some;
+		cond_resched();
+	} while (some && nr < max);
+	return nr;
 }
 
 static unsigned long node_pages(int nid)
@@ -674,6 +629,61 @@ static unsigned long node_pages(int nid)
 			nr += READ_ONCE(cpu->nr);
 	}
 	return nr;
+}
+
+void __mktme_pool_drain(int nid)
+{
+	int i;
+
+	might_sleep();
+	/* That others free pages meanwhile does not keep it from ending. */
+	for_each_node_state(i, N_MEMORY)
+		if (nid == NUMA_NO_NODE || i == nid)
+			drain(i, 0, node_pages(i));
+}
+
+/**
+ * mktme_pool_drain_keyid() - Take all pages of a KeyID from the pool.
+ * @keyid: the KeyID.
+ *
+ * When this returns there is none, and none on its way out of the pool, if none
+ * has been freed meanwhile.
+ *
+ * Context: may sleep.
+ */
+void mktme_pool_drain_keyid(unsigned int keyid)
+{
+	int nid;
+
+	might_sleep();
+	for_each_node_state(nid, N_MEMORY)
+		drain(nid, keyid, ULONG_MAX);
+	/* Nor is there one that somebody else has taken out. */
+	synchronize_srcu(&giving_back);
+	synchronize_rcu();
+}
+
+/**
+ * mktme_pool_stop() - Keep the pool empty until mktme_pool_start().
+ * @nid: a node whose pages are gone when this returns.
+ *
+ * Context: may sleep.
+ */
+void mktme_pool_stop(int nid)
+{
+	might_sleep();
+	atomic_inc(&pool_stopped);
+	drain(nid, 0, ULONG_MAX);
+}
+
+/**
+ * mktme_pool_start() - Let the pool have pages again.
+ *
+ * Context: any.
+ */
+void mktme_pool_start(void)
+{
+	atomic_dec(&pool_stopped);
 }
 
 /**
@@ -694,26 +704,26 @@ unsigned long mktme_pool_pages(void)
 
 /* === Those who want memory ============================================== */
 
+/* Not all, of which half would be taken: somebody waits for the first of them. */
 static unsigned long count_pages(struct shrinker *shrinker,
 				 struct shrink_control *sc)
 {
-	return node_pages(sc->nid) ? : SHRINK_EMPTY;
+	return min(node_pages(sc->nid), POOL_RECLAIM) ? : SHRINK_EMPTY;
 }
 
 static unsigned long scan_pages(struct shrinker *shrinker,
 				struct shrink_control *sc)
 {
-	struct taken taken;
-	unsigned long nr;
+	unsigned long nr = give_back_oldest(sc->nid, 0, sc->nr_to_scan);
 
-	guard(srcu)(&giving_back);
-	take_oldest(sc->nid, 0, sc->nr_to_scan, &taken);
-	nr = give_back_many(&taken, sc->nid);
 	mm_account_reclaimed_pages(nr);
 	return nr ? : SHRINK_STOP;
 }
 
-/* Memory is short, and reclaim has not found any: no reason to kill. */
+/*
+ * Memory is short, and reclaim has not found any: no reason to kill. If it is
+ * not enough, it comes here again.
+ */
 static int before_oom(struct notifier_block *block, unsigned long unused,
 		      void *data)
 {
@@ -721,7 +731,7 @@ static int before_oom(struct notifier_block *block, unsigned long unused,
 	int nid;
 
 	for_each_node_state(nid, N_MEMORY)
-		nr += drain(nid, 0);
+		nr += drain(nid, 0, POOL_RECLAIM);
 	*freed += nr;
 	return NOTIFY_OK;
 }
@@ -737,7 +747,7 @@ static int cpu_is_dead(unsigned int nr)
 	init_taken(&taken);
 	scoped_guard(spinlock_irqsave, &cpu->lock)
 		take_from_cpu(cpu, 0, ULONG_MAX, &taken);
-	give_back_many(&taken, cpu->nid);
+	give_back(&taken, cpu->nid);
 	return 0;
 }
 
@@ -752,7 +762,7 @@ static int __init register_users(void)
 	shrinker->scan_objects = scan_pages;
 	/* They cost a flush to get again, and no I/O. */
 	shrinker->seeks = 0;
-	shrinker->batch = HPAGE_PMD_NR;
+	shrinker->batch = POOL_GIVE_BACK;
 	shrinker_register(shrinker);
 	register_oom_notifier(&oom_block);
 	return cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN, "mm/mktme:pool",
@@ -800,7 +810,6 @@ static int __init mktme_pool_init(void)
 		mktme_pool_percent = 0;
 	if (!mktme_nr_keyids() || !mktme_pool_percent)
 		return 0;
-	mktme_pool_whole = mktme_flush_all_from();
 	pool_cpus = alloc_percpu(struct pool_cpu);
 	if (!pool_cpus)
 		return -ENOMEM;

@@ -9,9 +9,12 @@
 #define POOL_CPU_PAGES	64
 /* Pages that a CPU takes from there. */
 #define POOL_BATCH	32
+/* Pages that are given back, and flushed for that, without a break: a huge one. */
+#define POOL_GIVE_BACK	(PMD_SIZE / PAGE_SIZE)
+/* Pages of a node that whoever reclaims memory sees at a time. */
+#define POOL_RECLAIM	(16 * POOL_GIVE_BACK)
 
 extern unsigned int mktme_pool_percent;
-extern unsigned long mktme_pool_whole;
 
 unsigned long mktme_pool_node_limit(int nid);
 

@@ -18,9 +18,12 @@
 
 #define HUGE_ORDER	(PMD_SHIFT - PAGE_SHIFT)
 #define GFP		GFP_HIGHUSER_MOVABLE
+/* Pages that are more than some caches have room for. */
+#define MANY		6000
 
 static unsigned int reserved[MKTME_MAX_KEYIDS], nr_reserved;
 static unsigned int old_percent;
+/* At the beginning of a test. */
 static unsigned long old_whole;
 
 /* What the kernel has counted, 0 if it does not. */
@@ -34,6 +37,15 @@ static unsigned long counted(enum mktme_stat stat)
 		sum += per_cpu(mktme_stats[stat], cpu);
 #endif
 	return sum;
+}
+
+/* Since the test began no CPU has had to flush all that it has cached. */
+static void expect_short_batches(struct kunit *test)
+{
+#ifdef CONFIG_X86_MKTME_DEBUG
+	KUNIT_EXPECT_EQ(test, old_whole, counted(MKTME_STAT_WHOLE));
+	KUNIT_EXPECT_LE(test, mktme_most_returned, POOL_GIVE_BACK);
+#endif
 }
 
 static unsigned long flushed(void)
@@ -102,7 +114,10 @@ static int pool_test_init(struct kunit *test)
 		kunit_skip(test, "mktme_pool=off");
 	mktme_pool_drain(NUMA_NO_NODE);
 	old_percent = mktme_pool_percent;
-	old_whole = mktme_pool_whole;
+	old_whole = counted(MKTME_STAT_WHOLE);
+#ifdef CONFIG_X86_MKTME_DEBUG
+	mktme_most_returned = 0;
+#endif
 	migrate_disable();
 	return 0;
 }
@@ -113,7 +128,6 @@ static void pool_test_exit(struct kunit *test)
 		return;
 	migrate_enable();
 	mktme_pool_percent = old_percent;
-	mktme_pool_whole = old_whole;
 	mktme_pool_drain(NUMA_NO_NODE);
 }
 
@@ -222,7 +236,7 @@ static void draining_empties(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, folio_keyid(folio));
 	folio_put(folio);
 	KUNIT_EXPECT_GT(test, mktme_pool_pages(), HPAGE_PMD_NR);
-	drain_all_pages(NULL);
+	mktme_pool_drain(folio_nid(folio));
 	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
 	KUNIT_EXPECT_EQ(test, 0, folio_keyid(folio));
 	if (IS_ENABLED(CONFIG_X86_MKTME_DEBUG))
@@ -288,24 +302,47 @@ static void huge_pages_are_split(struct kunit *test)
 
 static void shrinking_empties(struct kunit *test)
 {
+	unsigned int i;
+
 	free_many(test, 1, 1000);
 	folio_put(new_folio(test, 1, HUGE_ORDER));
-	drop_slab();
+	/* The last batch is put off once, as half of it is no batch. */
+	for (i = 0; i < 3; i++)
+		drop_slab();
 	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
 }
 
-static void many_are_flushed_at_once(struct kunit *test)
+/* What whoever is short of memory makes of the pool, for as long as he is. */
+static void reclaim_is_bounded(struct kunit *test)
 {
-	unsigned long ranges, whole = counted(MKTME_STAT_WHOLE);
+	unsigned long before;
 
-	mktme_pool_whole = 500;
-	free_many(test, 1, 1000);
-	ranges = counted(MKTME_STAT_RANGES);
+	free_many(test, 1, MANY);
+	before = mktme_pool_pages();
+	KUNIT_EXPECT_GT(test, before, MANY / 2);
+	/* Of direct reclaim: it has had the shrinker give back some. */
+	drain_all_pages(NULL);
+	KUNIT_EXPECT_EQ(test, before, mktme_pool_pages());
+	drop_slab();
+	KUNIT_EXPECT_LT(test, mktme_pool_pages(), before);
+	expect_short_batches(test);
+}
+
+/* Anybody can have the pages of a key taken out, by using it no more. */
+static void draining_is_in_batches(struct kunit *test)
+{
+	unsigned long freed, nr;
+
+	free_many(test, 1, MANY);
+	folio_put(new_folio(test, 1, HUGE_ORDER));
+	nr = mktme_pool_pages();
+	KUNIT_EXPECT_GT(test, nr, MANY / 2);
+	freed = counted(MKTME_STAT_FREED);
 	mktme_pool_drain_keyid(1);
-	KUNIT_EXPECT_EQ(test, ranges, counted(MKTME_STAT_RANGES));
-	if (IS_ENABLED(CONFIG_X86_MKTME_DEBUG))
-		KUNIT_EXPECT_EQ(test, whole + 1, counted(MKTME_STAT_WHOLE));
 	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
+	if (IS_ENABLED(CONFIG_X86_MKTME_DEBUG))
+		KUNIT_EXPECT_EQ(test, nr, counted(MKTME_STAT_FREED) - freed);
+	expect_short_batches(test);
 }
 
 static void interrupts_can_free(struct kunit *test)
@@ -345,7 +382,8 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE(huge_pages_come_back),
 	KUNIT_CASE(huge_pages_are_split),
 	KUNIT_CASE(shrinking_empties),
-	KUNIT_CASE(many_are_flushed_at_once),
+	KUNIT_CASE(reclaim_is_bounded),
+	KUNIT_CASE(draining_is_in_batches),
 	KUNIT_CASE(interrupts_can_free),
 	KUNIT_CASE(it_can_be_stopped),
 	{}

@@ -114,11 +114,12 @@ enum mktme_stat {
 	MKTME_STAT_ALLOCATED,	/* flushed to get a KeyID */
 	MKTME_STAT_FREED,	/* flushed to lose it */
 	MKTME_STAT_RANGES,	/* of addresses that were flushed */
-	MKTME_STAT_WHOLE,	/* flushes of all that is cached */
+	MKTME_STAT_WHOLE,	/* CPUs that flushed all they had cached, for any reason */
 	MKTME_STAT_HITS,	/* that came from the pool */
 	MKTME_STAT_MISSES,	/* that did not */
 	MKTME_STAT_REFUSED,	/* that were freed, and not taken */
 	MKTME_STAT_RETURNED,	/* that were taken, and given back */
+	MKTME_STAT_BATCHES,	/* in which they were */
 	MKTME_STAT_PROGRAMMED,	/* packages, with a key or with none */
 	MKTME_NR_STATS
 };
@@ -130,8 +131,20 @@ static inline void mktme_count(enum mktme_stat stat, unsigned long nr)
 {
 	this_cpu_add(mktme_stats[stat], nr);
 }
+
+extern unsigned long mktme_most_returned;
+
+/* So many pages were given back without a break. */
+static inline void mktme_count_batch(unsigned long nr)
+{
+	mktme_count(MKTME_STAT_RETURNED, nr);
+	mktme_count(MKTME_STAT_BATCHES, 1);
+	if (nr > READ_ONCE(mktme_most_returned))
+		WRITE_ONCE(mktme_most_returned, nr);
+}
 #else
 static inline void mktme_count(enum mktme_stat stat, unsigned long nr) { }
+static inline void mktme_count_batch(unsigned long nr) { }
 #endif
 
 #endif /* _LINUX_MKTME_POOL_H */

@@ -13,9 +13,7 @@ struct page;
 
 unsigned int __page_keyid(const struct page *page);
 void __mktme_free_pages(struct page *page, unsigned int order);
-void mktme_free_pooled_pages(struct page *page, unsigned int order, bool flushed);
-void mktme_flush_all(void);
-unsigned long mktme_flush_all_from(void);
+void mktme_free_pooled_pages(struct page *page, unsigned int order);
 void __mktme_check_entry(pgprot_t prot, unsigned long pfn, unsigned int nr);
 
 /**

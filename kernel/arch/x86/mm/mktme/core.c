@@ -22,7 +22,6 @@
 #include <asm/processor.h>
 #include <asm/runtime-const.h>
 #include <asm/setup.h>
-#include <asm/smp.h>
 
 #include "mktme.h"
 
@@ -77,17 +76,11 @@ static int hardware_pconfig(const struct mktme_pconfig *pconfig)
 	return ret == MKTME_ENTROPY_ERROR || ret == MKTME_DEVICE_BUSY ? -EBUSY : -EIO;
 }
 
-static void hardware_flushed(void *addr, size_t size)
-{
-}
-
 static const struct mktme_ops hardware_ops = {
 	.name = "hardware",
 	.read_msr = hardware_read_msr,
 	.flush = hardware_flush,
 	.pconfig = hardware_pconfig,
-	.flush_all = wbinvd_on_all_cpus,
-	.flushed = hardware_flushed,
 };
 
 const struct mktme_ops *mktme_ops __ro_after_init = &hardware_ops;

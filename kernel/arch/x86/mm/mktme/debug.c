@@ -28,6 +28,8 @@
 unsigned long mktme_bugs;
 
 DEFINE_PER_CPU(unsigned long[MKTME_NR_STATS], mktme_stats);
+/* The largest batch of pages that the pool gave back; roughly, if two are as large. */
+unsigned long mktme_most_returned;
 
 /* === Lines that are written back late =================================== */
 
@@ -134,6 +136,7 @@ static int stats_show(struct seq_file *m, void *v)
 		[MKTME_STAT_MISSES] = "pool_misses",
 		[MKTME_STAT_REFUSED] = "pool_refused",
 		[MKTME_STAT_RETURNED] = "pool_returned",
+		[MKTME_STAT_BATCHES] = "pool_batches",
 	};
 	unsigned int i;
 	int cpu;
@@ -145,6 +148,7 @@ static int stats_show(struct seq_file *m, void *v)
 			sum += per_cpu(mktme_stats[i], cpu);
 		seq_printf(m, "%s %lu\n", names[i], sum);
 	}
+	seq_printf(m, "pool_most %lu\n", READ_ONCE(mktme_most_returned));
 	seq_printf(m, "pool_pages %lu\n", mktme_pool_pages());
 	return 0;
 }

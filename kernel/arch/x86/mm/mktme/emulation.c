@@ -59,18 +59,11 @@ static int emulated_pconfig(const struct mktme_pconfig *pconfig)
 	return 0;
 }
 
-/* Of which memory that was, it is told next. */
-static void emulated_flush_all(void)
-{
-}
-
 static const struct mktme_ops emulation_ops = {
 	.name = "emulation",
 	.pconfig = emulated_pconfig,
 	.read_msr = emulated_read_msr,
 	.flush = emulated_flush,
-	.flush_all = emulated_flush_all,
-	.flushed = emulated_flush,
 };
 
 static void __init parse_option(void)

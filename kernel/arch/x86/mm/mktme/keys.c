@@ -83,18 +83,30 @@ unsigned int mktme_key_keyid(const struct mktme_key *key)
 
 /* === The end ============================================================ */
 
+/* It has none, and never has one again. */
+static bool without_pages(struct mktme_key *key)
+{
+	guard(mutex)(&keys_lock);
+	return test_bit(mktme_key_keyid(key), occupied) &&
+	       atomic_read(&key->ending) && percpu_ref_is_zero(&key->pages);
+}
+
 /* Whoever comes last has all work done: no users, or no pages. */
 static void forget_key(struct work_struct *work)
 {
 	struct mktme_key *key = container_of(work, struct mktme_key, forget_work);
 	unsigned int keyid = mktme_key_keyid(key);
 
-	guard(mutex)(&keys_lock);
-	if (!test_bit(keyid, occupied) || !atomic_read(&key->ending) ||
-	    !percpu_ref_is_zero(&key->pages))
+	if (!without_pages(key))
 		return;
+	/*
+	 * That may take long, and others make keys meanwhile. None gets this
+	 * KeyID before it is free, and no page comes back to the pool with it.
+	 */
+	mktme_pool_drain_keyid(keyid);
+
+	guard(mutex)(&keys_lock);
 	if (key->programmed) {
-		mktme_pool_drain_keyid(keyid);
 		mktme_forget(keyid);
 		key->programmed = false;
 	}

@@ -61,16 +61,12 @@ struct mktme_pconfig {
  *	address of a direct map; what is there is of no use any more. Any context.
  * @pconfig: has the package of this CPU carry out a command: 0, -EBUSY if it may
  *	be tried again, -EIO. Any context.
- * @flush_all: the same for all that any CPU has cached. May sleep.
- * @flushed: told what else was of no use when all was flushed. Any context.
  */
 struct mktme_ops {
 	const char *name;
 	u64 (*read_msr)(u32 msr);
 	void (*flush)(void *addr, size_t size);
 	int (*pconfig)(const struct mktme_pconfig *pconfig);
-	void (*flush_all)(void);
-	void (*flushed)(void *addr, size_t size);
 };
 
 extern const struct mktme_ops *mktme_ops;

@@ -8,14 +8,12 @@
  * KeyID, and what is in it is lost.
  */
 #include <linux/export.h>
-#include <linux/minmax.h>
 #include <linux/memblock.h>
 #include <linux/memory_hotplug.h>
 #include <linux/mktme.h>
 #include <linux/mktme_pool.h>
 #include <linux/page_ext.h>
 #include <linux/rcupdate.h>
-#include <linux/sizes.h>
 
 #include <asm/processor.h>
 
@@ -71,25 +69,16 @@ unsigned int __page_keyid(const struct page *page)
 }
 EXPORT_SYMBOL(__page_keyid);
 
-/* How a page loses what is cached of it. */
-enum flush {
-	FLUSH_NOT,	/* a bug */
-	FLUSH_IT,
-	FLUSHED_ALL,
-};
-
-/* The pages have the same KeyID and get another. */
+/* The pages have the same KeyID and get another. Not to flush them is a bug. */
 static void change_keyid(struct page *page, unsigned int nr, unsigned int from,
-			 unsigned int to, enum flush flush)
+			 unsigned int to, bool flush)
 {
 	unsigned long pfn = page_to_pfn(page), end = pfn + nr;
 	void *addr = mktme_va(PFN_PHYS(pfn), from);
 
-	if (flush == FLUSH_IT) {
+	if (flush) {
 		mktme_ops->flush(addr, nr * PAGE_SIZE);
 		mktme_count(MKTME_STAT_RANGES, 1);
-	} else if (flush == FLUSHED_ALL) {
-		mktme_ops->flushed(addr, nr * PAGE_SIZE);
 	}
 	mktme_count(to ? MKTME_STAT_ALLOCATED : MKTME_STAT_FREED, nr);
 
@@ -99,7 +88,7 @@ static void change_keyid(struct page *page, unsigned int nr, unsigned int from,
 
 		if (WARN_ON_ONCE(!info))
 			return;
-		mktme_debug_change(info, pfn, to, flush != FLUSH_NOT);
+		mktme_debug_change(info, pfn, to, flush);
 		WRITE_ONCE(info->keyid, to);
 	}
 }
@@ -118,7 +107,7 @@ struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
 		return NULL;
 	}
 	change_keyid(&folio->page, nr, 0, keyid,
-		     mktme_bug(MKTME_BUG_ALLOC_FLUSH) ? FLUSH_NOT : FLUSH_IT);
+		     !mktme_bug(MKTME_BUG_ALLOC_FLUSH));
 	/* What was cleared before is lost. */
 	if (want_init_on_alloc(gfp) || want_init_on_free())
 		for (i = 0; i < nr; i++)
@@ -127,10 +116,10 @@ struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
 }
 
 static void take_keyid(struct page *page, unsigned int order,
-		       unsigned int keyid, enum flush flush)
+		       unsigned int keyid)
 {
 	change_keyid(page, 1U << order, keyid, 0,
-		     mktme_bug(MKTME_BUG_FREE_FLUSH) ? FLUSH_NOT : flush);
+		     !mktme_bug(MKTME_BUG_FREE_FLUSH));
 }
 
 void __mktme_free_pages(struct page *page, unsigned int order)
@@ -139,7 +128,7 @@ void __mktme_free_pages(struct page *page, unsigned int order)
 
 	if (!keyid)
 		return;
-	take_keyid(page, order, keyid, FLUSH_IT);
+	take_keyid(page, order, keyid);
 	mktme_keyid_put_pages(keyid, 1U << order);
 }
 
@@ -147,44 +136,14 @@ void __mktme_free_pages(struct page *page, unsigned int order)
  * mktme_free_pooled_pages() - Take the KeyID from pages that were in the pool.
  * @page: the first; nobody has written to them since.
  * @order: how many.
- * @flushed: mktme_flush_all() has been called since they were freed.
  *
  * They do not keep the key from being forgotten.
  *
  * Context: any.
  */
-void mktme_free_pooled_pages(struct page *page, unsigned int order, bool flushed)
+void mktme_free_pooled_pages(struct page *page, unsigned int order)
 {
-	take_keyid(page, order, __page_keyid(page),
-		   flushed ? FLUSHED_ALL : FLUSH_IT);
-}
-
-/**
- * mktme_flush_all() - Write back and forget what any CPU has cached.
- *
- * Context: may sleep.
- */
-void mktme_flush_all(void)
-{
-	might_sleep();
-	mktme_ops->flush_all();
-	mktme_count(MKTME_STAT_WHOLE, 1);
-}
-
-/**
- * mktme_flush_all_from() - Of how many pages on is mktme_flush_all() better?
- *
- * That is from as many as fit the largest cache: all CPUs stand still for it,
- * and begin with none of what they had cached.
- *
- * Context: any.
- * Return: number of pages.
- */
-unsigned long mktme_flush_all_from(void)
-{
-	unsigned long size = boot_cpu_data.x86_cache_size * (unsigned long)SZ_1K;
-
-	return max(size, SZ_16M) >> PAGE_SHIFT;
+	take_keyid(page, order, __page_keyid(page));
 }
 
 /**
