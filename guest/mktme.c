@@ -648,7 +648,7 @@ static bool it_is_not_paged_out(void)
 	char *m = map_under_keyid(SIZE), *plain = map(SIZE);
 
 	/* What others have there since memory was short leaves no room. */
-	if (swapoff(SWAP_DISK) || !swap_on(SWAP_DISK))
+	if (swapoff(SWAP_DISK) || !swap_on(SWAP_DISK, 0))
 		fail("swap on " SWAP_DISK);
 	fill(m, SIZE, 1);
 	fill(plain, SIZE, 2);

@@ -78,7 +78,7 @@ static noreturn void alter(struct raise *r, pid_t victim)
 
 static const struct raising way = {
 #ifdef __aarch64__
-	.masks = { 1UL << 8, 1UL, 1UL << 32 },
+	.masks = { 1UL << 8, 1UL << 40, 1UL },
 #else
 	.masks = { 1UL, 1UL << 32, 1UL << 8 },
 #endif

@@ -48,7 +48,10 @@ static bool candidate(const struct kpkeys_vuln_frame *f, unsigned int i,
 	if (*addr < f->sp)
 		return false;
 	*value = vuln_read(*addr);
-	/* Neither an address nor anything else that is large. */
+	/*
+	 * Neither an address nor anything else that is large. A flag in the
+	 * upper half is beside whatever was in the lower one before.
+	 */
 	if (*value >> 32 || *value & mask)
 		return false;
 	*value |= mask;

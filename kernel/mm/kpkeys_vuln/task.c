@@ -11,24 +11,29 @@
 #include "internal.h"
 
 #ifndef CONFIG_UML
-/* Entries align the stack to a cache line at most. */
-#define MAX_GAP		64
+/* The CPU may have aligned the stack: up to a cache line on x86. */
+#ifdef CONFIG_ARM64
+#define MAX_GAP		0
 
 static unsigned long saved_sp(struct task_struct *task)
 {
-#ifdef CONFIG_ARM64
 	return thread_saved_sp(task);
-#else
-	return task->thread.sp;
-#endif
 }
+#else
+#define MAX_GAP		63
+
+static unsigned long saved_sp(struct task_struct *task)
+{
+	return task->thread.sp;
+}
+#endif
 
 /* Is this what an exception in kernel mode left on the stack that it found? */
 static __no_kasan_or_inline bool is_frame(struct pt_regs *regs)
 {
 	unsigned long sp = kernel_stack_pointer(regs);
 
-	return !user_mode(regs) && sp - (unsigned long)(regs + 1) < MAX_GAP &&
+	return !user_mode(regs) && sp - (unsigned long)(regs + 1) <= MAX_GAP &&
 	       __kernel_text_address(instruction_pointer(regs));
 }
 
