@@ -91,6 +91,10 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"MACRO_ARG_REUSE"}),
         "the level is a constant, and has to stay one for the asm statement",
     ),
+    "arch/x86/entry/calling.h": (
+        frozenset({"SPACING", "CAMELCASE"}),
+        "assembler: registers and local labels",
+    ),
     "arch/x86/include/asm/asi.h": (
         frozenset({"MACRO_ARG_UNUSED"}),
         "without the option nothing is left of them",
@@ -100,8 +104,9 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         "the numbers of all features are written so, and a script reads them",
     ),
     "arch/x86/include/asm/kpkeys.h": (
-        frozenset({"MACRO_ARG_REUSE"}),
-        "the level is a constant, and has to stay one for the asm statement",
+        frozenset({"MACRO_ARG_REUSE", "SPACING"}),
+        "the level is a constant, and has to stay one for the asm statement, whose operand is no"
+        " remainder",
     ),
     "arch/x86/include/asm/msr.h": (
         frozenset({"MACRO_ARG_UNUSED"}),

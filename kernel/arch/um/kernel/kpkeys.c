@@ -299,7 +299,8 @@ bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
 	kpkeys_report_violation(&violation);
 
 	/* The nofault accessors are the only fixup UML has. */
-	if (kpkeys_violation_is_expected() && current->pagefault_disabled && current->thread.segv_continue) {
+	if (kpkeys_violation_is_expected() && current->pagefault_disabled &&
+	    current->thread.segv_continue) {
 		mc_set_rip(mc, current->thread.segv_continue);
 		current->thread.segv_continue = NULL;
 		return true;
