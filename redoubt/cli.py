@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import secrets
 import shutil
@@ -160,29 +159,30 @@ class Display:
 
     def __init__(self) -> None:
         self.status: Status | None = None
-        self.title = ""
+        self.titles: list[str] = []
 
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Show a step until it is done; a step within a step takes over the line."""
+        """Show a step until it is done; one that begins meanwhile takes over the line."""
         started = time.monotonic()
-        outer = self.title
-        self.title = title
+        self.titles.append(title)
         try:
             if err.is_terminal:
-                with contextlib.ExitStack() as stack:
-                    if self.status is None:
-                        self.status = stack.enter_context(err.status(escape(title)))
-                        stack.callback(setattr, self, "status", None)
-                    self.status.update(escape(title))
-                    yield
+                if self.status is None:
+                    self.status = err.status(escape(title))
+                    self.status.start()
+                self.status.update(escape(title))
             else:
                 err.print(f"{title} ...", markup=False)
-                yield
+            yield
         finally:
-            self.title = outer
-            if self.status:
-                self.status.update(escape(outer))
+            # Not always the last: steps side by side end in any order.
+            self.titles.remove(title)
+            if self.status and self.titles:
+                self.status.update(escape(self.titles[-1]))
+            elif self.status:
+                self.status.stop()
+                self.status = None
         seconds = time.monotonic() - started
         if err.is_terminal and seconds >= 1:
             err.print(f"{title}: {seconds:.0f} s", markup=False, style="dim")
@@ -190,7 +190,7 @@ class Display:
     def detail(self, text: str) -> None:
         """Show how far the step is, to a person only."""
         if self.status:
-            self.status.update(f"{escape(self.title)}  [dim]{escape(text[:60])}[/dim]")
+            self.status.update(f"{escape(self.titles[-1])}  [dim]{escape(text[:60])}[/dim]")
 
 
 _UNFINISHED = (
@@ -207,13 +207,12 @@ _UNFINISHED = (
 def _alone() -> Iterator[None]:
     """Keep two runs from building in the same directory."""
     directory = paths.build_dir()
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            err.print(f"waiting for another redoubt that works in {directory}", markup=False)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def waiting() -> contextlib.nullcontext[None]:
+        err.print(f"waiting for another redoubt that works in {directory}", markup=False)
+        return contextlib.nullcontext()
+
+    with process.locked(directory / ".lock", waiting):
         # What a run left that was killed: nobody else works here now.
         for pattern in _UNFINISHED:
             for left in directory.glob(pattern):

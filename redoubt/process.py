@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import queue
 import shutil
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +33,22 @@ def _inherited() -> dict[str, str]:
     """Our environment, without the flags of the make that may have started us."""
     flags = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
     return {name: value for name, value in os.environ.items() if name not in flags}
+
+
+@contextlib.contextmanager
+def locked(file: Path, waiting: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Hold the lock that `file` stands for, alone among all processes; made with its directory.
+
+    Where another holds it, the wait happens within the context that `waiting` makes.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with waiting():
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True)
@@ -106,6 +124,11 @@ def _group(
             _end(process)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def making() -> AbstractContextManager[None]:
+    """Hold the lock of what is made in the build directory: builds take all CPUs, and files."""
+    return locked(paths.build_dir() / ".making", nullcontext)
 
 
 def run_lines(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from redoubt import debian, paths
 from redoubt.errors import RedoubtError
-from redoubt.process import run_logged
+from redoubt.process import making, run_logged
 from redoubt.progress import Progress
 
 SERIES = "7.3"
@@ -67,17 +67,17 @@ def obtain(progress: Progress) -> Source:
         return _checked(Path(given).resolve())
 
     destination = paths.build_dir() / "src"
-    if destination.exists():
+    with making():
         # It is renamed into place when complete, so it is.
-        return _checked(destination)
-
-    archive = debian.Archive(progress)
-    archive.update()
-    found = archive.newest(PACKAGE)
-    if not found:
-        raise RedoubtError(f"the archive no longer carries {PACKAGE}", debian.WITHOUT_KERNEL)
-    package = archive.download(*found)
-    _unpack(package, destination, progress)
+        if not destination.exists():
+            archive = debian.Archive(progress)
+            archive.update()
+            found = archive.newest(PACKAGE)
+            if not found:
+                raise RedoubtError(
+                    f"the archive no longer carries {PACKAGE}", debian.WITHOUT_KERNEL
+                )
+            _unpack(archive.download(*found), destination, progress)
     return _checked(destination)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
@@ -26,6 +27,7 @@ from redoubt import (
     isolation,
     kernels,
     ktap,
+    lanes,
     lifecycle,
     linear_map,
     lint,
@@ -60,6 +62,8 @@ EXITS = 1000
 # Seconds: ten times what it takes, as others may use this machine as well.
 _PATIENCE_S = 300.0
 _KUNIT_STARTS = 2
+# Steps side by side. Kernels are built one at a time, with all CPUs; most boots keep one busy.
+AT_ONCE = max(1, min(2, os.cpu_count() or 1))
 _TRUE = ("/bin/cat", "/proc/version")
 
 
@@ -828,28 +832,40 @@ def _chosen(runs: Sequence[Run], only: Collection[str]) -> list[_Step]:
     return [step for step in steps if runs[0].long or not step.slow]
 
 
+def _done(step: _Step) -> Iterator[Item]:
+    """The items of a step. One that cannot run at all is a failure with the reason."""
+    try:
+        for item in step.items():
+            yield replace(item, target=step.target)
+    except RedoubtError as error:
+        hint = f"\n{error.hint}" if error.hint else ""
+        yield Item(step.name, "-", 0, 1, 0, error.message + hint, step.target)
+
+
 def run_all(
     runs: Sequence[Run], show: Callable[[Item], None], only: Collection[str] = ()
 ) -> list[Item]:
     """Run everything, for one run or for several that differ by their targets.
 
     Or the steps of some names only, slow ones even if the runs are not long. `show` gets each item
-    when it is done. A step that cannot run at all is a failure with the reason, and the rest goes
-    on.
+    when it is done. Steps run side by side where there are CPUs for it, and the items come back in
+    the order of the steps.
 
     Raises RedoubtError if there is no step of such a name.
     """
-    items: list[Item] = []
+    steps = _chosen(runs, only)
+    items: list[list[Item]] = [[] for _ in steps]
 
-    def add(step: _Step, item: Item) -> None:
-        items.append(replace(item, target=step.target))
-        show(items[-1])
+    def job(number: int, progress: Progress) -> Iterator[Item]:
+        own = [replace(run, progress=progress) for run in runs]
+        yield from _done(_chosen(own, only)[number])
 
-    for step in _chosen(runs, only):
-        try:
-            for item in step.items():
-                add(step, item)
-        except RedoubtError as error:
-            hint = f"\n{error.hint}" if error.hint else ""
-            add(step, Item(step.name, "-", 0, 1, 0, error.message + hint))
-    return items
+    def add(number: int, item: Item) -> None:
+        items[number].append(item)
+        show(item)
+
+    jobs = [partial(job, number) for number in range(len(steps))]
+    for number in lanes.side_by_side(jobs, AT_ONCE, runs[0].progress, add):
+        step = steps[number]
+        add(number, Item(step.name, "-", 0, 1, 0, "it ended before it was through", step.target))
+    return [item for of_step in items for item in of_step]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from redoubt import paths
 from redoubt.errors import NoSpaceError, RedoubtError
-from redoubt.process import run_lines, run_logged
+from redoubt.process import making, run_lines, run_logged
 from redoubt.progress import Progress, Silent
 from redoubt.source import version_of
 
@@ -280,8 +280,13 @@ def materialise(
     Raises RedoubtError if a patch does not apply exactly, a file of kernel/ exists in Linux, or
     somebody changed the tree without refreshing the patches.
     """
-    repo = repo or paths.repo()
-    progress = progress or Silent()
+    with making():
+        return _materialise(pristine, dest, repo or paths.repo(), part, progress or Silent())
+
+
+def _materialise(
+    pristine: Path, dest: Path, repo: Path, part: Queue | None, progress: Progress
+) -> Path:
     ours = part or queue(repo)
     quilted = None if part else repo
     version = version_of(pristine)
@@ -296,7 +301,7 @@ def materialise(
             # Edited with quilt, and refreshed: the tree is only ahead of its stamp.
             same = stamp["key"].get("base") == base and set(stamp["linked"]) == set(ours.files)
             _write_stamp(dest, ours, stamp["linked"], base, key if same else "")
-            return materialise(pristine, dest, repo=repo, part=part, progress=progress)
+            return _materialise(pristine, dest, repo, part, progress)
         if changed:
             raise RedoubtError(
                 f"{dest} has changes that are not in patches/:\n"

@@ -203,6 +203,8 @@ def test_an_emulated_target_has_no_native_host(call: Call, no_pku: None) -> None
 
 def run_items(monkeypatch: pytest.MonkeyPatch, *items: Item) -> None:
     monkeypatch.setattr(suite, "_unit", lambda run: iter(items))
+    # Lines in the order of the steps.
+    monkeypatch.setattr(suite, "AT_ONCE", 1)
     quiet(
         monkeypatch,
         "_booted",
@@ -283,11 +285,9 @@ def test_several_targets_are_one_run(
         suite, "_booted", lambda run: iter([Item(f"boot {run.target.name}", "on", 1, 0, 0)])
     )
     monkeypatch.setattr(suite, "_audit", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
-    series: list[list[str]] = []
 
     def once(runs: list[suite.Run]) -> Iterator[Item]:
-        series.append([run.target.name for run in runs])
-        yield Item("series", "-", 1, 0, 0)
+        yield Item("series of " + " and ".join(run.target.name for run in runs), "-", 1, 0, 0)
 
     monkeypatch.setattr(suite, "_series", once)
     monkeypatch.setattr(qemu, "problem", lambda emulator: None)
@@ -299,16 +299,15 @@ def test_several_targets_are_one_run(
         "ok    x86_64  on   boot x86_64",
         "ok    um      -    audit",
         "ok    x86_64  -    audit",
-        "ok    -       -    series",
+        "ok    -       -    series of um and x86_64",
     ]
     assert done.out.endswith("\n10 passed, 0 failed, 0 skipped\n")
-    assert series == [["um", "x86_64"]]
     found = {
         (entry["target"], entry["variant"]): [one["name"] for one in entry["suites"]]
         for entry in json.loads((tmp_path / "r").read_text())
     }
     assert found == {
-        ("um", "-"): ["tool", "audit", "series"],
+        ("um", "-"): ["tool", "audit", "series of um and x86_64"],
         ("um", "on"): ["boot um"],
         ("x86_64", "on"): ["boot x86_64"],
         ("x86_64", "-"): ["audit"],
@@ -582,11 +581,25 @@ def test_steps_within_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
         assert display.status
         display.detail("what looks like [/markup] and [bold]")
         with pytest.raises(RedoubtError), display.step("Inner"):
-            assert display.title == "Inner"
+            assert display.titles == ["Outer", "Inner"]
             raise RedoubtError("x")
-        assert display.title == "Outer"
+        assert display.titles == ["Outer"]
         assert display.status
-    assert (display.status, display.title) == (None, "")
+    assert (display.status, display.titles) == (None, [])
+
+
+def test_steps_side_by_side_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The spinner stays as long as one of them runs, in whatever order they end."""
+    monkeypatch.setattr(cli, "err", Console(file=io.StringIO(), force_terminal=True, width=80))
+    display = cli.Display()
+    first, second = display.step("One"), display.step("Two")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert display.titles == ["Two"]
+    assert display.status
+    second.__exit__(None, None, None)
+    assert (display.status, display.titles) == (None, [])
 
 
 def test_a_terminal_gets_a_spinner(sandbox: Sandbox) -> None:
