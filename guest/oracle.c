@@ -11,7 +11,7 @@
  * where it must not be.
  *
  * Every word of a secret comes of SEED and of nothing that is kept anywhere:
- * what is found in memory is the secret itself. redoubt/patterns.py computes
+ * what is found in memory is the secret itself. redoubt/trial/oracle/patterns.py computes
  * the same words.
  */
 #define _GNU_SOURCE

@@ -20,110 +20,43 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from redoubt import (
-    asi,
-    cover,
-    figures,
-    kernels,
-    mutants,
-    paths,
-    plots,
-    process,
-    provenance,
-    shipped,
-    stats,
-    tables,
-    workloads,
-)
-from redoubt import (
-    attack as attack_module,
-)
-from redoubt import (
-    audit as audit_module,
-)
-from redoubt import (
-    bench as bench_module,
-)
-from redoubt import (
-    boot as boot_module,
-)
-from redoubt import (
-    check as check_module,
-)
-from redoubt import (
-    conversions as conversions_module,
-)
-from redoubt import (
-    deb as deb_module,
-)
-from redoubt import (
-    doctor as doctor_module,
-)
-from redoubt import (
-    exits as exits_module,
-)
-from redoubt import (
-    flushes as flushes_module,
-)
-from redoubt import (
-    hardening as hardening_module,
-)
-from redoubt import (
-    host as host_module,
-)
-from redoubt import (
-    htmldocs as htmldocs_module,
-)
-from redoubt import (
-    linear_map as linear_map_module,
-)
-from redoubt import (
-    lint as lint_module,
-)
-from redoubt import (
-    mktme as mktme_module,
-)
-from redoubt import (
-    mutate as mutate_module,
-)
-from redoubt import (
-    offcheck as offcheck_module,
-)
-from redoubt import (
-    oracle as oracle_module,
-)
-from redoubt import (
-    port as port_module,
-)
-from redoubt import (
-    prices as prices_module,
-)
-from redoubt import (
-    recipients as recipients_module,
-)
-from redoubt import (
-    report as report_module,
-)
-from redoubt import (
-    selftests as selftests_module,
-)
-from redoubt import (
-    series as series_module,
-)
-from redoubt import (
-    source as source_module,
-)
-from redoubt import (
-    stress as stress_module,
-)
-from redoubt import (
-    suite as suite_module,
-)
-from redoubt import (
-    tree as tree_module,
-)
-from redoubt.errors import Interrupted, RedoubtError
+from redoubt import suite as suite_module
+from redoubt.core import paths, process
+from redoubt.core.errors import Interrupted, RedoubtError
+from redoubt.cost import bench as bench_module
+from redoubt.cost import figures, plots, stats, tables, workloads
+from redoubt.image import offcheck as offcheck_module
+from redoubt.image.audit import audit as audit_module
+from redoubt.linux import source as source_module
+from redoubt.linux import tree as tree_module
+from redoubt.machine import boot as boot_module
+from redoubt.machine import doctor as doctor_module
+from redoubt.machine import host as host_module
+from redoubt.machine import kernels, provenance
+from redoubt.mutate import judge, places
+from redoubt.ship import cover
+from redoubt.ship import hardening as hardening_module
+from redoubt.ship import htmldocs as htmldocs_module
+from redoubt.ship import lint as lint_module
+from redoubt.ship import port as port_module
+from redoubt.ship import recipients as recipients_module
+from redoubt.ship import report as report_module
+from redoubt.ship import series as series_module
+from redoubt.ship.deb import deb as deb_module
+from redoubt.ship.deb import shipped
 from redoubt.targets import TARGETS, Target, Variant, get_target, get_variant
+from redoubt.trial import attack as attack_module
+from redoubt.trial import check as check_module
+from redoubt.trial import linear_map as linear_map_module
+from redoubt.trial import selftests as selftests_module
+from redoubt.trial import stress as stress_module
+from redoubt.trial.asi import asi
+from redoubt.trial.asi import conversions as conversions_module
+from redoubt.trial.asi import exits as exits_module
+from redoubt.trial.asi import prices as prices_module
+from redoubt.trial.mktme import flushes as flushes_module
+from redoubt.trial.mktme import mktme as mktme_module
+from redoubt.trial.oracle import oracle as oracle_module
 
 app = typer.Typer(
     help="Fetch, build, boot, attack, check and measure a hardened Linux kernel.",
@@ -966,13 +899,13 @@ def mutate(
         raise RedoubtError("--list judges nothing, so there is no result to write")
     if add and not json_file:
         raise RedoubtError("--add needs a file to add to: --json FILE")
-    known = mutate_module.load_reasons(paths.repo() / "configs" / f"mutate-{chosen.name}.toml")
+    known = judge.load_reasons(paths.repo() / "configs" / f"mutate-{chosen.name}.toml")
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     with _alone():
         pristine = source_module.obtain(display).path
-        found = mutants.sources(chosen, pristine, paths.repo())
-        sites = tuple(mutants.sites(found))
-        picked = mutate_module.chosen(sites, only or (), sample, seed)
+        found = places.sources(chosen, pristine, paths.repo())
+        sites = tuple(places.sites(found))
+        picked = judge.chosen(sites, only or (), sample, seed)
         if sample:
             err.print(f"seed {seed}", markup=False)
         if listed:
@@ -983,22 +916,22 @@ def mutate(
             return
         enforcing = _needs_enforcing(chosen, host)
         origin = provenance.collect(sys.argv[1:])
-        run = suite_module.Run(chosen, host, False, display, mutate_module.PATIENCE_S)
-        shop = mutate_module.workshop(run, enforcing, pristine, found, sites, paths.repo())
+        run = suite_module.Run(chosen, host, False, display, judge.PATIENCE_S)
+        shop = judge.workshop(run, enforcing, pristine, found, sites, paths.repo())
         if add and json_file:
             # Before hours of work, not after.
-            mutate_module.added(json_file, chosen.name, sites, ())
-        results = mutate_module.judge_all(picked, shop, shop.kept(), _show_mutant)
+            judge.added(json_file, chosen.name, sites, ())
+        results = judge.judge_all(picked, shop, shop.kept(), _show_mutant)
     results = [replace(result, commit=origin["commit"]) for result in results]
     if add and json_file:
-        results = mutate_module.added(json_file, chosen.name, sites, results)
-    report = mutate_module.Report(chosen.name, sites, tuple(results), known)
+        results = judge.added(json_file, chosen.name, sites, results)
+    report = judge.Report(chosen.name, sites, tuple(results), known)
     _write_json(json_file, report.as_json() | origin)
-    _print_lines(["", *mutate_module.render(report)])
+    _print_lines(["", *judge.render(report)])
     raise typer.Exit(0 if report.ok else 1)
 
 
-def _show_mutant(result: mutate_module.Result, standing: mutate_module.Standing) -> None:
+def _show_mutant(result: judge.Result, standing: judge.Standing) -> None:
     site, verdict = result.site, result.verdict
     how = f" by {verdict.by}: {verdict.words}" if verdict.by else ""
     left = f", about {standing.left_s / 60:.0f} min left" if standing.left_s else ""

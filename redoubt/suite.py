@@ -13,40 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from redoubt import (
-    asi,
-    attack,
-    audit,
-    build,
-    check,
-    cover,
-    distro,
-    exits,
-    flushes,
-    host,
-    isolation,
-    kernels,
-    ktap,
-    lanes,
-    lifecycle,
-    linear_map,
-    lint,
-    mktme,
-    offcheck,
-    oracle,
-    paths,
-    planes,
-    selftests,
-    series,
-    shortage,
-    source,
-    stress,
-)
-from redoubt.boot import Result, boot
-from redoubt.errors import RedoubtError
-from redoubt.process import run_lines
-from redoubt.progress import Progress
+from redoubt.core import lanes, paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.process import run_lines
+from redoubt.core.progress import Progress
+from redoubt.image import offcheck
+from redoubt.image.audit import audit
+from redoubt.linux import build, distro, source, topics
+from redoubt.machine import host, kernels, planes
+from redoubt.machine.boot import Result, boot
+from redoubt.ship import cover, lint, series
 from redoubt.targets import Target, Variant, Way, get_variant
+from redoubt.trial import attack, check, ktap, lifecycle, linear_map, selftests, shortage, stress
+from redoubt.trial.asi import asi, exits, isolation
+from redoubt.trial.mktme import flushes, mktme
+from redoubt.trial.oracle import oracle
 
 # Seconds of guest time. The emulated host does in them what silicon does in one or two.
 STRESS_S = 60
@@ -595,7 +576,7 @@ def series_check(
         targets = targets[:1]
     wanted = {
         topic.name: [target for target in targets if topic.concerns(target.architectures)]
-        for topic in series.topics(paths.repo())
+        for topic in topics.load(paths.repo())
         if not topic.local
     }
     if sampled:

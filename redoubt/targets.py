@@ -6,8 +6,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from redoubt.errors import RedoubtError
-from redoubt.qemu import PC, PLANES, VIRT, Emulator
+from redoubt.core.errors import RedoubtError
+
+# Of a CPU whose uppermost bits of an address are a KeyID.
+KEYID_PHYS_BITS = 40
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """A kind of machine: the program that emulates it, and with which CPU.
+
+    `oldest` is the first version whose emulated CPU has `feature`, with `package` to get it from:
+    by a person, or, with `rootless`, by us for us alone. `console` is what the kernel calls the
+    serial port. `planes` are the bits of a KeyID, if each has memory of its own, see planes.py.
+    """
+
+    program: str
+    package: str
+    oldest: tuple[int, int]
+    feature: str
+    cpu: str
+    console: str
+    options: tuple[str, ...] = ()
+    rootless: bool = False
+    planes: int = 0
+
+
+# Protection keys for the kernel's own pages (PKS) came with 7.2; those for user pages are older.
+PC = Emulator("qemu-system-x86_64", "qemu-system-x86", (7, 2), "protection keys", "max", "ttyS0")
+
+# The same with memory of its own for each of three KeyIDs, which only Intel's CPUs have.
+PLANES = replace(
+    PC, cpu=f"max,vendor=GenuineIntel,phys-bits={KEYID_PHYS_BITS}", options=("-machine", "q35"),
+    planes=2,
+)  # fmt: skip
+
+# Permission indirection (PIE) came with 10.2. Debian 12 and 13 have older ones.
+VIRT = Emulator(
+    "qemu-system-aarch64", "qemu-system-arm", (10, 2), "permission indirection", "max", "ttyAMA0",
+    ("-machine", "virt"), rootless=True,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

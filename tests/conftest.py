@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import cli, paths
+from redoubt import cli
+from redoubt.core import paths
 
 # Where the kernel is that `redoubt build` has made; the tests build in places of their own.
 REAL_BUILD = paths.build_dir()

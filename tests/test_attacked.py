@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from redoubt import attack, boot, host, kernels, suite
-from redoubt.attack import ABSENT, BLOCKED, SUCCEEDED, Attack, Outcome
-from redoubt.boot import Machine
-from redoubt.build import Build
-from redoubt.kernels import Workbench
-from redoubt.progress import Silent
+from redoubt import suite
+from redoubt.core.progress import Silent
+from redoubt.linux.build import Build
+from redoubt.machine import boot, host, kernels
+from redoubt.machine.boot import Machine
+from redoubt.machine.kernels import Workbench
 from redoubt.targets import ARM64, UM, X86_64, Target, get_variant
+from redoubt.trial import attack
+from redoubt.trial.attack import ABSENT, BLOCKED, SUCCEEDED, Attack, Outcome
 
 KNOWN = [Attack("own-pte", True, ""), Attack("leaked-level", True, ""), Attack("cred", False, "")]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import audit
-from redoubt.errors import RedoubtError
+from redoubt.core.errors import RedoubtError
+from redoubt.image.audit import audit
 from redoubt.targets import TARGETS, Target
 
 pytestmark = pytest.mark.skipif(

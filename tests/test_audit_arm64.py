@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from redoubt import audit_arm64
+from redoubt.image.audit import arm64
 
 START = 0x1000
 
@@ -13,7 +13,7 @@ START = 0x1000
 def values(*instructions: str, entered: tuple[int, ...] = ()) -> list[int | None]:
     """What the writes among these instructions write."""
     lines = [f"{START + 4 * at:x}:\t{one}\n" for at, one in enumerate(instructions)]
-    return [write.value for write in audit_arm64.writes(lines, frozenset(entered))]
+    return [write.value for write in arm64.writes(lines, frozenset(entered))]
 
 
 MOVE = "mov\tx0, #0x17                  \t// #23"
@@ -68,7 +68,7 @@ def test_where_branches_go() -> None:
         "1008:\tcbz\tx0, 2008 <f+0x8>\n", "100c:\ttbnz\tw0, #3, 200c <f+0xc>\n",
         "1010:\tbl\t2010 <g>\n", "1014:\tbr\tx3\n", "1018:\tret\n",
     ]  # fmt: skip
-    assert list(audit_arm64.branch_targets(lines)) == [0x2000, 0x2004, 0x2008, 0x200C, 0x2010]
+    assert list(arm64.branch_targets(lines)) == [0x2000, 0x2004, 0x2008, 0x200C, 0x2010]
 
 
 def left(
@@ -76,7 +76,7 @@ def left(
 ) -> int | None:
     """Where a path from the first instruction leaves the function."""
     lines = [f"{START + 4 * at:x}:\t{one}\n" for at, one in enumerate(instructions)]
-    return audit_arm64.way_out(lines, START, lowered, labels or {})
+    return arm64.way_out(lines, START, lowered, labels or {})
 
 
 def test_a_path_that_lowers_is_none() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import debian, source
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux import debian, source
 
 
 def kernel(where: Path, version: str, extra: str = "") -> Path:

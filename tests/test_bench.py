@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from redoubt import bench, boot, host, qemu, workloads
-from redoubt.bench import Plan, Way
-from redoubt.boot import Machine, Result
-from redoubt.build import Build
-from redoubt.errors import RedoubtError
-from redoubt.progress import Progress, Silent
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Progress, Silent
+from redoubt.cost import bench, workloads
+from redoubt.cost.bench import Plan, Way
+from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MIB, MOCK, TIME, VARIANTS, WORKLOADS, Spec
+from redoubt.linux.build import Build
+from redoubt.machine import boot, host, qemu
+from redoubt.machine.boot import Machine, Result
 from redoubt.targets import UM, X86_64, Target
-from redoubt.workloads import EVENTS, INSTRUCTIONS, MIB, MOCK, TIME, VARIANTS, WORKLOADS, Spec
 
 SPEC = Spec("fork", 64 * MIB, 2, 3, 1)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import pytest
 from test_guest import machine, pytestmark, run  # noqa: F401
 
-from redoubt import boot
+from redoubt.machine import boot
 
 SIZED = ("fork", "exit", "munmap", "fault", "mprotect")
 PAGES = ("vmalloc", "vmalloc-random", "vm_map_ram")

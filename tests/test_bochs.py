@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from redoubt import bochs, boot, host, kernels, rootless
-from redoubt.build import Build
-from redoubt.progress import Silent
+from redoubt.core.progress import Silent
+from redoubt.linux import rootless
+from redoubt.linux.build import Build
+from redoubt.machine import bochs, boot, host, kernels
 from redoubt.targets import X86_64, get_variant
 
 

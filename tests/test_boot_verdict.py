@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from redoubt import cli
-from redoubt.boot import Result, _judge
+from redoubt.machine.boot import Result, _judge
 
 LOG = Path("boot.log")
 VIOLATION = "kpkeys: violation: write to 0x60a68000 (pkey 1) at level default, ip f+0x0/0x8, x[51]"

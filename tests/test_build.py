@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from conftest import REAL_BUILD, Done, Sandbox
 
-from redoubt import build, paths
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux import build
 from redoubt.targets import TARGETS, get_target, get_variant
 
 

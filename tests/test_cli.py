@@ -15,11 +15,15 @@ import pytest
 from conftest import Done, Sandbox
 from rich.console import Console
 
-from redoubt import attack, boot, check, cli, host, kernels, qemu, series, source, suite
-from redoubt.build import Build
-from redoubt.errors import RedoubtError
+from redoubt import cli, suite
+from redoubt.core.errors import RedoubtError
+from redoubt.linux import source, topics
+from redoubt.linux.build import Build
+from redoubt.machine import boot, host, kernels, qemu
+from redoubt.ship import series
 from redoubt.suite import Item
 from redoubt.targets import TARGETS, Target, get_target
+from redoubt.trial import attack, check
 
 Call = Callable[..., Done]
 UM = get_target("um")
@@ -329,18 +333,18 @@ def test_which_prefixes_of_the_series_are_built(
         "first": "arch/arm64/mm/a.c", "second": "mm/b.c", "third": "arch/um/c.c",
         "fourth": "arch/riscv/c.c",
     }  # fmt: skip
-    topics = {name: series.Topic(name, False, (file,), ()) for name, file in files.items()}
+    known = {name: topics.Topic(name, False, (file,), ()) for name, file in files.items()}
 
     def compile_kernel(target: Target, _: Path, kind: str, *__: object, **___: object) -> None:
         compiled.append((target.name, kind.removeprefix("series-")))
 
     def take_back(*_: Path, build: Callable[[Path, str], bool], **__: object) -> series.Report:
-        built = [name for name in topics if build(Path("tree"), name)]
+        built = [name for name in known if build(Path("tree"), name)]
         return series.Report((), 0, (), tuple(built), False)
 
     monkeypatch.setattr(suite.source, "obtain", lambda _: source.Source(Path("p"), "7.3.4"))
     monkeypatch.setattr(suite.series, "export", lambda *_, **__: [])
-    monkeypatch.setattr(suite.series, "topics", lambda _: topics.values())
+    monkeypatch.setattr(suite.topics, "load", lambda _: known.values())
     monkeypatch.setattr(suite.series, "check", take_back)
     monkeypatch.setattr(suite.build, "compile_kernel", compile_kernel)
     report = suite.series_check(list(TARGETS.values()), cli.Display(), sampled=sampled)

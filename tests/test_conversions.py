@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import conversions
-from redoubt.boot import Result
-from redoubt.conversions import Report, Row
-from redoubt.errors import RedoubtError
+from redoubt.core.errors import RedoubtError
+from redoubt.machine.boot import Result
+from redoubt.trial.asi import conversions
+from redoubt.trial.asi.conversions import Report, Row
 
 
 def look(allocated: int, converted: int, stalls: int = 0) -> list[str]:

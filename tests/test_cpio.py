@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import cpio
+from redoubt.machine import cpio
 
 pytestmark = pytest.mark.skipif(not shutil.which("cpio"), reason="needs cpio")
 

@@ -18,30 +18,20 @@ import pytest
 from conftest import REAL_BUILD, Done, Sandbox, write_tree
 from test_interrupt import MESSAGE, interrupt
 
-from redoubt import (
-    boot,
-    build,
-    check,
-    cli,
-    deb,
-    doctor,
-    guest,
-    host,
-    installed,
-    kernels,
-    packaged,
-    paths,
-    series,
-    shipped,
-    tree,
-)
-from redoubt.build import Build
-from redoubt.check import Walk
-from redoubt.errors import RedoubtError
-from redoubt.installed import Installed
-from redoubt.packaged import Booted, Unpacked
-from redoubt.progress import Silent
+from redoubt import cli
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux import build, topics, tree
+from redoubt.linux.build import Build
+from redoubt.machine import boot, doctor, guest, host, kernels
+from redoubt.ship import series
+from redoubt.ship.deb import deb, installed, packaged, shipped
+from redoubt.ship.deb.installed import Installed
+from redoubt.ship.deb.packaged import Booted, Unpacked
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, get_variant
+from redoubt.trial import check
+from redoubt.trial.check import Walk
 
 PACKED = [target for target in TARGETS.values() if target.debian]
 KINDS = pytest.mark.parametrize(
@@ -281,7 +271,7 @@ def test_an_interruption_between_two_files(work: Work, monkeypatch: pytest.Monke
 def test_words_that_give_away_what_is_local() -> None:
     words = shipped.local_words(paths.repo())
     assert {"KPKEYS_VULN_TEST", "KPKEYS_BENCH", "kpkeys_vuln", "kbench_begin"} <= set(words)
-    local = [topic for topic in series.topics(paths.repo()) if topic.local]
+    local = [topic for topic in topics.load(paths.repo()) if topic.local]
     for topic in local:
         for name in topic.files:
             if name.startswith("mm/") and name.endswith(".c"):
@@ -589,7 +579,8 @@ esac
 # The queue of this repository does not go with the small tree of the tests.
 STUB = """
 from pathlib import Path
-from redoubt import cli, shipped
+from redoubt import cli
+from redoubt.ship.deb import shipped
 shipped.copied = lambda pristine, *_: pristine
 cli.main()
 """

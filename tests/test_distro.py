@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from conftest import Sandbox
 
-from redoubt import boot, build, check, debian, distro, host, kernels, suite
-from redoubt.boot import Machine
-from redoubt.build import Build
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
+from redoubt import suite
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux import build, debian, distro
+from redoubt.linux.build import Build
+from redoubt.machine import boot, host, kernels
+from redoubt.machine.boot import Machine
 from redoubt.suite import Run
 from redoubt.targets import ARM64, UM, X86_64, get_variant
+from redoubt.trial import check
 
 SHIPPED = 'CONFIG_A=y\nCONFIG_DRIVER=m\n# CONFIG_B is not set\nCONFIG_NAME="x=m"\n'
 PRISTINE, ON = (get_variant(X86_64, name) for name in ("pristine", "on"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import doctor, qemu
-from redoubt.doctor import GIB, Prerequisite
-from redoubt.errors import RedoubtError
+from redoubt.core.errors import RedoubtError
+from redoubt.machine import doctor, qemu
+from redoubt.machine.doctor import GIB, Prerequisite
 from redoubt.targets import UM, X86_64
 
 

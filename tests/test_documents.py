@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import paths
+from redoubt.core import paths
 
 README = paths.repo() / "README.md"
 DOCS = sorted((paths.repo() / "docs").glob("*.md"))

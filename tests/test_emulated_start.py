@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from redoubt import boot, guest, host
-from redoubt.errors import RedoubtError
-from redoubt.process import Ended
-from redoubt.progress import Silent
+from redoubt.core.errors import RedoubtError
+from redoubt.core.process import Ended
+from redoubt.core.progress import Silent
+from redoubt.machine import boot, guest, host
 from redoubt.targets import UM, X86_64, Target
 
 

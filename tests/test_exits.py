@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from redoubt import asi, exits, prices
-from redoubt.errors import RedoubtError
-from redoubt.exits import Report, Row
+from redoubt.core.errors import RedoubtError
 from redoubt.targets import UM, X86_64
+from redoubt.trial.asi import asi, exits, prices
+from redoubt.trial.asi.exits import Report, Row
 
 
 def line(operation: str, *, fault: int = 0, switch: int = 0, **other: int) -> str:

@@ -16,14 +16,18 @@ from typing import Any
 import pytest
 from conftest import Done
 
-from redoubt import bench, exits, figures, paths, plots, provenance, report, stats, tables
-from redoubt.bench import Boot, Plan, Series, Way
-from redoubt.errors import RedoubtError
-from redoubt.figures import MET, MISSED, UNDECIDED, Figure, Report
-from redoubt.progress import Progress, Silent
-from redoubt.stats import Estimate
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Progress, Silent
+from redoubt.cost import bench, figures, plots, stats, tables
+from redoubt.cost.bench import Boot, Plan, Series, Way
+from redoubt.cost.figures import MET, MISSED, UNDECIDED, Figure, Report
+from redoubt.cost.stats import Estimate
+from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MIB, MOCK, TIME, VARIANTS, WORKLOADS
+from redoubt.machine import provenance
+from redoubt.ship import report
 from redoubt.targets import UM
-from redoubt.workloads import EVENTS, INSTRUCTIONS, MIB, MOCK, TIME, VARIANTS, WORKLOADS
+from redoubt.trial.asi import exits
 
 GIB = 1024 * MIB
 ROUNDS = 8

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from redoubt import flushes, prices
-from redoubt.boot import Machine, Result
-from redoubt.build import Build
-from redoubt.errors import RedoubtError
-from redoubt.flushes import AGAIN, FIRST, OFF, ON, Report
-from redoubt.kernels import Workbench
-from redoubt.progress import Silent
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux.build import Build
+from redoubt.machine.boot import Machine, Result
+from redoubt.machine.kernels import Workbench
 from redoubt.targets import X86_64, X86_64_MKTME, get_variant
+from redoubt.trial.asi import prices
+from redoubt.trial.mktme import flushes
+from redoubt.trial.mktme.flushes import AGAIN, FIRST, OFF, ON, Report
 
 
 def line(operation: str, phase: str, got: int, lost: int, **other: int) -> str:

@@ -11,8 +11,9 @@ import pytest
 from conftest import KERNEL, Done, Sandbox, enlarge, write_tree
 from test_source import archive
 
-from redoubt import cli, tree
-from redoubt.errors import NoSpaceError, RedoubtError
+from redoubt import cli
+from redoubt.core.errors import NoSpaceError, RedoubtError
+from redoubt.linux import tree
 
 # Does not get smaller when packed.
 BIG = {**KERNEL, "big": os.urandom(1_500_000).hex()}

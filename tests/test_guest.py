@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from conftest import REAL_BUILD, Sandbox
 
-from redoubt import boot, guest, host
-from redoubt.boot import Machine
-from redoubt.build import Build
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux.build import Build
+from redoubt.machine import boot, guest, host
+from redoubt.machine.boot import Machine
 from redoubt.targets import get_target
 
 IMAGE = REAL_BUILD / "um/redoubt/linux.stripped"
@@ -38,8 +38,9 @@ pytestmark = [
 # The command line with what this file boots, in place of building it.
 CLI = f"""
 from pathlib import Path
-from redoubt import cli, kernels
-from redoubt.build import Build
+from redoubt import cli
+from redoubt.machine import kernels
+from redoubt.linux.build import Build
 from redoubt.targets import get_target
 built = Build(get_target("um"), Path("/"), Path({str(IMAGE)!r}), Path("/"))
 kernels.workbench = lambda *_: kernels.Workbench(built, Path({str(PROGRAMS)!r}), "native")

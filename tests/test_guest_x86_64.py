@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import pytest
 from conftest import REAL_BUILD, Sandbox
 
-from redoubt import boot, host, kernels, qemu
-from redoubt.boot import Machine
-from redoubt.build import Build
-from redoubt.progress import Silent
-from redoubt.targets import X86_64, get_variant
+from redoubt.core.progress import Silent
+from redoubt.linux.build import Build
+from redoubt.machine import boot, host, kernels, qemu
+from redoubt.machine.boot import Machine
+from redoubt.targets import PC, X86_64, get_variant
 
 BUILDS = [REAL_BUILD / "x86_64" / kind for kind in ("redoubt", "pristine")]
 BUILD = next((build for build in BUILDS if (build / X86_64.image).exists()), BUILDS[0])
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.usefixtures("marked"),
     pytest.mark.skipif(not IMAGE.exists(), reason=f"no {IMAGE}: redoubt build x86_64"),
     pytest.mark.skipif(not (PROGRAMS / "init").exists(), reason="no guest programs"),
-    pytest.mark.skipif(qemu.problem(qemu.PC) is not None, reason="no QEMU with protection keys"),
+    pytest.mark.skipif(qemu.problem(PC) is not None, reason="no QEMU with protection keys"),
 ]
 
 

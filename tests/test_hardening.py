@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import Sandbox, write_tree
 
-from redoubt import build, debian, hardening, shipped
-from redoubt.errors import RedoubtError
-from redoubt.hardening import Report, Verdict
-from redoubt.progress import Silent
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux import build, debian
+from redoubt.ship import hardening
+from redoubt.ship.deb import shipped
+from redoubt.ship.hardening import Report, Verdict
 from redoubt.targets import ARM64, UM, X86_64
 
 # It recommends two options, and that a third is not set. BROKEN makes it say something else.

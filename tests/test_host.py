@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import host
-from redoubt.errors import RedoubtError
+from redoubt.core.errors import RedoubtError
+from redoubt.machine import host
 from redoubt.targets import UM, X86_64
 
 PROGRAM = "qemu-system-x86_64"

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import Sandbox, write_tree
 
-from redoubt import htmldocs, paths
-from redoubt.errors import RedoubtError
-from redoubt.lint import Lines
-from redoubt.progress import Silent
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.ship import htmldocs
+from redoubt.ship.lint import Lines
 
 OURS = Lines(
     frozenset({"Documentation/mm/ours.rst", "mm/ours.c"}),

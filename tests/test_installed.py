@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from redoubt import boot, deb, debian, host, installed, packaged
-from redoubt.boot import Machine, Result
-from redoubt.build import Build
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux import debian
+from redoubt.linux.build import Build
+from redoubt.machine import boot, host
+from redoubt.machine.boot import Machine, Result
+from redoubt.ship.deb import deb, installed, packaged
 from redoubt.targets import ARM64, X86_64
 
 RELEASE = "7.3.4-redoubt-small"

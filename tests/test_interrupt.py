@@ -10,7 +10,7 @@ import pytest
 from conftest import Done, Sandbox
 from test_source import archive
 
-from redoubt import process
+from redoubt.core import process
 
 SIGNALS = pytest.mark.parametrize(
     "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name

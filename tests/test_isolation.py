@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from redoubt import isolation
-from redoubt.boot import Machine, Result
-from redoubt.build import Build
-from redoubt.lifecycle import Outcome
-from redoubt.progress import Progress, Silent
+from redoubt.core.progress import Progress, Silent
+from redoubt.linux.build import Build
+from redoubt.machine.boot import Machine, Result
 from redoubt.targets import X86_64
+from redoubt.trial.asi import isolation
+from redoubt.trial.lifecycle import Outcome
 
 Try = Callable[[Machine, Progress], Outcome]
 

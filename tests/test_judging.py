@@ -9,15 +9,19 @@ from unittest.mock import MagicMock
 import pytest
 from conftest import REAL_BUILD
 
-from redoubt import asi, attack, boot, check, host, ktap, source, suite
-from redoubt.asi import Audit
-from redoubt.attack import ABSENT, BLOCKED, ERROR, SUCCEEDED, Attack, Outcome
-from redoubt.build import Build
-from redoubt.check import Walk
-from redoubt.errors import GuestError
-from redoubt.progress import Silent
-from redoubt.source import Source
+from redoubt import suite
+from redoubt.core.errors import GuestError
+from redoubt.core.progress import Silent
+from redoubt.linux import source
+from redoubt.linux.build import Build
+from redoubt.linux.source import Source
+from redoubt.machine import boot, host
 from redoubt.targets import X86_64, get_target, get_variant
+from redoubt.trial import attack, check, ktap
+from redoubt.trial.asi import asi
+from redoubt.trial.asi.asi import Audit
+from redoubt.trial.attack import ABSENT, BLOCKED, ERROR, SUCCEEDED, Attack, Outcome
+from redoubt.trial.check import Walk
 
 LOG = Path("log")
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import build, host, kernels, paths, series, tree
-from redoubt.build import Build
-from redoubt.errors import RedoubtError
-from redoubt.progress import Progress, Silent
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Progress, Silent
+from redoubt.linux import build, topics, tree
+from redoubt.linux.build import Build
+from redoubt.machine import host, kernels
 from redoubt.targets import TARGETS, UM, X86_64, Target, get_variant
 
 OURS = Path("/ours")
@@ -147,7 +149,7 @@ def test_a_target_that_cannot_be_mocked_says_so(compiled: Compiled) -> None:
 
 
 def test_the_benchmark_alone_is_a_part_of_the_queue() -> None:
-    part = series.part(paths.repo(), ["bench"])
+    part = topics.part(paths.repo(), ["bench"])
     assert part.files
     assert part.patches
     whole = tree.queue(paths.repo())
@@ -157,7 +159,7 @@ def test_the_benchmark_alone_is_a_part_of_the_queue() -> None:
 
 def test_a_topic_that_is_none_is_named() -> None:
     with pytest.raises(RedoubtError, match="no topic nonsense"):
-        series.part(paths.repo(), ["bench", "nonsense"])
+        topics.part(paths.repo(), ["bench", "nonsense"])
 
 
 def test_a_measured_machine_has_room_and_runs_no_test_at_boot() -> None:

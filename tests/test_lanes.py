@@ -11,9 +11,9 @@ from functools import partial
 
 import pytest
 
-from redoubt.errors import Interrupted
-from redoubt.lanes import side_by_side
-from redoubt.progress import Progress, Silent
+from redoubt.core.errors import Interrupted
+from redoubt.core.lanes import side_by_side
+from redoubt.core.progress import Progress, Silent
 
 
 class Shown(Silent):

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from redoubt import lifecycle
-from redoubt.boot import Machine, Result
-from redoubt.build import Build
-from redoubt.ktap import Suite
-from redoubt.lifecycle import Outcome
-from redoubt.progress import Silent
+from redoubt.core.progress import Silent
+from redoubt.linux.build import Build
+from redoubt.machine.boot import Machine, Result
 from redoubt.targets import X86_64
+from redoubt.trial import lifecycle
+from redoubt.trial.ktap import Suite
+from redoubt.trial.lifecycle import Outcome
 
 WALK = ["tables 100", "untagged 0", "aliases 0", "foreign 0"]
 BAD_WALK = ["tables 100", "untagged 1", "aliases 0", "foreign 0"]

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import host, kernels, linear_map
-from redoubt.boot import Machine, Result
-from redoubt.build import Build
-from redoubt.errors import RedoubtError
-from redoubt.linear_map import Comparison, Created, Listing, Row, Seen, Setting
-from redoubt.progress import Silent
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux.build import Build
+from redoubt.machine import host, kernels
+from redoubt.machine.boot import Machine, Result
 from redoubt.targets import ARM64, get_variant
+from redoubt.trial import linear_map
+from redoubt.trial.linear_map import Comparison, Created, Listing, Row, Seen, Setting
 
 LINE = (
     "[    0.000000] linear map: 2053 tables, 2061 fixmap slots set, 2060 cleared, "

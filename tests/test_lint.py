@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import lint
-from redoubt.errors import RedoubtError
+from redoubt.core.errors import RedoubtError
+from redoubt.ship import lint
 
 needs_tools = pytest.mark.skipif(
     not all(shutil.which(name) for name in ("gcc", "make", "perl", "sparse", "spatch")),

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from redoubt import mktme, patterns, planes
-from redoubt.boot import Machine, Result
-from redoubt.build import Build
-from redoubt.errors import GuestError, RedoubtError
-from redoubt.mktme import View
-from redoubt.patterns import PAGES, WORDS, Found
-from redoubt.progress import Silent
-from redoubt.targets import UM, X86_64, X86_64_MKTME
+from redoubt.core.errors import GuestError, RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux.build import Build
+from redoubt.machine import planes
+from redoubt.machine.boot import Machine, Result
+from redoubt.targets import KEYID_PHYS_BITS, UM, X86_64, X86_64_MKTME
+from redoubt.trial.mktme import mktme
+from redoubt.trial.mktme.mktme import View
+from redoubt.trial.oracle import patterns
+from redoubt.trial.oracle.patterns import PAGES, WORDS, Found
 
 NOWHERE = Found(((),) * PAGES, {})
 WHOLE = Found(tuple((frame,) for frame in range(PAGES)), {})
@@ -201,7 +203,7 @@ class Monitor:
 
     def execute(self, command: str, *, val: int, size: int, filename: str) -> None:
         assert (command, size % 4096) == ("pmemsave", 0)
-        keyid = val >> (planes.PHYS_BITS - 2)
+        keyid = val >> (KEYID_PHYS_BITS - 2)
         pages = [np.zeros((1, WORDS), dtype=np.uint64), patterns.pattern(self.seed, keyid)]
         Path(filename).write_bytes(np.concatenate(pages).tobytes())
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import offcheck
-from redoubt.errors import RedoubtError
+from redoubt.core.errors import RedoubtError
+from redoubt.image import offcheck
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or not shutil.which("gcc") or not shutil.which("objdump"),

@@ -15,14 +15,17 @@ import numpy as np
 import pytest
 from conftest import REAL_BUILD, Done, Sandbox
 
-from redoubt import boot, cli, host, kernels, oracle, pagewalk, paths, patterns, qemu, suite
-from redoubt.boot import Machine, Result
-from redoubt.build import Build
-from redoubt.errors import GuestError, RedoubtError
-from redoubt.oracle import Console, Registers, Report
-from redoubt.patterns import PAGES, WORDS
-from redoubt.progress import Silent
-from redoubt.targets import TARGETS, X86_64, get_variant
+from redoubt import cli, suite
+from redoubt.core import paths
+from redoubt.core.errors import GuestError, RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux.build import Build
+from redoubt.machine import boot, host, kernels, qemu
+from redoubt.machine.boot import Machine, Result
+from redoubt.targets import PC, TARGETS, X86_64, get_variant
+from redoubt.trial.oracle import oracle, pagewalk, patterns
+from redoubt.trial.oracle.oracle import Console, Registers, Report
+from redoubt.trial.oracle.patterns import PAGES, WORDS
 
 PRESENT, WRITABLE, USER, LARGE, GLOBAL = 1, 2, 4, 1 << 7, 1 << 8
 RW = PRESENT | WRITABLE
@@ -808,7 +811,7 @@ def needs_a_guest(test: Callable[..., None]) -> Callable[..., None]:
             not (BUILD / X86_64.image).exists(), reason="no kernel: redoubt build x86_64"
         ),
         pytest.mark.skipif(not (PROGRAMS / "oracle").exists(), reason="no guest programs"),
-        pytest.mark.skipif(qemu.problem(qemu.PC) is not None, reason="no QEMU of ours"),
+        pytest.mark.skipif(qemu.problem(PC) is not None, reason="no QEMU of ours"),
     ):
         test = mark(test)
     return test

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redoubt import pagewalk
-from redoubt.errors import RedoubtError
-from redoubt.pagewalk import Memory, Walk
+from redoubt.core.errors import RedoubtError
+from redoubt.trial.oracle import pagewalk
+from redoubt.trial.oracle.pagewalk import Memory, Walk
 
 PRESENT, WRITABLE, USER, LARGE, GLOBAL, PAT = 1, 2, 4, 1 << 7, 1 << 8, 1 << 12
 NX, KEY = 1 << 63, 5 << 59

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from redoubt import patterns
-from redoubt.patterns import PAGES, WORDS, Words
+from redoubt.trial.oracle import patterns
+from redoubt.trial.oracle.patterns import PAGES, WORDS, Words
 
 
 @pytest.fixture

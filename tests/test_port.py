@@ -15,9 +15,11 @@ from conftest import Done, Sandbox, write_tree
 from test_series import PATCHES, Queue, pytestmark, queue, snapshot  # noqa: F401
 from test_source import archive
 
-from redoubt import paths, port, source, tree
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux import source, tree
+from redoubt.ship import port
 
 BASE = {"Makefile": TREE["Makefile"], "Kbuild": TREE["Kbuild"]}
 LINES = [f"int line{number};\n" for number in range(20)]
@@ -427,9 +429,9 @@ def test_one_kernel_has_to_be_given(call: Callable[..., Done], words: list[str])
 
 
 PACKAGED = """\
-from redoubt import source
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
+from redoubt.linux import source
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
 import sys
 try:
     print(*vars(source.packaged(sys.argv[1], Silent())).values())

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import process
-from redoubt.errors import Interrupted, NoSpaceError, RedoubtError
+from redoubt.core import process
+from redoubt.core.errors import Interrupted, NoSpaceError, RedoubtError
 
 
 def alive(pid: int) -> bool:

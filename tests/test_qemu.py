@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import boot, cpio, host, kernels, qemu, tables
-from redoubt.boot import Machine
-from redoubt.build import Build
-from redoubt.progress import Silent
-from redoubt.targets import ARM64, TARGETS, UM, X86_64, get_variant
-from redoubt.workloads import INSTRUCTIONS
+from redoubt.core.progress import Silent
+from redoubt.cost import tables
+from redoubt.cost.workloads import INSTRUCTIONS
+from redoubt.linux.build import Build
+from redoubt.machine import boot, cpio, host, kernels, qemu
+from redoubt.machine.boot import Machine
+from redoubt.targets import ARM64, PC, TARGETS, UM, X86_64, get_variant
 
 
 def value(words: list[str], option: str) -> str:
@@ -131,9 +132,9 @@ def test_the_version(
     text: str,
     expected: tuple[int, int] | None,
 ) -> None:
-    program = tmp_path / qemu.PC.program
+    program = tmp_path / PC.program
     program.write_text(f"#!/bin/sh\necho '{text}'\n")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert qemu.version(qemu.PC) is None
+    assert qemu.version(PC) is None
     program.chmod(0o755)
-    assert qemu.version(qemu.PC) == expected
+    assert qemu.version(PC) == expected

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from redoubt.errors import GuestError, RedoubtError
-from redoubt.qmp import Qmp
+from redoubt.core.errors import GuestError, RedoubtError
+from redoubt.machine.qmp import Qmp
 
 GREETING = {"QMP": {"version": {"qemu": {"major": 7}}, "capabilities": []}}
 # What is said to a request; None: nothing, and the connection is closed.

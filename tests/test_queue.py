@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import REAL_BUILD
 
-from redoubt import paths, series, tree
+from redoubt.core import paths
+from redoubt.linux import topics, tree
 
 REPO = paths.repo()
 TOPICS = (REPO / "patches/topics").read_text()
@@ -54,7 +55,7 @@ def test_the_series_names_every_patch_once_in_the_order_of_topics() -> None:
 
 
 def test_no_topic_is_empty() -> None:
-    assert all(topic.files or topic.patches for topic in series.topics(REPO))
+    assert all(topic.files or topic.patches for topic in topics.load(REPO))
 
 
 @pytest.mark.parametrize("patch", tree.queue(REPO).patches, ids=lambda patch: patch.name)

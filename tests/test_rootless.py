@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import debian, qemu, rootless
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
-from redoubt.qemu import VIRT
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux import debian, rootless
+from redoubt.machine import qemu
+from redoubt.targets import PC, VIRT
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
@@ -225,5 +226,5 @@ def test_what_the_other_emulator_lacks_is_left_to_people(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     installed(monkeypatch, tmp_path, None)
-    assert qemu.problem(qemu.PC)
-    assert qemu.obtain(qemu.PC, Silent()) == [qemu.PC.program]
+    assert qemu.problem(PC)
+    assert qemu.obtain(PC, Silent()) == [PC.program]

@@ -12,14 +12,17 @@ from pathlib import Path
 import pytest
 from conftest import KERNEL, REAL_BUILD, Sandbox
 
-from redoubt import attack, host, qemu, rootless, selftests, suite
-from redoubt.boot import Machine, Result
-from redoubt.build import Build
-from redoubt.check import Walk
-from redoubt.errors import RedoubtError
-from redoubt.progress import Progress, Silent
-from redoubt.selftests import AGAIN, Outcome, Report, Round
+from redoubt import suite
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Progress, Silent
+from redoubt.linux import rootless
+from redoubt.linux.build import Build
+from redoubt.machine import host, qemu
+from redoubt.machine.boot import Machine, Result
 from redoubt.targets import ARM64, TARGETS, X86_64, Target, get_variant
+from redoubt.trial import attack, selftests
+from redoubt.trial.check import Walk
+from redoubt.trial.selftests import AGAIN, Outcome, Report, Round
 
 MACHINE = Machine(Build(X86_64, Path(), Path(), Path()), Path(), host.EMULATED)
 ON = get_variant(X86_64, "on")

@@ -21,11 +21,15 @@ import pytest
 import typer
 from conftest import REAL_BUILD
 
-from redoubt import cli, cover, lint, paths, recipients, report, series, suite, tables
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
-from redoubt.recipients import Recipients
-from redoubt.source import Source
+from redoubt import cli, suite
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.cost import tables
+from redoubt.linux import topics
+from redoubt.linux.source import Source
+from redoubt.ship import cover, lint, recipients, report, series
+from redoubt.ship.recipients import Recipients
 from redoubt.targets import TARGETS
 
 pytestmark = pytest.mark.skipif(
@@ -553,10 +557,10 @@ def test_lines_that_look_like_headers_are_no_files(tmp_path: Path) -> None:
         "About --- and +++.\n\n--- a/x.lua\n+++ b/x.lua\n@@ -1,3 +1,3 @@\n one\n"
         "--- old comment\n+++ new comment\n three\n"
     )
-    assert series.touched(patch) == {"x.lua"}
+    assert topics.touched(patch) == {"x.lua"}
     patch.write_text("nothing\n")
     with pytest.raises(RedoubtError, match="changes no file"):
-        series.touched(patch)
+        topics.touched(patch)
 
 
 # === Signed-off-by and context ===================================================================

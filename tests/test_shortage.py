@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from conftest import WALK, pool
 
-from redoubt import shortage
-from redoubt.boot import Result
-from redoubt.shortage import ROUNDS
+from redoubt.machine.boot import Result
 from redoubt.targets import UM, get_variant
+from redoubt.trial import shortage
+from redoubt.trial.shortage import ROUNDS
 
 ON, OFF = get_variant(UM, "on"), get_variant(UM, "off")
 

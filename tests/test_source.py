@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import KERNEL, Sandbox, write_tree
 
-from redoubt import debian, source
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux import debian, source
 
 APT_GET = """\
 case "$*" in

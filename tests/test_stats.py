@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from redoubt import stats
-from redoubt.stats import Estimate, mark, median_ratio
+from redoubt.cost import stats
+from redoubt.cost.stats import Estimate, mark, median_ratio
 
 ROUNDS, SAMPLES = 8, 5
 

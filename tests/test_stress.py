@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import boot, build, check, guest, host, paths, shortage
-from redoubt.boot import Machine
-from redoubt.build import Build
-from redoubt.progress import Silent
+from redoubt.core import paths
+from redoubt.core.progress import Silent
+from redoubt.linux import build
+from redoubt.linux.build import Build
+from redoubt.machine import boot, guest, host
+from redoubt.machine.boot import Machine
 from redoubt.targets import TARGETS, UM, X86_64, get_variant
+from redoubt.trial import check, shortage
 
 KINDS = {"huge", "collapse", "swap", "ldt", "module", "cpu"}
 WALK = ("tables 9", "untagged 0", "foreign 0")

@@ -16,13 +16,17 @@ from typing import Any
 import pytest
 from conftest import WALK, Done, pool
 
-from redoubt import build, check, cli, host, paths, rootless, stress, suite
-from redoubt.boot import Machine, Result
-from redoubt.build import Build
-from redoubt.errors import RedoubtError
-from redoubt.progress import Silent
-from redoubt.stress import CLASSES
+from redoubt import cli, suite
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Silent
+from redoubt.linux import build, rootless
+from redoubt.linux.build import Build
+from redoubt.machine import host
+from redoubt.machine.boot import Machine, Result
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, get_variant
+from redoubt.trial import check, stress
+from redoubt.trial.stress import CLASSES
 
 ON, OFF = get_variant(UM, "on"), get_variant(UM, "off")
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from redoubt import paths
+from redoubt.core import paths
 
 TEXT = (paths.repo() / "docs" / "threat-model.md").read_text()
 ROWS = [line.strip("|").split(" | ") for line in TEXT.splitlines() if line.startswith("| ")]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import write_tree
 
-from redoubt import tree
-from redoubt.errors import RedoubtError
+from redoubt.core.errors import RedoubtError
+from redoubt.linux import tree
 
 pytestmark = pytest.mark.skipif(not shutil.which("quilt"), reason="needs quilt")
 

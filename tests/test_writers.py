@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import paths, writers
-from redoubt.errors import RedoubtError
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.ship import writers
 
 SOURCE = """
 static void by_helper(pte_t *ptep, pte_t pte) { set_pte(ptep, pte); }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# What an installed kernel does in the system that it was installed in, for redoubt/installed.py.
+# What an installed kernel does in the system that it was installed in, for redoubt/ship/deb/installed.py.
 
 status=0
 # A line of its own, whatever somebody asks for on this terminal.

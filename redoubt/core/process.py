@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Running other programs so that nothing of them outlives us."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from redoubt.core import paths
+from redoubt.core.errors import NoSpaceError, RedoubtError
+
+# How long a process group gets to end by itself after SIGTERM, in seconds.
+_GRACE = 2.0
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# The same in the words of a child.
+_FULL = tuple(os.strerror(number) for number in NO_SPACE)
+
+
+def _inherited() -> dict[str, str]:
+    """Our environment, without the flags of the make that may have started us."""
+    flags = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
+    return {name: value for name, value in os.environ.items() if name not in flags}
+
+
+@contextlib.contextmanager
+def locked(file: Path, waiting: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Hold the lock that `file` stands for, alone among all processes; made with its directory.
+
+    Where another holds it, the wait happens within the context that `waiting` makes.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with waiting():
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code (negative: a signal), and whether the time ran out."""
+
+    code: int
+    timed_out: bool
+
+    def __str__(self) -> str:
+        if self.code >= 0:
+            return f"exit {self.code}"
+        return f"killed by {signal.Signals(-self.code).name}"
+
+
+def no_space(what: str) -> NoSpaceError:
+    """The error for a full disk: names the fullest of those we write to, and what moves us away."""
+    places = {
+        "REDOUBT_BUILD": paths.build_dir(),
+        "XDG_CACHE_HOME": paths.cache_dir(),
+        "TMPDIR": Path(tempfile.gettempdir()),
+    }
+
+    def free(name: str) -> int:
+        place = places[name]
+        while not place.exists():
+            place = place.parent
+        return shutil.disk_usage(place).free
+
+    name = min(places, key=free)
+    return NoSpaceError(
+        f"{what} failed: no space left; {free(name) >> 20} MiB are free for {places[name]}",
+        f"make room there, or set {name} to a directory on another disk, and run it again",
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the whole process group. The caller started it, as a session of its own."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            continue
+    # Children that ignored SIGTERM may outlive the leader.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _group(
+    command: Sequence[str | Path], cwd: Path | None, env: Mapping[str, str] | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=cwd,
+            env={**_inherited(), **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise RedoubtError(
+            f"{error.filename}: not found", "redoubt doctor says what is missing"
+        ) from error
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            _end(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def making() -> AbstractContextManager[None]:
+    """Hold the lock of what is made in the build directory: builds take all CPUs, and files."""
+    return locked(paths.build_dir() / ".making", nullcontext)
+
+
+def run_lines(
+    command: Sequence[str | Path],
+    on_line: Callable[[str], None],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    silence: float | None = None,
+) -> Ended:
+    """Run a command and hand over each line of its output (stderr included) as it comes.
+
+    `timeout` is in seconds, and so is `silence`, the time for the first line to come. Whatever
+    happens, Ctrl-C included, the process and all its children are gone when this returns.
+    """
+    lines: queue.Queue[str | None] = queue.Queue()
+    started = time.monotonic()
+    deadline = None if timeout is None else started + timeout
+    speak_by = None if silence is None else started + silence
+
+    def read(process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout
+        with contextlib.suppress(ValueError, OSError):
+            for line in process.stdout:
+                lines.put(line.decode(errors="replace").rstrip("\r\n"))
+        process.stdout.close()
+        lines.put(None)
+
+    with _group(command, cwd, env) as process:
+        # It closes the pipe: closing it here would wait for whoever still holds the other end.
+        threading.Thread(target=read, args=(process,), daemon=True).start()
+        timed_out = False
+        while True:
+            left = None if deadline is None else deadline - time.monotonic()
+            mute = speak_by is not None and time.monotonic() > speak_by
+            if mute or (left is not None and left <= 0):
+                timed_out = True
+                break
+            try:
+                line = lines.get(timeout=0.5 if left is None else min(left, 0.5))
+            except queue.Empty:
+                # A child may keep the pipe open; the command itself is what counts.
+                if process.poll() is not None:
+                    break
+                continue
+            if line is None:
+                break
+            speak_by = None
+            on_line(line)
+        if timed_out:
+            _end(process)
+        try:
+            # It may have closed its output and still run.
+            code = process.wait(None if deadline is None else max(0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            _end(process)
+            code = process.wait()
+    return Ended(code, timed_out)
+
+
+def run_logged(
+    command: Sequence[str | Path],
+    log: Path,
+    *,
+    what: str,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Run a command with its output in a file.
+
+    Raises RedoubtError, with the last lines and the path of the log, if it fails.
+    """
+    tail: list[str] = []
+    full = False
+
+    def keep(line: str) -> None:
+        nonlocal full
+        out.write(line + "\n")
+        full = full or any(text in line for text in _FULL)
+        tail.append(line)
+        del tail[:-15]
+        on_line(line)
+
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w", encoding="utf-8") as out:
+            # Messages in English, whatever the user's language: some are understood here.
+            ended = run_lines(command, keep, cwd=cwd, env={"LC_ALL": "C", **(env or {})})
+    except OSError as error:
+        # The log's own disk, as often as not the one that the command has filled.
+        if error.errno in NO_SPACE:
+            raise no_space(what) from error
+        raise
+    if ended.code and full:
+        raise no_space(what)
+    if ended.code:
+        raise RedoubtError(
+            f"{what} failed ({ended}):\n" + "\n".join("    " + line for line in tail),
+            f"the whole output is in {log}",
+        )
+
+
+def output(
+    command: Sequence[str | Path], *, what: str, env: Mapping[str, str] | None = None
+) -> str:
+    """The output of a short command.
+
+    Raises RedoubtError if it fails.
+    """
+    lines: list[str] = []
+    ended = run_lines(command, lines.append, env=env)
+    if ended.code:
+        raise RedoubtError(f"{what} failed ({ended}):\n" + "\n".join(lines[-15:]))
+    return "\n".join(lines)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Plots of the benchmark, as PNG."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from redoubt.cost.figures import BOOT_METRIC, Figure, Report
+from redoubt.cost.tables import SHORT
+from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MIB, WORKLOADS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+# Told apart by people with any colour vision (Okabe and Ito), and by their markers.
+_STYLES = {
+    "on": ("#0072B2", "o", "on/off"),
+    "on-unbatched": ("#D55E00", "s", "on-unbatched/off"),
+    "off": ("#777777", "D", "off/pristine"),
+}
+_LINES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"))
+# Percent up to which the axis is linear; beyond, it is logarithmic.
+_LINEAR = 10
+
+
+def _title(report: Report, kind: str) -> str:
+    return f"{report.target}, {SHORT[kind]}" + (" (quick run)" if report.quick else "")
+
+
+def _canvas(width: float, height: float) -> Canvas:
+    """An empty canvas, in inches. The library takes half a second to load: no other verb pays."""
+    from matplotlib.figure import Figure as Canvas
+
+    return Canvas(figsize=(width, height), layout="constrained")
+
+
+def _png(canvas: Canvas) -> bytes:
+    out = io.BytesIO()
+    # No version of the library in the file: the same figures give the same bytes.
+    canvas.savefig(out, format="png", dpi=110, metadata={"Software": None})
+    return out.getvalue()
+
+
+def _percent(figure: Figure) -> tuple[float, float, float]:
+    """The change in percent, and how far its interval reaches below and above."""
+    assert figure.ratio is not None
+    low = figure.ratio if figure.ci_low is None else figure.ci_low
+    high = figure.ratio if figure.ci_high is None else figure.ci_high
+    return (
+        100 * (figure.ratio - 1),
+        100 * max(0, figure.ratio - low),
+        100 * max(0, high - figure.ratio),
+    )
+
+
+def _bars(
+    axes: Axes, along: Sequence[float], figures: Sequence[Figure], colour: str, marker: str,
+    label: str, *, upright: bool,
+) -> None:  # fmt: skip
+    values, below, above = zip(*(_percent(one) for one in figures), strict=True)
+    x, y = (along, values) if upright else (values, along)
+    reach = (below, above)
+    axes.errorbar(
+        x, y, yerr=reach if upright else None, xerr=None if upright else reach, fmt=marker,
+        color=colour, label=label, capsize=3, markersize=5, linestyle="-" if upright else "none",
+    )  # fmt: skip
+
+
+def overhead(report: Report, kind: str) -> bytes:
+    """The change of each workload, by variant; points with intervals, on one axis."""
+    with_ratio = [
+        one for one in report.figures
+        if one.kind == kind and one.ratio is not None and one.metric != BOOT_METRIC
+    ]  # fmt: skip
+    places = list(dict.fromkeys((one.workload, one.size) for one in with_ratio))
+    canvas = _canvas(8, 1.6 + 0.34 * len(places))
+    axes = canvas.add_subplot()
+    for index, (variant, (colour, marker, label)) in enumerate(_STYLES.items()):
+        chosen = [one for one in with_ratio if one.variant == variant]
+        along = [places.index((one.workload, one.size)) + 0.22 * (index - 1) for one in chosen]
+        if chosen:
+            _bars(axes, along, chosen, colour, marker, label, upright=False)
+    axes.axvline(0, color="#000000", linewidth=0.8)
+    axes.set_xscale("symlog", linthresh=_LINEAR)
+    axes.xaxis.set_major_formatter("{x:+g} %")
+    interval = "" if kind == INSTRUCTIONS else ", with its 95 % interval"
+    axes.set_xlabel(f"change{interval}; linear up to {_LINEAR} %, logarithmic beyond")
+    axes.set_yticks(range(len(places)))
+    axes.set_yticklabels([WORKLOADS[name].title(size) for name, size in places])
+    axes.invert_yaxis()
+    axes.grid(axis="x", color="#dddddd")
+    axes.set_axisbelow(True)
+    axes.set_title(_title(report, kind), loc="left", fontsize=10)
+    canvas.legend(loc="outside lower center", ncols=3, frameon=False)
+    return _png(canvas)
+
+
+def by_size(report: Report, kind: str) -> bytes | None:
+    """Cost against the size of the mapping, unbatched and batched; None if one size was run."""
+    lines: dict[tuple[str, str], list[Figure]] = {}
+    for one in report.figures:
+        swept = not WORKLOADS[one.workload].unit and one.size and one.ratio is not None
+        if one.kind == kind and swept and one.variant in ("on", "on-unbatched"):
+            lines.setdefault((one.variant, one.workload), []).append(one)
+    lines = {key: line for key, line in lines.items() if len(line) > 1}
+    if not lines:
+        return None
+    canvas = _canvas(8, 3.6)
+    for index, variant in enumerate(("on-unbatched", "on")):
+        axes = canvas.add_subplot(1, 2, index + 1)
+        names = [name for which, name in lines if which == variant]
+        for (colour, marker), name in zip(_LINES, names, strict=False):
+            line = lines[variant, name]
+            _bars(axes, [one.size / MIB for one in line], line, colour, marker, name, upright=True)
+        sizes = sorted({one.size for line in lines.values() for one in line})
+        axes.axhline(0, color="#000000", linewidth=0.8)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([size / MIB for size in sizes])
+        axes.xaxis.set_major_formatter("{x:g} MiB")
+        axes.yaxis.set_major_formatter("{x:+g} %")
+        axes.grid(color="#dddddd")
+        axes.set_axisbelow(True)
+        axes.set_title(f"{_title(report, kind)}: {_STYLES[variant][2]}", loc="left", fontsize=9)
+        axes.legend(frameon=False)
+    return _png(canvas)
+
+
+def plots(report: Report) -> dict[str, bytes]:
+    """All plots of a report, by the end of their file names: "overhead-time", "size-time", …"""
+    made = {}
+    for kind in report.kinds:
+        if kind == EVENTS or not any(one.ratio for one in report.figures if one.kind == kind):
+            continue
+        made[f"overhead-{kind}"] = overhead(report, kind)
+        if sizes := by_size(report, kind):
+            made[f"size-{kind}"] = sizes
+    return made

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Audit of every instruction in a kernel image that can write the pkey register.
+
+The protection rests on one claim: nothing callable sets the register to a value an attacker
+chooses, or leaves it raised. This module disassembles the final image (for UML that includes the C
+library it is linked with) and checks the claim on the instructions themselves:
+
+* ``non-constant``: a writer whose value is not a compile-time constant;
+* ``unknown-selector``: a writer of some register out of many (an MSR), and it is not plain that it
+  is another one than the pkey register: by a number that is a constant, or by a comparison right in
+  front of it;
+* ``unknown-value``: a constant that is not the register value of a known level;
+* ``outlined-helper``: a level-switch helper that exists as a function of its own, although it must
+  be inlined everywhere (an out-of-line copy is a gadget that takes the level as an argument);
+* ``leaves-raised``: a writer of a raised level from which some path leaves the function without
+  passing a write of the default, so that the caller gets the raised level. Of conditions only
+  those are understood that ask whether a register has the constant that was put in it on the path:
+  so a guard remembers whether it raised;
+* ``unwritten-level``: a level nothing writes, meaning the audit looked at a kernel without the
+  feature or recognises its instructions no longer; without this rule such an audit would pass;
+* ``stale-entry``: an entry of the allow-list that excuses nothing.
+
+``non-constant``, ``unknown-selector`` and ``leaves-raised`` can be excused, function by function
+and with a reason, in the allow-list (a TOML file, see configs/audit-um.toml).
+
+How a value is found, and what counts as a constant, is said in audit_x86; in audit_arm64 it is done
+by simpler means. Anything that is not plainly a constant counts as none, so a mistake is a false
+alarm and not a pass. On arm64 a level has a value for each of the registers:
+``default-indirect`` is the default level as well.
+
+Not findings, by the threat model: bytes that spell such an instruction inside another one, or in a
+place execution never begins at. To use them an attacker must already have diverted control flow,
+which the threat model excludes (and other defences look after). Their number is reported for
+information. Nor can a disassembly show writes of the register by the host: it restores the value
+in a signal frame when a handler returns.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from redoubt.core.errors import RedoubtError
+from redoubt.image.audit import arm64, x86
+from redoubt.image.audit.policy import (
+    LEAVES_RAISED,
+    NON_CONSTANT,
+    OUTLINED_HELPER,
+    STALE_ENTRY,
+    UNKNOWN_SELECTOR,
+    UNKNOWN_VALUE,
+    UNWRITTEN_LEVEL,
+    Excuse,
+    Policy,
+    load_policy,
+)
+from redoubt.image.audit.site import Site
+from redoubt.image.disassembly import base_name
+from redoubt.image.elf import EM_AARCH64, STT_FILE, STT_SECTION, Elf
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One broken rule. `function` and `address` say where, as far as that makes sense."""
+
+    rule: str
+    message: str
+    function: str | None = None
+    address: int | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the audit saw.
+
+    `cleared` are instructions of a kind that can write the register but which, by a constant
+    selector, do not. `embedded` counts the encoding's occurrences that are not an instruction.
+    """
+
+    image: Path
+    sites: tuple[Site, ...]
+    cleared: tuple[Site, ...]
+    findings: tuple[Finding, ...]
+    embedded: int
+    levels: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """True if no rule is broken."""
+        return not self.findings
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain values, addresses and values as hexadecimal strings."""
+
+        def site(item: Site) -> dict[str, Any]:
+            return {
+                "address": f"{item.address:#x}",
+                "function": item.function,
+                "section": item.section,
+                "instruction": item.instruction,
+                "value": None if item.value is None else f"{item.value:#x}",
+                "level": item.level,
+                "excuse": item.excuse,
+                "certain": item.certain,
+            }
+
+        return {
+            "image": str(self.image),
+            "ok": self.ok,
+            "sites": [site(item) for item in self.sites],
+            "cleared": [site(item) for item in self.cleared],
+            "findings": [
+                {
+                    "rule": item.rule,
+                    "function": item.function,
+                    "address": None if item.address is None else f"{item.address:#x}",
+                    "message": item.message,
+                }
+                for item in self.findings
+            ],
+            "embedded": self.embedded,
+        }
+
+
+def render(report: Report, *, sites: bool = True) -> list[str]:
+    """The report as lines of text: the sites (unless told not to), the findings, the verdict."""
+    lines: list[str] = []
+    if sites:
+        rows = [
+            (f"{site.address:x}", _value_text(site), site.function, site.instruction)
+            for site in report.sites
+        ]
+        widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+        for row, site in zip(rows, report.sites, strict=True):
+            text = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+            lines.append(f"{text}  {row[3]}" + (f"  allowed: {site.excuse}" if site.excuse else ""))
+        lines.extend(
+            f"{site.address:x}  {site.function}: {site.instruction} leaves the register alone"
+            for site in report.cleared
+        )
+    for finding in report.findings:
+        where = "" if finding.address is None else f"{finding.address:x} "
+        lines.append(f"FINDING {finding.rule}: {where}{finding.message}")
+    certain = [site for site in report.sites if site.certain]
+    count = len(certain)
+    functions = len({site.function for site in certain})
+    constant = sum(site.value is not None for site in certain)
+    others = len(report.sites) - count
+    lines.append(
+        f"{count} writers of the pkey register in {functions} functions: {constant} constant, "
+        f"{count - constant} not; {len(report.cleared)} cleared by their mask; "
+        + (f"{others} of a register that is not known; " if others else "")
+        + f"{report.embedded} embedded byte sequences (not instructions)"
+    )
+    lines.append("audit: clean" if report.ok else f"audit: {len(report.findings)} findings")
+    return lines
+
+
+def _value_text(site: Site) -> str:
+    if site.value is None:
+        return "not constant" if site.certain else "any register"
+    return f"{site.value:#010x} ({site.level or 'unknown'})"
+
+
+def audit(vmlinux: Path, allow: Path) -> Report:
+    """Audit the image `vmlinux` by the allow-list `allow`.
+
+    Raises RedoubtError if either cannot be used (missing, stripped, another architecture);
+    broken rules are not errors but findings in the report.
+    """
+    policy = load_policy(allow)
+    elf = Elf(vmlinux)
+    if elf.machine != policy.isa.machine:
+        raise RedoubtError(f"{vmlinux} is for another machine than {allow.name} describes")
+    names = {
+        symbol.name
+        for symbol in elf.symbols
+        if symbol.type not in (STT_FILE, STT_SECTION)
+        and symbol.section < len(elf.sections)
+        and elf.sections[symbol.section].executable
+    }
+    if not names:
+        raise RedoubtError(
+            f"{vmlinux} has no symbols, so nothing in it has a name", "audit the unstripped image"
+        )
+    cleared: list[Site] = []
+    if policy.isa.machine == EM_AARCH64:
+        sites = arm64.sites(elf, policy)
+    else:
+        sites, cleared = x86.sites(elf, policy)
+    findings, used, excused = _judge(policy, sites, names)
+    stale = [
+        Finding(
+            STALE_ENTRY,
+            f"{excuse.function}: allow-list entry for {excuse.rule} excuses nothing; remove it",
+            excuse.function,
+        )
+        for excuse in policy.excuses
+        if excuse not in used and not excuse.optional
+    ]
+    occurrences = spelled = 0
+    if policy.isa.encoding:
+        occurrences = sum(
+            section.data.count(policy.isa.encoding)
+            for section in elf.sections
+            if section.alloc and section.executable
+        )
+        spelled = sum(
+            site.instruction.split()[-1] in policy.isa.writers[0].mnemonics
+            for site in (*sites, *cleared)
+        )
+    return Report(
+        image=vmlinux,
+        sites=tuple(excused),
+        cleared=tuple(cleared),
+        findings=(*findings, *stale),
+        embedded=max(occurrences - spelled, 0),
+        levels=policy.levels,
+    )
+
+
+def _judge(
+    policy: Policy, sites: list[Site], names: set[str]
+) -> tuple[list[Finding], set[Excuse], list[Site]]:
+    """Apply the rules: findings, the excuses that were needed, the sites with their excuse."""
+    excuses = {(excuse.function, excuse.rule): excuse for excuse in policy.excuses}
+    findings: list[Finding] = []
+    used: set[Excuse] = set()
+    result: list[Site] = []
+    for site in sites:
+        rule, message = None, ""
+        if site.value is None and not site.certain:
+            rule = UNKNOWN_SELECTOR
+            message = f"{site.function}: {site.instruction} may be of the pkey register"
+        elif site.value is None:
+            rule = NON_CONSTANT
+            message = f"{site.function}: {site.instruction} writes a value that is not a constant"
+        elif site.level is None:
+            rule = UNKNOWN_VALUE
+            message = f"{site.function}: {site.value:#x} is the register value of no level"
+        elif site.left is not None:
+            rule = LEAVES_RAISED
+            message = (
+                f"{site.function}: raises to level {site.level}, and a path leaves the function at "
+                f"{site.left:x} without a write of the default"
+            )
+        excuse = excuses.get((base_name(site.function), rule)) if rule else None
+        if excuse is not None:
+            used.add(excuse)
+            site = replace(site, excuse=excuse.reason)
+        elif rule is not None:
+            findings.append(Finding(rule, message, site.function, site.address))
+        result.append(site)
+    for name in sorted(names):
+        if any(fnmatch.fnmatchcase(base_name(name), pattern) for pattern in policy.helpers):
+            findings.append(
+                Finding(
+                    OUTLINED_HELPER,
+                    f"{name}: this helper exists as a function; it must be inlined everywhere",
+                    name,
+                )
+            )
+    written = {site.level for site in sites if site.certain}
+    findings.extend(
+        Finding(
+            UNWRITTEN_LEVEL,
+            f"nothing writes level {level} ({value:#x}): is this a kernel with the feature?",
+        )
+        for level, value in policy.levels.items()
+        if level not in written
+    )
+    return findings, used, result

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Configuring and compiling a kernel, out of tree."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.process import making, run_logged
+from redoubt.core.progress import Progress
+from redoubt.targets import Target
+
+_SET = re.compile(r"^(CONFIG_\w+)=(.*)$")
+_UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")
+_COMPILED = re.compile(r"^\s+(?:CC|AS|LD|AR|LINK|CHECK)\s+(?:\[M\]\s+)?(\S+)")
+
+
+# Small and silent: what a guest loads and unloads, where the configuration makes a module of it.
+MODULE = "fs/nls/nls_ascii.ko"
+
+
+@dataclass(frozen=True)
+class Build:
+    """A built kernel: its directory, the image to boot and the one with symbols."""
+
+    target: Target
+    directory: Path
+    image: Path
+    vmlinux: Path
+
+    @property
+    def modules(self) -> tuple[Path, ...]:
+        """The modules that guests get."""
+        module = self.directory / MODULE
+        return (module,) if module.exists() else ()
+
+    def configuration(self) -> dict[str, str]:
+        """The options it was built with, "n" for those that are not set."""
+        config = self.directory / ".config"
+        return options(config.read_text()) if config.exists() else {}
+
+
+def fragment(name: str) -> Path:
+    """The configuration fragment of that name in configs/."""
+    return paths.repo() / "configs" / f"{name}.config"
+
+
+def options(text: str) -> dict[str, str]:
+    """The options that a configuration or fragment sets; "n" for the ones it unsets."""
+    found = {}
+    for line in text.splitlines():
+        if match := _SET.match(line):
+            found[match[1]] = match[2]
+        elif match := _UNSET.match(line):
+            found[match[1]] = "n"
+    return found
+
+
+def verify(config: Path, fragments: Sequence[Path]) -> None:
+    """Check that every line of the fragments took effect; later fragments win.
+
+    Raises RedoubtError naming the options that Kconfig dropped or changed, and their fragment.
+    """
+    have = options(config.read_text())
+    wanted: dict[str, tuple[str, Path]] = {}
+    for file in fragments:
+        for name, value in options(file.read_text()).items():
+            wanted[name] = (value, file)
+    wrong = [
+        f"    {name}={value} ({file.name}): is {have.get(name, 'n')}"
+        for name, (value, file) in wanted.items()
+        if have.get(name, "n") != value
+    ]
+    if wrong:
+        raise RedoubtError(
+            "Kconfig did not take these options:\n" + "\n".join(wrong),
+            "a dependency is missing, or the option does not exist in this kernel",
+        )
+
+
+def cached(compiler: str) -> str:
+    """What runs a compiler through ccache, where there is one and it knows all that counts."""
+    if not shutil.which("ccache"):
+        return compiler
+    return f"{paths.repo() / 'scripts' / 'cached'} {compiler}"
+
+
+def make_args(target: Target, source: Path, directory: Path) -> list[str]:
+    """The make command for a target, up to the goals."""
+    args = [
+        "make", "-C", str(source), f"O={directory}", f"ARCH={target.arch}",
+        f"CC={cached(target.compiler)}",
+    ]  # fmt: skip
+    if target.cross_compile:
+        args.append(f"CROSS_COMPILE={target.cross_compile}")
+    return args
+
+
+def environment() -> dict[str, str]:
+    """What makes builds repeatable and lets ccache serve every checkout."""
+    return {
+        "CCACHE_DIR": str(paths.cache_dir() / "ccache"),
+        "CCACHE_NOHASHDIR": "1",
+        # By the headers that make knows of anyway, instead of preprocessing everything twice. Then
+        # it does not see what is included by the assembler: scripts/cached does.
+        "CCACHE_DEPEND": "1",
+        "KBUILD_BUILD_USER": "redoubt",
+        "KBUILD_BUILD_HOST": "redoubt",
+        # Else it counts how often vmlinux was linked.
+        "KBUILD_BUILD_VERSION": "1",
+        # Also the age of the files in the archive that is built in.
+        "KBUILD_BUILD_TIMESTAMP": "Thu Jan  1 00:00:00 UTC 2026",
+        "LC_ALL": "C",
+    }
+
+
+def configure(
+    target: Target,
+    source: Path,
+    directory: Path,
+    fragments: Sequence[Path],
+    log: Path,
+    base: Path | None = None,
+) -> None:
+    """Configure `source` in a directory: the fragments, merged as `compile_kernel` does.
+
+    Raises RedoubtError if an option does not take effect.
+    """
+    stamp = directory / ".redoubt-config"
+    known = hashlib.sha256(f"{source}\n".encode())
+    for file in (*((base,) if base else ()), *fragments):
+        known.update(file.read_bytes())
+    for kconfig in sorted((paths.repo() / "kernel").rglob("Kconfig*")):
+        known.update(kconfig.read_bytes())
+    for patch in sorted((paths.repo() / "patches").rglob("*.patch")):
+        known.update(patch.read_bytes())
+    config = directory / ".config"
+    if config.exists() and stamp.exists() and stamp.read_text() == known.hexdigest():
+        return
+
+    stamp.unlink(missing_ok=True)
+    make = make_args(target, source, directory)
+    scratch = directory / ".config-new"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    make_scratch = make_args(target, source, scratch)
+    if base:
+        shutil.copyfile(base, scratch / ".config")
+    else:
+        run_logged([*make_scratch, "tinyconfig"], log, what="make tinyconfig", env=environment())
+    run_logged(
+        [source / "scripts/kconfig/merge_config.sh", "-m", "-Q", "-O", scratch,
+         scratch / ".config", *fragments],
+        log,
+        what="merging the configuration",
+        env={**environment(), "ARCH": target.arch},
+    )  # fmt: skip
+    run_logged([*make_scratch, "olddefconfig"], log, what="make olddefconfig", env=environment())
+    verify(scratch / ".config", fragments)
+    # Only a configuration that differs makes make start over.
+    if not config.exists() or config.read_bytes() != (scratch / ".config").read_bytes():
+        shutil.copyfile(scratch / ".config", config)
+    shutil.rmtree(scratch)
+    run_logged([*make, "olddefconfig"], log, what="make olddefconfig", env=environment())
+    stamp.write_text(known.hexdigest())
+
+
+def needs_compiler(target: Target) -> None:
+    """Raise RedoubtError if there is no compiler for another machine than this one."""
+    if target.cross_compile and not shutil.which(target.compiler):
+        raise RedoubtError(
+            f"{target.compiler} not found, which builds {target.name}",
+            f"scripts/prerequisites {target.name}",
+        )
+
+
+def counter(progress: Progress) -> Callable[[str], None]:
+    """What is given each line that make prints, and shows how many files are compiled."""
+    count = 0
+
+    def compiled(line: str) -> None:
+        nonlocal count
+        if match := _COMPILED.match(line):
+            count += 1
+            progress.detail(f"{count} {match[1]}")
+
+    return compiled
+
+
+def compile_kernel(
+    target: Target,
+    source: Path,
+    kind: str,
+    fragments: Sequence[str],
+    progress: Progress,
+    *,
+    directory: Path | None = None,
+    base: Path | None = None,
+) -> Build:
+    """Configure and build `source` for a target under <build>/<target>/<kind>.
+
+    The fragments are merged into the configuration `base`, or into the smallest one. Raises
+    RedoubtError if there is no compiler for the target, an option does not take effect or the build
+    fails.
+    """
+    needs_compiler(target)
+    directory = directory or paths.build_dir() / target.name / kind
+    directory.mkdir(parents=True, exist_ok=True)
+    log = paths.build_dir() / "log" / f"build-{target.name}-{kind}.log"
+    with progress.step(f"Building {target.name} ({kind})"), making():
+        configure(target, source, directory, [fragment(name) for name in fragments], log, base)
+        run_logged(
+            [*make_args(target, source, directory), f"-j{os.cpu_count() or 1}"],
+            log,
+            what=f"building {target.name} ({kind})",
+            env=environment(),
+            on_line=counter(progress),
+        )
+        image = directory / target.image
+        # What was made from vmlinux for booting has no symbols.
+        if target.image == target.vmlinux:
+            image = _stripped(image)
+    return Build(target, directory, image, directory / target.vmlinux)
+
+
+def _stripped(image: Path) -> Path:
+    """A copy of the image without symbols, which is what gets booted."""
+    small = image.with_name(image.name + ".stripped")
+    if not small.exists() or small.stat().st_mtime <= image.stat().st_mtime:
+        partial = image.with_name(image.name + ".partial")
+        run_logged(
+            ["strip", "-o", partial, image],
+            paths.build_dir() / "log" / "strip.log",
+            what=f"stripping {image.name}",
+        )
+        partial.rename(small)
+    return small

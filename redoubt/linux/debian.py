@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Packages from the system's own Debian mirror, without root and without touching the system.
+
+apt runs with a state directory of its own and the mirror that the system is configured for, and
+verifies signatures as it always does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import fnmatch
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from redoubt.core import paths
+from redoubt.core.errors import NoSpaceError, RedoubtError
+from redoubt.core.process import output, run_logged
+from redoubt.core.progress import Progress
+
+RELEASE = "trixie"
+SUITE = f"{RELEASE}-backports"
+# The first Debian that we run on: its libraries go with the libc of any later one.
+OLDEST = "bookworm"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+WITHOUT_KERNEL = "give a kernel tree: LINUX_SRC=/path/to/linux-7.3"
+
+
+def available() -> bool:
+    """Are the programs here that obtain and unpack packages?"""
+    return all(shutil.which(name) for name in ("apt-get", "apt-cache", "dpkg-deb"))
+
+
+def mirror(without: str = WITHOUT_KERNEL) -> str:
+    """The Debian mirror among the sources that the system's apt knows.
+
+    Raises RedoubtError if there is none.
+    """
+    if not available():
+        raise RedoubtError(
+            "this is no Debian system: there is no apt-get to obtain packages with", without
+        )
+    listing = output(
+        # Without the option apt hides what it has no index of, which is all on a fresh system.
+        ["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI)",
+         "Identifier: Packages"],
+        what="asking apt for its sources",
+    )  # fmt: skip
+    for uri in dict.fromkeys(listing.split()):
+        if uri.rstrip("/").endswith("/debian"):
+            return uri
+    raise RedoubtError(
+        "apt has no Debian mirror in its sources (a URI that ends with /debian)",
+        f"add one to /etc/apt/sources.list.d, or do without: {without}",
+    )
+
+
+def source(uri: str, suite: str) -> str:
+    """The line for a suite of a mirror in a list of sources."""
+    return f"deb [signed-by={KEYRING}] {uri} {suite} main"
+
+
+class Archive:
+    """The package index of some suites, in private state under the user's cache.
+
+    `without` says how to do without it, for the case that it cannot be had. `architecture` is
+    Debian's name of another than this machine's, which need not know of it.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        suites: Sequence[str] = (SUITE,),
+        without: str = WITHOUT_KERNEL,
+        architecture: str = "",
+    ) -> None:
+        self.progress = progress
+        self.suites = suites
+        self.without = without
+        self.architecture = architecture
+        # Each has an index of its own.
+        parts = ("apt", *((architecture, *suites) if architecture else suites[1:]))
+        self.state = paths.cache_dir() / "-".join(parts)
+        self.log = self.state / "log"
+
+    def _options(self) -> list[str]:
+        settings: dict[str, str | Path] = {
+            "Dir::State": self.state / "state",
+            "Dir::State::status": self.state / "status",
+            "Dir::Cache": self.state / "cache",
+            "Dir::Etc::sourcelist": self.state / "sources.list",
+            "Dir::Etc::sourceparts": "/dev/null",
+            "Acquire::Languages": "none",
+            # A mirror that does not answer: fail instead of waiting for minutes.
+            "Acquire::Retries": "2",
+            "Acquire::http::Timeout": "30",
+        }
+        if os.geteuid() == 0:
+            # The user _apt may not be able to write to root's directories.
+            settings["APT::Sandbox::User"] = "root"
+        if self.architecture:
+            settings["APT::Architecture"] = self.architecture
+            settings["APT::Architectures"] = self.architecture
+        return [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+
+    def update(self) -> None:
+        """Fetch the index.
+
+        Raises RedoubtError if the mirror cannot be reached or is not trusted.
+        """
+        if not KEYRING.exists():
+            raise RedoubtError(
+                f"{KEYRING} is missing: nothing could be verified",
+                "sudo apt-get install debian-archive-keyring",
+            )
+        for directory in ("state/lists/partial", "cache/archives/partial"):
+            (self.state / directory).mkdir(parents=True, exist_ok=True)
+        self._alone()
+        (self.state / "status").touch()
+        known = mirror(self.without)
+        (self.state / "sources.list").write_text(
+            "".join(f"{source(known, suite)}\n" for suite in self.suites)
+        )
+        with self.progress.step(f"Reading the package index of {' and '.join(self.suites)}"):
+            try:
+                run_logged(
+                    ["apt-get", *self._options(), "update", "--error-on=any"],
+                    self.log,
+                    what="reading the package index",
+                )
+            except NoSpaceError:
+                raise
+            except RedoubtError as error:
+                raise RedoubtError(
+                    error.message,
+                    "is the network there, and the mirror in /etc/apt right? "
+                    f"Or do without: {self.without}",
+                ) from error
+
+    def _alone(self) -> None:
+        """Wait for others who use the same cache; held as long as this object lives."""
+        self._lock = (self.state / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with self.progress.step("Waiting for another redoubt to download"):
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def newest(self, pattern: str) -> tuple[str, str] | None:
+        """Name and version of the newest package whose name matches a shell pattern."""
+        listing = output(
+            ["apt-cache", *self._options(), "pkgnames"], what="listing the package index"
+        )
+        found: list[tuple[str, str]] = []
+        for name in fnmatch.filter(listing.split(), pattern):
+            policy = output(
+                ["apt-cache", *self._options(), "policy", name], what="reading the package index"
+            )
+            for line in policy.splitlines():
+                if line.strip().startswith("Candidate:") and "(none)" not in line:
+                    found.append((name, line.split()[1]))
+        return max(found, key=lambda entry: _version_key(entry[1]), default=None)
+
+    def download(self, package: str, version: str) -> Path:
+        """The package file, from the cache or the mirror; apt checks its signature.
+
+        Raises RedoubtError if it cannot be had.
+        """
+        kept = paths.cache_dir() / "packages"
+        kept.mkdir(parents=True, exist_ok=True)
+        kind = f"_{self.architecture}" if self.architecture else ""
+        name = f"{package}_{version.replace(':', '%3a')}{kind}.deb"
+        if (kept / name).exists():
+            return kept / name
+        with (
+            self.progress.step(f"Downloading {package} {version}"),
+            tempfile.TemporaryDirectory(dir=kept, prefix=".partial-") as partial,
+        ):
+            run_logged(
+                ["apt-get", *self._options(), "download", f"{package}={version}"],
+                self.log,
+                what=f"downloading {package}",
+                cwd=Path(partial),
+                on_line=self.progress.detail,
+            )
+            file = next(Path(partial).glob("*.deb"), None)
+            if not file:
+                raise RedoubtError(f"apt-get did not download {package}", f"see {self.log}")
+            file.rename(kept / name)
+        return kept / name
+
+    def download_whole(self, packages: Sequence[str], into: Path) -> list[Path]:
+        """The package files of packages and all they depend on, as if nothing were installed.
+
+        The newest suite counts. They are left in `into`. Raises RedoubtError if one cannot be had.
+        """
+        (into / "partial").mkdir(parents=True)
+        what = f"{' and '.join(packages)} with all dependencies"
+        with self.progress.step(f"Downloading {what}"):
+            run_logged(
+                ["apt-get", *self._options(), "-o", f"Dir::Cache::archives={into}",
+                 "--download-only", "--no-install-recommends", "-y",
+                 "-t", self.suites[0], "install", *packages],
+                self.log,
+                what=f"downloading {what}",
+                on_line=self.progress.detail,
+            )  # fmt: skip
+        return sorted(into.glob("*.deb"))
+
+
+def _version_key(version: str) -> tuple[int, ...]:
+    """Enough to order versions of one packaging: the numbers in it."""
+    return tuple(int(part) for part in "".join(c if c.isdigit() else " " for c in version).split())
+
+
+def extract(package: Path, into: Path, log: Path) -> None:
+    """Unpack the files of a package into a directory.
+
+    Raises RedoubtError if it cannot be unpacked.
+    """
+    run_logged(["dpkg-deb", "-x", package, into], log, what=f"unpacking {package.name}")

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Programs of a newer Debian than this one, run from a directory of their own.
+
+A package is unpacked with all that it depends on, libc included, and its program started by the
+loader that came with it: no root, and nothing of the system is touched or needed. In the same way
+a guest gets files of another architecture than this machine's.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Progress
+from redoubt.image.elf import Elf
+from redoubt.linux import debian
+
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+_LOADER = "ld-linux-x86-64.so.2"
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """A package and its dependencies, unpacked in `root`."""
+
+    root: Path
+
+    def command(self, program: str) -> list[str]:
+        """The words that start a program of it.
+
+        Raises RedoubtError if it is not there.
+        """
+        libraries = self.root / _LIBRARIES
+        loader, file = libraries / _LOADER, self.root / "usr/bin" / program
+        for one in (loader, file):
+            if not one.exists():
+                raise RedoubtError(f"{one} is missing", f"rm -r {self.root}")
+        return [str(loader), "--library-path", str(libraries), str(file)]
+
+
+def _place(package: str) -> Path:
+    return paths.cache_dir() / "rootless" / package
+
+
+def there(package: str) -> Unpacked | None:
+    """What was obtained before, if it was."""
+    place = _place(package)
+    return Unpacked(place) if place.exists() else None
+
+
+def obtain(package: str, progress: Progress) -> Unpacked:
+    """Download and unpack a package with all that it depends on, once.
+
+    Raises RedoubtError if it cannot be had.
+    """
+    archive = debian.Archive(
+        progress, (debian.SUITE, debian.RELEASE), f"install {package} of {debian.SUITE} or later"
+    )
+    return Unpacked(_whole(_place(package), archive, (package,)))
+
+
+def _whole(place: Path, archive: debian.Archive, packages: Sequence[str]) -> Path:
+    """Unpack packages with all that they depend on in `place`, unless they are there."""
+    if not place.exists():
+        archive.update()
+        what = f"{' and '.join(packages)} with all dependencies"
+        _unpack(
+            place, what, archive.progress, lambda where: archive.download_whole(packages, where)
+        )
+    return place
+
+
+def system(architecture: str, packages: Sequence[str], progress: Progress) -> Path:
+    """The files of packages with all that they depend on: what a guest can run. Got once.
+
+    `architecture` is Debian's name of the guest's, which may be this machine's. Raises RedoubtError
+    if they cannot be had.
+    """
+    place = _place("+".join((debian.RELEASE, architecture, *packages)))
+    archive = debian.Archive(
+        progress,
+        (debian.RELEASE,),
+        f"unpack {', '.join(packages)} of {architecture}, with what they depend on, in {place}",
+        architecture,
+    )
+    return _whole(place, archive, packages)
+
+
+def _library(root: Path, name: str) -> Path:
+    found = next(root.glob(f"usr/lib/*-linux-gnu/{name}"), None)
+    if not found:
+        raise RedoubtError(f"{root} has no {name}", f"rm -r {root}")
+    return found
+
+
+def program(root: Path, name: str) -> dict[str, Path]:
+    """What a guest needs to run a program of unpacked packages: from its path there to the file.
+
+    That is the program, its loader, and the libraries it is linked with. Raises RedoubtError if one
+    is missing.
+    """
+    file = root / "usr/bin" / name
+    files = {f"usr/bin/{name}": file}
+    read = Elf(file)
+    if read.interpreter:
+        loader = Path(read.interpreter)
+        files[str(loader.relative_to("/"))] = _library(root, loader.name)
+    todo = read.needed
+    while todo:
+        library = _library(root, todo.pop())
+        where = str(library.relative_to(root))
+        if where not in files:
+            files[where] = library
+            todo += Elf(library).needed
+    return files
+
+
+def place_of(architecture: str, packages: Sequence[str]) -> Path:
+    """Where `foreign` unpacks; it is there when it is complete."""
+    return _place("+".join((architecture, *packages)))
+
+
+def foreign(architecture: str, packages: Sequence[str], progress: Progress) -> Path:
+    """The files of packages of another architecture, without what they depend on, got once.
+
+    `architecture` is Debian's name of it. They are of the oldest Debian that we run on, so that
+    its static libraries can be linked with the libc of this one.
+    Raises RedoubtError if they cannot be had.
+    """
+    place = place_of(architecture, packages)
+    if place.exists():
+        return place
+    archive = debian.Archive(
+        progress,
+        (debian.OLDEST,),
+        f"unpack {', '.join(packages)} of {architecture} in {place}",
+        architecture,
+    )
+    archive.update()
+
+    def download(_: Path) -> list[Path]:
+        files = []
+        for package in packages:
+            found = archive.newest(package)
+            if not found:
+                raise RedoubtError(f"the archive has no {package} of {architecture}")
+            files.append(archive.download(*found))
+        return files
+
+    _unpack(place, f"packages of {architecture}", progress, download)
+    return place
+
+
+def _unpack(
+    place: Path, what: str, progress: Progress, download: Callable[[Path], list[Path]]
+) -> None:
+    """Unpack in `place` the files that `download` gets, for which it may use the directory."""
+    if place.exists():
+        # Another was faster, whom the archive waited for.
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".partial-") as name:
+        partial = Path(name)
+        files = download(partial / "packages")
+        root = partial / "root"
+        root.mkdir()
+        with progress.step(f"Unpacking {what}"):
+            for file in files:
+                progress.detail(file.name)
+                debian.extract(file, root, place.parent / "log")
+        root.rename(place)

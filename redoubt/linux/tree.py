@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Our tree: a copy of the pristine kernel, each file of kernel/ linked in, all patches pushed.
+
+Files are linked one by one, so that an edit in kernel/ is an edit of the tree, and patches are
+pushed with quilt, so that `quilt edit` and `quilt refresh` work in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from redoubt.core import paths
+from redoubt.core.errors import NoSpaceError, RedoubtError
+from redoubt.core.process import making, run_lines, run_logged
+from redoubt.core.progress import Progress, Silent
+from redoubt.linux.source import version_of
+
+STAMP = ".redoubt-stamp"
+# Directories of this name in the build directory were left by a run that was killed.
+UNFINISHED = ".tree-*"
+# A change here rebuilds every tree.
+_FORMAT = 2
+_TOUCHED = re.compile(r"^\+\+\+ [^/\s]+/(\S+)", re.MULTILINE)
+# Files that editors and patch leave.
+_LEAVINGS = ("~", ".orig", ".rej", ".swp", ".pyc")
+# What patch says when it had to guess: with one line of context that is not good enough.
+_GUESSED = re.compile(r"^Hunk #\d+ (?:succeeded at .*(?:offset|fuzz)|FAILED)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What makes a pristine tree ours: the files of kernel/ and the patches, in order."""
+
+    kernel: Path
+    files: tuple[str, ...]
+    patches: tuple[Path, ...]
+
+
+def queue(repo: Path) -> Queue:
+    """The queue of a repository.
+
+    Raises RedoubtError if the series names a patch that does not exist.
+    """
+    kernel = repo / "kernel"
+    files = sorted(str(file.relative_to(kernel)) for file in kernel.rglob("*") if file.is_file())
+    series = repo / "patches" / "series"
+    patches = []
+    for line in series.read_text().splitlines():
+        name = line.split("#")[0].strip()
+        if not name:
+            continue
+        if not (repo / "patches" / name).is_file():
+            raise RedoubtError(f"patches/series names {name}, which does not exist")
+        patches.append(repo / "patches" / name)
+    return Queue(kernel, tuple(files), tuple(patches))
+
+
+def _judge(code: int, text: str, what: str) -> None:
+    guesses = _GUESSED.findall(text)
+    if code == 0 and not guesses:
+        return
+    lines = [line for line in text.splitlines() if line.strip()]
+    if code == 0:
+        raise RedoubtError(
+            f"{what} applies only with an offset or fuzz, so it may have hit the wrong place:\n"
+            + "\n".join(f"    {line}" for line in lines[-10:]),
+            "refresh it on the pinned kernel: quilt push && quilt refresh -U1",
+        )
+    raise RedoubtError(
+        f"{what} does not apply:\n" + "\n".join(f"    {line}" for line in lines[-10:]),
+        "mend it in patches/ (docs: README, 'How the repository is laid out')",
+    )
+
+
+def apply_series(pristine_copy: Path, patches: list[Path]) -> None:
+    """Apply patches to a tree without quilt, exactly where they say.
+
+    Raises RedoubtError if one does not apply, or only with an offset or fuzz.
+    """
+    for patch in patches:
+        lines: list[str] = []
+        ended = run_lines(
+            ["patch", "-p1", "--fuzz=0", "--batch", "--forward", "--no-backup-if-mismatch",
+             "-d", pristine_copy, "-i", patch],
+            lines.append,
+            env={"LC_ALL": "C"},
+        )  # fmt: skip
+        _judge(ended.code, "\n".join(lines), f"patch {patch.parent.name}/{patch.name}")
+
+
+def _quilt_push(dest: Path, repo: Path) -> None:
+    lines: list[str] = []
+    ended = run_lines(
+        ["quilt", "--quiltrc", "-", "push", "-a", "--fuzz=0"],
+        lines.append,
+        cwd=dest,
+        env={"LC_ALL": "C", "QUILT_PATCHES": str(repo / "patches"), "QUILT_PC": ".pc"},
+    )
+    text = "\n".join(lines)
+    applying = re.findall(r"^Applying patch (\S+)", text, re.MULTILINE)
+    guess = _GUESSED.search(text)
+    if guess:
+        # The last patch named before the first guess.
+        applying = re.findall(r"^Applying patch (\S+)", text[: guess.start()], re.MULTILINE)
+    name = Path(applying[-1]) if applying else Path("?")
+    _judge(ended.code, text, f"patch {name.parent.name}/{name.name}")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _key(pristine: Path, version: str, ours: Queue, repo: Path) -> str:
+    known = hashlib.sha256()
+    known.update(f"{_FORMAT}\n{pristine}\n{version}\n{repo}\n".encode())
+    known.update("\n".join(ours.files).encode())
+    for patch in ours.patches:
+        known.update(f"\n{patch}\n".encode() + patch.read_bytes())
+    return known.hexdigest()
+
+
+def newer(directory: str, since_ns: int) -> Iterator[str]:
+    """Files below a directory that were written later, but for what tools leave behind."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in (".pc", "__pycache__"):
+                    yield from newer(entry.path, since_ns)
+            elif (
+                entry.is_file(follow_symlinks=False)
+                and entry.stat().st_mtime_ns > since_ns
+                and not entry.name.endswith(_LEAVINGS)
+            ):
+                yield entry.path
+
+
+def _drift(dest: Path, stamp: dict[str, dict[str, str]]) -> list[str]:
+    """Files of a tree that are no longer what we made them."""
+    changed = []
+    for path in newer(str(dest), (dest / STAMP).stat().st_mtime_ns):
+        name = os.path.relpath(path, dest)
+        if name not in stamp["patched"] and name not in stamp["linked"]:
+            changed.append(name)
+    for name, digest in stamp["patched"].items():
+        file = dest / name
+        if not file.is_file() or _digest(file) != digest:
+            changed.append(name)
+    for name, link in stamp["linked"].items():
+        file = dest / name
+        if not file.is_symlink() or os.readlink(file) != link:
+            changed.append(name)
+    return changed
+
+
+def _read_stamp(dest: Path) -> dict[str, dict[str, str]] | None:
+    try:
+        stamp = json.loads((dest / STAMP).read_text())
+    except (OSError, ValueError):
+        return None
+    parts = ("key", "patched", "linked")
+    if not isinstance(stamp, dict) or any(not isinstance(stamp.get(n), dict) for n in parts):
+        return None
+    return stamp
+
+
+def patched(pristine: Path, ours: Queue, into: Path) -> list[str]:
+    """Patch copies of the files that a queue changes, and of no others; returns their names.
+
+    Raises RedoubtError if a patch does not apply exactly.
+    """
+    touched = _touched(ours)
+    for file in touched:
+        (into / file).parent.mkdir(parents=True, exist_ok=True)
+        if (pristine / file).is_file():
+            shutil.copy2(pristine / file, into / file)
+    apply_series(into, list(ours.patches))
+    return touched
+
+
+def _refreshed(pristine: Path, dest: Path, ours: Queue, changed: list[str]) -> bool:
+    """Do the patches, as they are now, make the changed files what they are now?"""
+    touched = _touched(ours)
+    if not set(changed) <= set(touched):
+        return False
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
+        scratch = Path(name)
+        try:
+            patched(pristine, ours, scratch)
+        except NoSpaceError:
+            raise
+        except RedoubtError:
+            return False
+        return all(
+            (dest / file).is_file() and _digest(scratch / file) == _digest(dest / file)
+            for file in touched
+        )
+
+
+def _undo(pristine: Path, dest: Path, stamp: dict[str, dict[str, str]]) -> dict[str, int]:
+    """Make a tree pristine again; much faster than a new copy, and keeps what make knows of it.
+
+    Returns when the patched files were written, in ns.
+    """
+    (dest / STAMP).unlink()
+    written = {}
+    for name in stamp["linked"]:
+        (dest / name).unlink(missing_ok=True)
+    for name in stamp["patched"]:
+        written[name] = (dest / name).stat().st_mtime_ns
+        shutil.copy2(pristine / name, dest / name)
+        # Newer than the objects of what it was, also if no patch changes it any more.
+        os.utime(dest / name)
+    shutil.rmtree(dest / ".pc", ignore_errors=True)
+    return written
+
+
+def _redress(dest: Path, before: dict[str, str], written: dict[str, int]) -> None:
+    """Files that are patched as before are as old as before: make has nothing to do for them."""
+    for name, digest in before.items():
+        if _digest(dest / name) == digest:
+            os.utime(dest / name, ns=(written[name], written[name]))
+
+
+def _dress(dest: Path, ours: Queue, repo: Path | None, base: str, key: str) -> None:
+    """Link and patch a pristine copy, then stamp it; without `repo`, not with quilt."""
+    linked = {}
+    for name in ours.files:
+        file = dest / name
+        if file.exists() or file.is_symlink():
+            raise RedoubtError(
+                f"kernel/{name} is a file that Linux has",
+                "what changes an existing file is a patch: move it to patches/",
+            )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.symlink_to(ours.kernel / name)
+        linked[name] = str(ours.kernel / name)
+    if repo is None:
+        apply_series(dest, list(ours.patches))
+    elif ours.patches:
+        _quilt_push(dest, repo)
+    _write_stamp(dest, ours, linked, base, key)
+
+
+def _touched(ours: Queue) -> list[str]:
+    """The files that the patches change."""
+    return sorted({n for patch in ours.patches for n in _TOUCHED.findall(patch.read_text())})
+
+
+def _write_stamp(dest: Path, ours: Queue, linked: dict[str, str], base: str, key: str) -> None:
+    stamp = {
+        "key": {"base": base, "sha256": key},
+        "patched": {name: _digest(dest / name) for name in _touched(ours)},
+        "linked": linked,
+    }
+    partial = dest / (STAMP + ".partial")
+    partial.write_text(json.dumps(stamp, indent=1))
+    partial.rename(dest / STAMP)
+
+
+def materialise(
+    pristine: Path,
+    dest: Path,
+    *,
+    repo: Path | None = None,
+    part: Queue | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Make `dest` our tree on top of `pristine`; quick when it is that already.
+
+    With `part` it gets that part of the queue only, and no state of quilt, which knows the whole.
+
+    Raises RedoubtError if a patch does not apply exactly, a file of kernel/ exists in Linux, or
+    somebody changed the tree without refreshing the patches.
+    """
+    with making():
+        return _materialise(pristine, dest, repo or paths.repo(), part, progress or Silent())
+
+
+def _materialise(
+    pristine: Path, dest: Path, repo: Path, part: Queue | None, progress: Progress
+) -> Path:
+    ours = part or queue(repo)
+    quilted = None if part else repo
+    version = version_of(pristine)
+    base = f"{version} in {pristine}"
+    key = _key(pristine, version, ours, repo)
+
+    stamp = _read_stamp(dest)
+    if stamp:
+        changed = _drift(dest, stamp)
+        current = stamp["key"].get("sha256") == key
+        if changed and not current and _refreshed(pristine, dest, ours, changed):
+            # Edited with quilt, and refreshed: the tree is only ahead of its stamp.
+            same = stamp["key"].get("base") == base and set(stamp["linked"]) == set(ours.files)
+            _write_stamp(dest, ours, stamp["linked"], base, key if same else "")
+            return _materialise(pristine, dest, repo, part, progress)
+        if changed:
+            raise RedoubtError(
+                f"{dest} has changes that are not in patches/:\n"
+                + "\n".join(f"    {name}" for name in changed[:10]),
+                f"keep them with `quilt refresh` there, or drop them: rm {dest / STAMP}",
+            )
+        if current:
+            return dest
+
+    with progress.step("Applying the patches"):
+        if stamp and stamp["key"].get("base") == base:
+            written = _undo(pristine, dest, stamp)
+            _dress(dest, ours, quilted, base, key)
+            _redress(dest, stamp["patched"], written)
+            return dest
+
+        # Nothing, or something unfinished: start from a fresh copy.
+        dest.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=dest.parent, prefix=UNFINISHED[:-1]) as name:
+            partial = Path(name) / "tree"
+            run_logged(
+                ["cp", "-a", "--reflink=auto", pristine, partial],
+                dest.parent / "log" / "tree.log",
+                what="copying the kernel",
+            )
+            _dress(partial, ours, quilted, base, key)
+            if dest.exists():
+                dest.rename(Path(name) / "old")
+            partial.rename(dest)
+    return dest

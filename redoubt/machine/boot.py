@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Booting a kernel, running a command in it and understanding how that ended."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from redoubt.core import paths
+from redoubt.core.errors import GuestError, RedoubtError
+from redoubt.core.process import run_lines
+from redoubt.core.progress import Progress
+from redoubt.linux.build import Build
+from redoubt.machine import bochs, cpio, guest, host, qemu
+
+_EXIT = re.compile(r"^@redoubt: exit=(\d+)$")
+_PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
+# The first line of what a kernel prints when it is unhappy with itself.
+_SPLAT = re.compile(
+    r"^(?:\[[^]]*\] ?)*(?:"
+    r"WARNING: |BUG: |kernel BUG at |INFO: (?:possible|task|rcu|suspicious)|"
+    r"Kernel panic|Oops|Unable to handle|general protection|Bad page state|"
+    r"rcu: INFO|=+\[ BUG|Kernel mode fault|Modules linked in|------------\[ cut here|UBSAN: |"
+    r"unchecked MSR access error|Call Trace:"
+    r")"
+)
+_BREAKPOINT = re.compile(r"Oops: int3: ")
+# The byte before the one in brackets, which comes next, is the one that was executed.
+_EXECUTED = re.compile(r"^(?:\[[^]]*\] ?)*Code: .*?([0-9a-f]{2}) <[0-9a-f]{2}>")
+_INT3 = "cc"
+# Kept apart from the splats, as attacks and tests provoke them.
+_VIOLATION = re.compile(r"^(?:\[[^]]*\] ?)*kpkeys: violation: ")
+MEMORY_MB = 256
+_HOST_EXTRA_MB = 1024
+_STARTS = 3
+# Seconds until an emulated machine says its first word; 5 to 10 are usual.
+_START_S = 120.0
+
+
+def is_complaint(line: str) -> bool:
+    """Is a line of the console what a kernel nobody attacks must not say?"""
+    return bool(_SPLAT.match(line) or _VIOLATION.match(line))
+
+
+def stale_breakpoint(lines: Sequence[str]) -> bool:
+    """Did an emulated CPU stop at a breakpoint that is not in memory?
+
+    Linux changes its code under a breakpoint. QEMU 7.2 can miss the end of that if another of its
+    CPUs meets the place for the first time just then: it keeps the breakpoint for good. That the
+    kernel finds other code there shows that it was the emulator, and no breakpoint of anybody's.
+    """
+    oops = False
+    for line in lines:
+        if match := _EXECUTED.match(line):
+            if oops and match[1] != _INT3:
+                return True
+            oops = False
+        oops = oops or bool(_BREAKPOINT.search(line))
+    return False
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a boot ended.
+
+    `outcome` is "finished" (the command ran; `status` is its exit status), "panic", "hang" (time
+    ran out) or "died" (the kernel went away without a word). `console` is the guest's output,
+    `splats` the complaints of its kernel in it, `violations` the writes its protection refused.
+    """
+
+    outcome: str
+    status: int | None
+    console: tuple[str, ...]
+    splats: tuple[str, ...]
+    log: Path
+    detail: str = ""
+    violations: tuple[str, ...] = ()
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """Everything that a kernel nobody attacks must not say."""
+        return self.violations + self.splats
+
+    def describe(self) -> str:
+        """What happened, with the last lines of the guest and where the whole log is."""
+        what = {
+            "finished": f"the command in the guest ended with status {self.status}",
+            "panic": f"the guest's kernel panicked: {self.detail}",
+            "hang": f"the guest hung: {self.detail}",
+            "died": "the guest died without a word",
+        }[self.outcome]
+        if self.outcome == "finished" and self.complaints:
+            what += f", and its kernel complained: {self.complaints[0]}"
+        last = "\n".join(f"    {line}" for line in self.console[-15:])
+        return f"{what}\n{last}\n    (whole console: {self.log})"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What to boot: a kernel with arguments, on which host, with how many CPUs.
+
+    `cpu` is another model of an emulated CPU than the target's. `pinned` is the CPU of this machine
+    that everything runs on; with `count_instructions` the clock of an emulated machine shows 1 ns
+    for each of its instructions. `devices` are further options of the emulator, and `files` what
+    the guest has in addition: from its path there to the file here. With `bochs` it is Bochs that
+    emulates the machine, with one CPU of its own model, and no further options.
+    """
+
+    build: Build
+    programs: Path
+    host: str
+    args: tuple[str, ...] = ()
+    cpus: int = 1
+    memory_mb: int = MEMORY_MB
+    cpu: str | None = None
+    pinned: int | None = None
+    count_instructions: bool = False
+    devices: tuple[str, ...] = ()
+    files: Mapping[str, Path] = field(default_factory=dict)
+    bochs: bool = False
+
+    @property
+    def emulated(self) -> bool:
+        """Is there an emulator that may fail to start?"""
+        return self.host == host.EMULATED
+
+    @property
+    def ready(self) -> str | None:
+        """What the line has in it before which the console is not the guest's, if there is one."""
+        return host.READY if self.emulated and not self.build.target.emulator else None
+
+
+@dataclass
+class _Console:
+    """Collects the guest's lines; what a host prints before it is `ready` is dropped."""
+
+    ready: str | None
+    watch: Callable[[str], None]
+    started: bool = False
+    lines: list[str] = field(default_factory=list)
+
+    def restart(self) -> None:
+        """Forget what another start has said."""
+        self.started = False
+        self.lines.clear()
+
+    def feed(self, line: str) -> None:
+        if self.ready and not self.started:
+            self.started = self.ready in line
+            return
+        self.started = True
+        self.lines.append(line)
+        self.watch(line)
+
+
+def kernel_args(machine: Machine, root: str) -> list[str]:
+    """The command line of the kernel; `root` is the directory that UML finds its files in."""
+    args = ["panic=-1", *machine.build.target.boot_args]
+    if machine.emulated:
+        # Its time passes by the load of this machine: a grace period may seem to take minutes.
+        args.append("rcupdate.rcu_cpu_stall_timeout=300")
+    if not machine.build.target.emulator:
+        args += [
+            "root=/dev/root", "rootfstype=hostfs", f"rootflags={root}", "rw", "init=/init",
+            f"mem={machine.memory_mb}M", "con0=fd:0,fd:1", "con=null", "ssl=null", "noreboot",
+        ]  # fmt: skip
+        if machine.cpus > 1:
+            args += ["seccomp=on", f"ncpus={machine.cpus}"]
+    return [*args, *machine.args]
+
+
+def _command(machine: Machine, run: Path, progress: Progress) -> list[str]:
+    """The command that boots `machine` with the root directory made in `run`."""
+    pinning = [] if machine.pinned is None else ["taskset", "-c", str(machine.pinned)]
+    return [*pinning, *_start(machine, run / "root", run, progress)]
+
+
+def _start(machine: Machine, root: Path, run: Path, progress: Progress) -> list[str]:
+    image, archive = machine.build.image, run / "initramfs"
+    if machine.build.target.emulator:
+        cpio.write(cpio.tree(root), archive)
+        if machine.bochs:
+            args = kernel_args(machine, "")
+            return bochs.command(image, archive, args, run, progress, memory_mb=machine.memory_mb)
+        return qemu.command(
+            machine.build.target.emulator, image, archive, kernel_args(machine, ""), progress,
+            cpus=machine.cpus, memory_mb=machine.memory_mb, cpu=machine.cpu,
+            counting=machine.count_instructions, devices=machine.devices,
+        )  # fmt: skip
+    if machine.host == host.NATIVE:
+        return [str(image), f"uml_dir={run}/", *kernel_args(machine, str(root))]
+    return host.command(
+        kernel_args(machine, host.ROOT), image, machine.programs / "host-init", root, archive,
+        progress, cpus=machine.cpus, memory_mb=machine.memory_mb + _HOST_EXTRA_MB,
+        counting=machine.count_instructions,
+    )  # fmt: skip
+
+
+def _judge(lines: list[str], timed_out: bool, timeout: float, log: Path) -> Result:
+    status = None
+    panic = None
+    for line in lines:
+        if match := _EXIT.match(line):
+            status = int(match[1])
+        elif match := _PANIC.search(line):
+            panic = panic or match[1]
+    if panic is not None:
+        outcome, status, detail = "panic", None, panic
+    elif status is not None:
+        outcome, detail = "finished", ""
+    elif timed_out:
+        outcome, detail = "hang", f"no end after {timeout:g} s"
+    else:
+        outcome, detail = "died", ""
+    splats = tuple(line for line in lines if _SPLAT.match(line))
+    violations = tuple(line for line in lines if _VIOLATION.match(line))
+    return Result(outcome, status, tuple(lines), splats, log, detail, violations)
+
+
+def boot(
+    machine: Machine,
+    command: Sequence[str],
+    *,
+    timeout: float,
+    name: str,
+    progress: Progress,
+    watch: Callable[[str], None] = lambda line: None,
+) -> Result:
+    """Boot, run a command in the guest, power off.
+
+    `timeout` is in seconds; on an emulated host time passes slowly. The console is kept in
+    <build>/log/boot-<name>.log, and each line given to `watch` as it comes.
+    Raises RedoubtError if the machine cannot be started at all.
+    """
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
+        run = Path(directory)
+        guest.root_directory(
+            machine.programs, run / "root", command, machine.build.modules, machine.files
+        )
+        words = _command(machine, run, progress)
+        return attend(machine, words, timeout=timeout, name=name, progress=progress, watch=watch)
+
+
+def attend(
+    machine: Machine,
+    words: Sequence[str],
+    *,
+    timeout: float,
+    name: str,
+    progress: Progress,
+    watch: Callable[[str], None] = lambda line: None,
+) -> Result:
+    """Start a machine with this command and wait for its end; all else as for `boot`.
+
+    The guest tells how it ended by a line "@redoubt: exit=STATUS".
+    """
+    log = paths.build_dir() / "log" / f"boot-{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    console = _Console(machine.ready, watch)
+    with log.open("w") as out:
+
+        def keep(line: str) -> None:
+            out.write(line + "\n")
+            console.feed(line)
+
+        # The emulator fails in one of hundreds of starts: the machine resets or spins before its
+        # kernel says a word, or has a stale breakpoint. No start leaves anything to the next one.
+        silence = _START_S if machine.emulated else None
+        for _ in range(_STARTS):
+            console.restart()
+            ended = run_lines(words, keep, timeout=timeout, silence=silence)
+            if not machine.emulated or (console.started and not stale_breakpoint(console.lines)):
+                break
+            progress.detail("the emulator failed, once more")
+    if machine.emulated and not console.started:
+        how = f"silent for {_START_S:g} s" if ended.timed_out else f"exit {ended.code}"
+        raise GuestError(
+            f"the emulated machine did not start ({how}, tried {_STARTS} times)",
+            f"its console is in {log}",
+        )
+    return _judge(console.lines, ended.timed_out, timeout, log)
+
+
+def interactive(machine: Machine, progress: Progress) -> int:
+    """Boot with the guest's console on this terminal; returns the exit code of the machine.
+
+    Raises RedoubtError if it cannot be started.
+    """
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
+        run = Path(directory)
+        guest.root_directory(machine.programs, run / "root", (), machine.build.modules)
+        words = _command(machine, run, progress)
+        try:
+            process = subprocess.Popen(words)
+        except OSError as error:
+            raise RedoubtError(f"{words[0]}: {error.strerror}") from error
+        # On the guest's terminal, Ctrl-C is a character for the guest; this is for other times.
+        try:
+            return process.wait()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(2)
+                except subprocess.TimeoutExpired:
+                    process.kill()

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where a kernel runs: as a process of this machine, or on an emulated one.
+
+UML protects itself with the user protection keys (PKU) of the CPU it runs on. A machine without
+them can still enforce: QEMU emulates a CPU that has them. The emulated machine runs Debian's own
+kernel and, from an initramfs, nothing but UML. It shows what protection does; its clock shows
+nothing.
+
+Every other target boots on an emulated machine of its own, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Progress
+from redoubt.linux import debian
+from redoubt.machine import cpio, qemu
+from redoubt.targets import PC, Target
+
+NATIVE = "native"
+EMULATED = "emulated"
+READY = "@redoubt: host ready"
+# Where UML's root directory is on the emulated machine.
+ROOT = "/root-fs"
+
+# The machine that UML is put on.
+MACHINE = PC
+
+# /proc/cpuinfo: the CPU has protection keys, and the kernel has switched them on.
+_FLAG = "ospke"
+# Old and new packaging of Debian's small kernel for virtual machines.
+_KERNEL_PACKAGES = ("linux-binary-[0-9]*-cloud-amd64", "linux-image-[0-9]*-cloud-amd64")
+_KERNEL_FILES = ("usr/lib/modules/*/vmlinuz", "boot/vmlinuz-*")
+
+
+def has_pku(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Does this machine have user protection keys?"""
+    try:
+        text = cpuinfo.read_text()
+    except OSError:
+        return False
+    return any(
+        _FLAG in line.split(":", 1)[1].split()
+        for line in text.splitlines()
+        if line.startswith("flags") and ":" in line
+    )
+
+
+NO_HOST = "no protection keys: this CPU has no PKU, and there is no QEMU to emulate one"
+
+
+def lacking(target: Target, choice: str) -> RedoubtError | None:
+    """Why no host enforces protection keys here, with what mends it; None if one does.
+
+    `choice` is "auto", NATIVE or EMULATED. Raises RedoubtError for anything else, and for a host
+    on which the target does not run.
+    """
+    if choice not in ("auto", NATIVE, EMULATED):
+        raise RedoubtError(f"unknown host '{choice}'", "hosts: auto, native, emulated")
+    if target.emulator:
+        if choice == NATIVE:
+            raise RedoubtError(
+                f"{target.name} has no native host: {target.emulator.program} emulates its machine",
+                "leave --host out",
+            )
+        return qemu.problem(target.emulator)
+    if choice == EMULATED:
+        return qemu.missing(MACHINE)
+    if has_pku() or (choice == "auto" and qemu.found(MACHINE)):
+        return None
+    return RedoubtError(
+        NO_HOST, f"sudo apt-get install {MACHINE.package}, or use a machine with PKU"
+    )
+
+
+def enforcing(target: Target, choice: str) -> str | None:
+    """The host on which protection keys work: NATIVE or EMULATED, or None if there is none.
+
+    Raises RedoubtError as `lacking` does.
+    """
+    if lacking(target, choice):
+        return None
+    return NATIVE if not target.emulator and choice != EMULATED and has_pku() else EMULATED
+
+
+def plain(target: Target) -> str:
+    """The host to boot on when protection keys do not matter: the quickest."""
+    return EMULATED if target.emulator else NATIVE
+
+
+def pick(target: Target, choice: str) -> str:
+    """The host to boot on: an enforcing one if there is, else this machine.
+
+    Raises RedoubtError if it has to be emulated and cannot be.
+    """
+    problem = lacking(target, choice)
+    if problem and (target.emulator or choice == EMULATED):
+        raise problem
+    return enforcing(target, choice) or plain(target)
+
+
+# === The emulated machine ========================================================================
+
+
+def kernel(progress: Progress) -> Path:
+    """The kernel of the emulated machine, downloaded once.
+
+    Raises RedoubtError if the archive does not have it.
+    """
+    kept = paths.cache_dir() / "host-kernel" / "vmlinuz"
+    if kept.exists():
+        return kept
+    archive = debian.Archive(progress)
+    archive.update()
+    for pattern in _KERNEL_PACKAGES:
+        found = archive.newest(pattern)
+        if found:
+            break
+    else:
+        raise RedoubtError("the archive has no kernel for the emulated host")
+    package = archive.download(*found)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".partial-") as name:
+        debian.extract(package, Path(name), kept.parent / "log")
+        files = [file for pattern in _KERNEL_FILES for file in Path(name).glob(pattern)]
+        if not files:
+            raise RedoubtError(f"{package.name} has no vmlinuz")
+        files[0].rename(kept)
+    return kept
+
+
+def command(
+    args: Sequence[str],
+    image: Path,
+    init: Path,
+    root: Path,
+    archive: Path,
+    progress: Progress,
+    *,
+    cpus: int,
+    memory_mb: int,
+    counting: bool = False,
+) -> list[str]:
+    """The command that boots the emulated machine to run UML, the static program `image`.
+
+    `args` are the arguments of UML, `init` the program that starts it, `root` the directory that
+    it finds as ROOT; all of it goes into `archive`, which is made.
+    """
+    entries = [
+        *(cpio.directory(name) for name in ("dev", "proc", "sys", "tmp", ROOT.lstrip("/"))),
+        cpio.regular("init", init.read_bytes(), executable=True),
+        cpio.regular("linux", image.read_bytes(), executable=True),
+        # One a line.
+        cpio.regular("cmdline", "".join(f"{arg}\n" for arg in args).encode()),
+        *cpio.tree(root, ROOT.lstrip("/")),
+    ]
+    cpio.write(entries, archive)
+    return qemu.command(
+        MACHINE, kernel(progress), archive,
+        ("quiet", "loglevel=0", "panic=-1", "mitigations=off"), progress,
+        cpus=cpus, memory_mb=memory_mb, counting=counting,
+    )  # fmt: skip

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""From a target and a variant to a kernel that can be booted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Progress
+from redoubt.linux import build, distro, source, topics, tree
+from redoubt.linux.build import Build
+from redoubt.machine import guest, host
+from redoubt.machine.boot import MEMORY_MB, Machine
+from redoubt.targets import NoKeys, Target, Variant, Way
+
+# Boots that are no KUnit runs leave KUnit alone.
+_NO_KUNIT = ("kunit.enable=0",)
+# Switches the vulnerable driver on, where there is one.
+VULN = ("kpkeys_vuln=on",)
+_BENCH_TOPIC = "bench"
+# test_vmalloc is built in and runs at the end of each boot: a million times unless told otherwise.
+_NO_VMALLOC_TEST = ("test_vmalloc.run_test_mask=0",)
+# Twice the largest mapping that is measured, and the pages that a fork breaks off.
+BENCH_MEMORY_MB = 3072
+# Below 512 MB Linux has no huge pages, and an attack by them would fail for that reason alone.
+ATTACK_MEMORY_MB = 640
+# Such a kernel is larger, and keeps more for itself.
+DISTRO_MEMORY_MB = 1024
+
+
+def our_tree(progress: Progress) -> Path:
+    """Our tree, up to date.
+
+    Raises RedoubtError if the source cannot be had or a patch does not apply.
+    """
+    return tree.materialise(
+        source.obtain(progress).path, paths.build_dir() / "tree", progress=progress
+    )
+
+
+def pristine_bench_tree(progress: Progress) -> Path:
+    """The pristine tree with nothing but the benchmark, up to date.
+
+    Raises RedoubtError as `our_tree` does.
+    """
+    return tree.materialise(
+        source.obtain(progress).path,
+        paths.build_dir() / "tree-bench",
+        part=topics.part(paths.repo(), [_BENCH_TOPIC]),
+        progress=progress,
+    )
+
+
+def observed_tree(target: Target, progress: Progress) -> Path:
+    """The pristine tree, with nothing but the observers of the target if it has any, up to date.
+
+    Raises RedoubtError as `our_tree` does.
+    """
+    pristine = source.obtain(progress).path
+    if not target.observers:
+        return pristine
+    return tree.materialise(
+        pristine,
+        paths.build_dir() / f"tree-{target.name}",
+        part=topics.part(paths.repo(), list(target.observers)),
+        progress=progress,
+    )
+
+
+def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: str = "") -> Build:
+    """Build what a variant boots: our tree, or the pristine one without our options.
+
+    `flavour` is one of the target's, which adds its options to either. Raises RedoubtError if the
+    target has no such flavour, or anything on the way fails.
+    """
+    if flavour and flavour not in target.flavours:
+        raise RedoubtError(
+            f"target {target.name} has no flavour '{flavour}'",
+            "flavours: " + ", ".join(target.flavours),
+        )
+    extra = target.flavours[flavour] if flavour else ()
+    kind = "redoubt"
+    if variant.pristine:
+        kind = "observed" if target.observers else "pristine"
+    kind += f"-{flavour}" if flavour else ""
+    ours = target.observers + (() if variant.pristine else target.ours)
+    linux = observed_tree(target, progress) if variant.pristine else our_tree(progress)
+    if flavour == distro.FLAVOUR:
+        return build.compile_kernel(
+            target, linux, kind, (*ours, *extra), progress,
+            base=distro.configuration(target, progress),
+        )  # fmt: skip
+    return build.compile_kernel(
+        target, linux, kind, (*target.fragments, *ours, *extra), progress
+    )  # fmt: skip
+
+
+def prepare_bench(
+    target: Target,
+    variant: Variant,
+    progress: Progress,
+    *,
+    events: bool = False,
+    mock: bool = False,
+) -> Build:
+    """Build what a variant boots to be measured.
+
+    A pristine variant is the pristine tree with the benchmark. All others are one build of our tree
+    with hardened page tables, if these are what the target is measured for, and nothing that counts
+    or checks; `events` adds the counters and the checker: for exact events, never for time. `mock`
+    builds a kernel which, on a machine without protection keys, executes instructions of about
+    their cost: for estimates, it protects nothing.
+    Raises RedoubtError if the target cannot be mocked, or anything on the way fails.
+    """
+    if variant.pristine:
+        fragments = (*target.fragments, *target.bench)
+        return build.compile_kernel(
+            target, pristine_bench_tree(progress), "bench-pristine", fragments, progress
+        )
+    if mock and not target.bench_mock:
+        raise RedoubtError(f"target {target.name} has nothing in the place of protection keys")
+    kind = "bench" + ("-mock" if mock else "") + ("-events" if events else "")
+    protection = "kpkeys-bench-events" if events else "kpkeys-bench"
+    fragments = (
+        *target.fragments,
+        *target.bench_keys,
+        *((protection,) if target.measures_protection else ()),
+        *(target.bench_mock if mock else ()),
+        *target.bench,
+    )
+    return build.compile_kernel(target, our_tree(progress), kind, fragments, progress)
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """A built kernel with guest programs and the host to boot on: makes machines.
+
+    `args` are kernel arguments of all of them, `devices` options of the emulator; with `bochs` that
+    is Bochs.
+    """
+
+    build: Build
+    programs: Path
+    host: str
+    memory_mb: int = MEMORY_MB
+    args: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    bochs: bool = False
+
+    def by(self, way: Way) -> Workbench:
+        """What makes machines that boot in another way."""
+        return replace(self, args=(*self.args, *way.args), devices=(*self.devices, *way.devices))
+
+    def machine(
+        self, variant: Variant, *extra: str, cpus: int = 1, attacks: bool = False
+    ) -> Machine:
+        """The machine that boots a variant with further kernel arguments."""
+        vuln = VULN if attacks else ()
+        args = (*self.args, *variant.boot_args, *_NO_KUNIT, *vuln, *extra)
+        return self._machine(args, cpus)
+
+    def attack_machine(self, variant: Variant) -> Machine:
+        """The machine that boots a variant to be attacked, with two CPUs and all that it takes."""
+        made = self.machine(variant, attacks=True, cpus=2)
+        if not self.build.target.emulator:
+            return made
+        return replace(made, memory_mb=max(made.memory_mb, ATTACK_MEMORY_MB))
+
+    def _machine(self, args: tuple[str, ...], cpus: int) -> Machine:
+        return Machine(
+            self.build, self.programs, self.host, args, cpus, self.memory_mb,
+            devices=self.devices, bochs=self.bochs,
+        )  # fmt: skip
+
+    def keyless_machine(self, variant: Variant, way: NoKeys) -> Machine:
+        """The machine that boots a variant without protection keys."""
+        made = replace(self, host=host.plain(self.build.target)).machine(variant, *way.args)
+        return replace(made, cpu=way.cpu)
+
+    def kunit_machine(self, variant: Variant, *extra: str, cpus: int = 1) -> Machine:
+        """The machine that runs our KUnit suites while it boots."""
+        args = (
+            *self.args, *variant.boot_args, "kunit.enable=1", "kunit.autorun=1",
+            f"kunit.filter_glob={self.build.target.kunit}", *extra,
+        )  # fmt: skip
+        return self._machine(args, cpus)
+
+    def bench_machine(self, variant: Variant, *extra: str, cpus: int = 1) -> Machine:
+        """The machine that boots a variant to be measured, with room for the workloads.
+
+        `extra` comes last: "test_vmalloc.run_test_mask=1" in it runs that test at boot.
+        """
+        target = self.build.target
+        keys = () if variant.pristine else target.bench_keys_args
+        args = (*variant.boot_args, *_NO_VMALLOC_TEST, *target.bench_args, *keys, *extra)
+        return Machine(self.build, self.programs, self.host, args, cpus, BENCH_MEMORY_MB)
+
+
+def workbench(
+    target: Target, variant: Variant, chosen_host: str, progress: Progress, *, flavour: str = ""
+) -> Workbench:
+    """Build a kernel and the guest programs.
+
+    Raises RedoubtError as `prepare` does.
+    """
+    built = prepare(target, variant, progress, flavour=flavour)
+    memory_mb = DISTRO_MEMORY_MB if flavour == distro.FLAVOUR else MEMORY_MB
+    args = target.flavour_args.get(flavour, ())
+    programs = guest.programs(progress, target.cross_compile)
+    return Workbench(built, programs, chosen_host, memory_mb, args)
+
+
+def bench_workbench(
+    target: Target,
+    variant: Variant,
+    chosen_host: str,
+    progress: Progress,
+    *,
+    events: bool = False,
+    mock: bool = False,
+) -> Workbench:
+    """Build a kernel to be measured and the guest programs.
+
+    Raises RedoubtError as `prepare_bench` does.
+    """
+    built = prepare_bench(target, variant, progress, events=events, mock=mock)
+    return Workbench(built, guest.programs(progress, target.cross_compile), chosen_host)

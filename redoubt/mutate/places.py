@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Where page tables may be written, and the same code with a choice of which place is missing.
+
+Places are found by their text, in the files of kernel/ and in what the patches add to others; C is
+not parsed. Each becomes a choice by number, which kpkeys_mutant.h makes, and no line moves.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from redoubt.core.errors import RedoubtError
+from redoubt.core.process import run_lines
+from redoubt.linux import topics, tree
+from redoubt.targets import Target
+
+GUARD, SCOPE, CLASS, WRITER = "guard", "scope", "class", "writer"
+RAISE, BATCH, LEDGER, FIXUP, KEY = "raise", "batch", "ledger", "fixup", "key"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place that can be taken out.
+
+    `line` counts from 1, and so does `number`, which tells places of one kind in a function apart.
+    From offset `start` in the text of the file there is `removed`, for which `replacement` would
+    have to stand.
+    """
+
+    file: str
+    line: int
+    kind: str
+    function: str
+    number: int
+    start: int
+    removed: str
+    replacement: str
+
+    @property
+    def name(self) -> str:
+        """What it is called, whatever line it stands on."""
+        return f"{self.file}:{self.function}:{self.kind}:{self.number}"
+
+    @property
+    def text(self) -> str:
+        """What stands there, in one line."""
+        return " ".join(self.removed.replace("\\\n", "\n").split())
+
+    @property
+    def mutated(self) -> str:
+        """What stands there without it, in one line."""
+        return " ".join(self.replacement.replace("\\\n", "\n").split())
+
+    def matches(self, pattern: str) -> bool:
+        """Is a pattern of the shell the file, the end of its path, the function or the name?"""
+        return any(
+            fnmatch.fnmatchcase(name, pattern) for name in (self.file, self.function, self.name)
+        ) or fnmatch.fnmatchcase(self.file, f"*/{pattern}")
+
+
+# === What can be taken out =======================================================================
+
+# Macros that raise the level, write and lower it, and what they write with.
+_WRITERS = {
+    "__write_entry": "WRITE_ONCE(*({}), {})",
+    "__write_entry_raised": "WRITE_ONCE(*({}), {})",
+    "__xchg_entry": "xchg_relaxed({}, {})",
+}
+
+
+def _comment(code: str) -> str:
+    return f"/* {code.replace('/*', '').replace('*/', '')} */"
+
+
+def _zero(code: str) -> str:
+    return f"0 {_comment(code)}"
+
+
+def _never(code: str) -> str:
+    return f"-1 {_comment(code)}"
+
+
+def _raw(code: str) -> str:
+    name, _, rest = code.partition("(")
+    return _WRITERS[name].format(*_arguments(rest[:-1]))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What to look for: a pattern, so many pairs of brackets behind it, and what to leave.
+
+    With `alone`, only as a statement of its own.
+    """
+
+    kind: str
+    pattern: re.Pattern[str]
+    brackets: int
+    leave: Callable[[str], str]
+    alone: bool = False
+
+
+# In front of a value, and neither of a prototype nor of a definition.
+_VALUE = r"(?:(?<=[=|&] )|(?<=[(!])|(?<=return ))"
+
+# Macros that are an entry of the exception table, and the function that gives a table its key.
+_EXTABLE = ("_ASM_EXTABLE_PKS", "_ASM_EXTABLE_KPKEYS")
+_ADD = "kpkeys_hardened_pgtables_add"
+
+_RULES = (
+    _Rule(GUARD, re.compile(r"\bguard(?=\(kpkeys_)"), 2, _comment, alone=True),
+    # What follows is a statement or a block, which remains.
+    _Rule(SCOPE, re.compile(r"\bscoped_(?:guard|class)(?=\(kpkeys_)"), 1, _comment),
+    _Rule(CLASS, re.compile(r"\bCLASS(?=\(kpkeys_)"), 2, _comment, alone=True),
+    _Rule(WRITER, re.compile(rf"\b(?:{'|'.join(_WRITERS)})(?=\()"), 1, _raw),
+    # Also where an interrupt ends that came in between.
+    _Rule(
+        RAISE,
+        re.compile(
+            r"\b(?:kpkeys_raise(?=\()|x86_write_pkrs(?=\(PKRS_PGTABLES\))"
+            r"|arm64_write_pkey_reg(?=\(PGTABLES\)))"
+        ),
+        1,
+        _comment,
+        alone=True,
+    ),
+    _Rule(BATCH, re.compile(r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()"), 1, _comment, True),
+    _Rule(LEDGER, re.compile(r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()"), 1, _comment, True),
+    _Rule(FIXUP, re.compile(rf"\b(?:{'|'.join(_EXTABLE)})(?=\()"), 1, _comment),
+    # The handler, which no longer knows them.
+    _Rule(FIXUP, re.compile(r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b"), 0, _never),
+    _Rule(KEY, re.compile(rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()"), 1, _zero),
+    _Rule(KEY, re.compile(rf"\b{_ADD}(?=\()"), 1, _comment, alone=True),
+)
+
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_DEFINE = re.compile(r"#\s*define\s+(\w+)")
+# A function begins in the first column; labels do so too, and have no bracket.
+_FUNCTION = re.compile(r"(?=[A-Za-z_])[^;={}]*?\b(\w+)\(")
+
+
+def _closing(text: str, opening: int) -> int:
+    """The offset behind the bracket that belongs to the one at `opening`, or -1."""
+    depth = 0
+    for offset in range(opening, len(text)):
+        if text[offset] == "(":
+            depth += 1
+        elif text[offset] == ")":
+            depth -= 1
+            if not depth:
+                return offset + 1
+    return -1
+
+
+def _arguments(text: str) -> list[str]:
+    """The arguments of a call with two, without its brackets."""
+    depth = 0
+    for offset, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if char == "," and not depth:
+            return [text[:offset].strip(), text[offset + 1 :].strip()]
+    raise RedoubtError(f"two arguments expected: {text}")
+
+
+def _end(text: str, rule: _Rule, match: re.Match[str]) -> int:
+    """Where that which the rule takes out ends, or -1 if this is something else."""
+    end = match.end()
+    for _ in range(rule.brackets):
+        end = _closing(text, end) if text[end : end + 1] == "(" else -1
+        if end < 0:
+            return -1
+    if rule.alone:
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if not before or before.strip() or text[end : end + 1] != ";":
+            return -1
+    return end
+
+
+def _function(lines: list[str], index: int) -> str:
+    """The macro or function that a line (from 0) is in, found upwards."""
+    top = index
+    while top and lines[top - 1].endswith("\\"):
+        top -= 1
+    if match := _DEFINE.match(lines[top]):
+        return match[1]
+    for line in reversed(lines[:index]):
+        if (match := _FUNCTION.match(line)) and not line.endswith(";"):
+            return match[1]
+    return "-"
+
+
+def find(file: str, text: str, lines: Collection[int] | None = None) -> list[Site]:
+    """The places in the text of a file: all, or those that begin in one of these lines."""
+    comments = [match.span() for match in _COMMENT.finditer(text)]
+    split = text.split("\n")
+    found: list[tuple[int, _Rule, str]] = []
+    for rule in _RULES:
+        for match in rule.pattern.finditer(text):
+            if any(start <= match.start() < end for start, end in comments):
+                continue
+            end = _end(text, rule, match)
+            if end >= 0:
+                found.append((match.start(), rule, text[match.start() : end]))
+    counts: Counter[tuple[str, str]] = Counter()
+    sites = []
+    for start, rule, removed in sorted(found, key=lambda one: one[0]):
+        index = text.count("\n", 0, start)
+        if lines is not None and index + 1 not in lines:
+            continue
+        # One such macro in terms of another, or where they are defined.
+        if rule.kind in (WRITER, FIXUP) and _DEFINE.match(split[index]):
+            continue
+        function = _function(split, index)
+        counts[function, rule.kind] += 1
+        number = counts[function, rule.kind]
+        sites.append(
+            Site(file, index + 1, rule.kind, function, number, start, removed, rule.leave(removed))
+        )
+    return sites
+
+
+# === Choices =====================================================================================
+
+HEADER = "include/linux/kpkeys_mutant.h"
+# The lines of a file are counted as before.
+_HEAD = "#include <linux/kpkeys_mutant.h>\n#line 1\n"
+_ASM = "asm volatile("
+
+
+def _called(code: str) -> tuple[str, str, str]:
+    """What a call of a macro is of, what stands in its brackets, and what is behind them."""
+    name = code.partition("(")[0]
+    end = _closing(code, len(name))
+    return name, code[len(name) + 1 : end - 1], code[end:]
+
+
+def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
+    """From where to where the text changes for a place, and what stands there then."""
+    start, end, code = site.start, site.start + len(site.removed), site.removed
+    asked = f"KPKEYS_MUTANT({number})"
+    name, inside, behind = _called(code) if "(" in code else (code, "", "")
+    if site.kind == GUARD:
+        said = f"KPKEYS_MUTANT_CLASS({number}, {inside}, __UNIQUE_ID(guard)){behind}"
+    elif site.kind == CLASS:
+        said = f"KPKEYS_MUTANT_CLASS({number}, {inside}){behind}"
+    elif site.kind == SCOPE:
+        var = ", __UNIQUE_ID(scope)" if name == "scoped_guard" else ""
+        said = f"KPKEYS_MUTANT_SCOPE({number}, {inside}{var})"
+    elif site.kind == FIXUP and name in _EXTABLE:
+        # The statement is there twice, as an entry in a table cannot be chosen.
+        start = text.rindex(_ASM, 0, start)
+        end = _closing(text, start + len(_ASM) - 1)
+        whole = text[start:end]
+        without = text[start : site.start] + text[site.start + len(code) : end]
+        # Of two copies only one may have the line breaks.
+        without = " ".join(without.replace("\\\n", "\n").split())
+        said = f"({{ if ({asked}) {without}; else {whole}; }})"
+    elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
+        said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"
+    elif site.kind in (RAISE, BATCH, LEDGER) or name == _ADD:
+        said = f"KPKEYS_MUTANT_CALL({number}, {code})"
+    else:
+        said = f"({asked} ? {site.mutated} : {code})"
+    return start, end, said
+
+
+def chosen(text: str, sites: Mapping[int, Site]) -> str:
+    """The text of a file with these places, each of which is missing if its number is chosen.
+
+    Raises RedoubtError if that is not the text that they were found in.
+    """
+    for number, site in sorted(sites.items(), key=lambda one: -one[1].start):
+        if text[site.start : site.start + len(site.removed)] != site.removed:
+            raise RedoubtError(f"{site.file} has changed since {site.name} was found in it")
+        start, end, said = _choice(text, site, number)
+        text = text[:start] + said + text[end:]
+    return _HEAD + text
+
+
+def compiled(images: Iterable[Path]) -> frozenset[int]:
+    """The numbers of the places that are in these images and modules, told by kpkeys_mutant.h."""
+    return frozenset(
+        int(number)
+        for image in images
+        for number in re.findall(rb"\bkpkeys mutant (\d+)\0", image.read_bytes())
+    )
+
+
+# === Where to look ===============================================================================
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file as it is in our tree, and which of its lines are ours: all if None."""
+
+    text: str
+    lines: frozenset[int] | None = None
+
+
+def added(before: Path, after: Path) -> frozenset[int]:
+    """The lines (from 1) of a file that the other one has not: those that a patch would add.
+
+    As diff tells, with which the patches are made: where lines change places, it is a matter of
+    taste which of them have moved.
+    """
+    lines: list[str] = []
+    command = ["diff", "-a", "--old-line-format=", "--unchanged-line-format="]
+    ended = run_lines([*command, "--new-line-format=%dn\n", before, after], lines.append)
+    if ended.code not in (0, 1):
+        raise RedoubtError("\n".join([f"diff failed ({ended}):", *lines]))
+    return frozenset(map(int, lines))
+
+
+def _read(file: Path) -> str:
+    return file.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def _concerns(file: str, target: Target) -> bool:
+    """Is a file compiled for a target, as far as its path tells?"""
+    place = PurePosixPath(file)
+    if place.suffix not in (".c", ".h", ".S") or place.stem.endswith("_test"):
+        return False
+    parts = place.parts
+    if "tests" in parts:
+        return False
+    if parts[0] != "arch":
+        return True
+    # UML's part of another architecture is UML's.
+    return ("um" if parts[2] == "um" else parts[1]) == target.architectures[0]
+
+
+def sources(target: Target, pristine: Path, repo: Path) -> dict[str, Source]:
+    """The files of our tree that protect the page tables of a target.
+
+    Not among them are tests, and topics that are never exported. Raises RedoubtError if a patch
+    does not apply, or diff is missing.
+    """
+    result = {}
+    for topic in topics.load(repo):
+        for file in topic.files if not topic.local else ():
+            if _concerns(file, target):
+                result[file] = Source(_read(repo / "kernel" / file))
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
+        copies = Path(name)
+        for file in tree.patched(pristine, tree.queue(repo), copies):
+            if _concerns(file, target):
+                text = _read(copies / file)
+                result[file] = Source(text, added(pristine / file, copies / file))
+    return result
+
+
+def sites(found: Mapping[str, Source]) -> Iterator[Site]:
+    """All places in these files, file by file."""
+    for file in sorted(found):
+        yield from find(file, found[file].text, found[file].lines)

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Debian packages of the protected kernel, by the kernel's own packaging (make bindeb-pkg).
+
+It leaves packages above the directory that it builds in, finished or not. From there they go to
+their place all at once, when their contents were checked and their kernel has booted.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.process import run_logged
+from redoubt.core.progress import Progress
+from redoubt.linux import build, source
+from redoubt.machine import doctor, provenance
+from redoubt.ship import series
+from redoubt.ship.deb import installed, packaged, shipped
+from redoubt.targets import Target
+
+# Directories of this name in the build directory were left by a run that was killed.
+_SCRATCH = ".new-"
+UNFINISHED = f"deb/{_SCRATCH}*"
+
+# Of prerequisites: for packages, and to install them.
+_GROUP, _INSTALL_GROUP = "deb", "deb-install"
+# Programs in linux-headers are of the packages' architecture, and Debian's need a library of it.
+_FOREIGN_GROUPS = {"arm64": "deb-arm64"}
+# Only these two: the third that there is has the headers of the C library.
+_GOALS = "binary-image,binary-headers"
+_SUITE = "unstable"
+
+
+@dataclass(frozen=True)
+class Version:
+    """The version of packages, and when what they are made of was committed (seconds since 1970).
+
+    `changed` is whether that is not all that they are made of.
+    """
+
+    text: str
+    seconds: int
+    changed: bool
+
+
+def version_of(linux: str, repo: Path) -> Version:
+    """The version for what is checked out: the same each time, and higher for a later commit."""
+    commit, changed = provenance.commit(repo)
+    seconds = provenance.committed(repo)
+    if commit is None or seconds is None:
+        epoch = datetime(2026, 1, 1, tzinfo=UTC)
+        return Version(f"{linux}+redoubt0-1", int(epoch.timestamp()), False)
+    when = datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d%H%M")
+    mark = ".changed" if changed else ""
+    return Version(f"{linux}+redoubt{when}.{commit[:12]}{mark}-1", seconds, bool(changed))
+
+
+@dataclass(frozen=True)
+class Package:
+    """One package: its name, where it is, its size in bytes."""
+
+    name: str
+    file: Path
+    size: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """The packages that were made, of which kernel, and what that did when it was booted.
+
+    `seconds` is how long building and packing took; `boot` and `installed` are None if nobody asked
+    for it, or it did not come to that.
+    """
+
+    target: str
+    config: str
+    release: str
+    version: Version
+    packages: tuple[Package, ...]
+    modules: int
+    seconds: float
+    boot: packaged.Booted | None
+    installed: installed.Installed | None = None
+
+    @property
+    def ok(self) -> bool:
+        """True if the packages are where they belong."""
+        return all(one is None or one.ok for one in (self.boot, self.installed))
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain values, see docs/packages.md."""
+        return {
+            "ok": self.ok,
+            "target": self.target,
+            "config": self.config,
+            "release": self.release,
+            "version": self.version.text,
+            "packages": [asdict(one) | {"file": str(one.file)} for one in self.packages],
+            "modules": self.modules,
+            "seconds": round(self.seconds, 1),
+            "boot": self.boot.as_json() if self.boot else None,
+            "installed": self.installed.as_json() if self.installed else None,
+        }
+
+
+def place_of(target: Target, config: str) -> Path:
+    """Where finished packages are. Those for trying out never take the place of the others."""
+    name = target.name if config == shipped.DISTRO else f"{target.name}-{config}"
+    return paths.build_dir() / "deb" / name
+
+
+def needs(target: Target, config: str, *, install: bool = False) -> None:
+    """Raise RedoubtError unless packages of this kind can be made here, with what mends it."""
+    shipped.needs_packages(target)
+    if install:
+        installed.needs(target)
+    shipped.fragments(target, config)
+    build.needs_compiler(target)
+    groups = {_GROUP, _INSTALL_GROUP} if install else {_GROUP}
+    if config == shipped.DISTRO and target.debian in _FOREIGN_GROUPS:
+        groups.add(_FOREIGN_GROUPS[target.debian])
+    lacking = [
+        one
+        for one in doctor.prerequisites()
+        if not one.found and not groups.isdisjoint(one.group.split(","))
+    ]
+    if lacking:
+        raise RedoubtError(
+            "packages cannot be made here, there is no\n"
+            + "\n".join(f"    {one.thing}, which {one.purpose} ({one.package})" for one in lacking),
+            f"scripts/prerequisites {' '.join(sorted(groups))}",
+        )
+
+
+# === Building ====================================================================================
+
+
+def _changelog(version: Version, author: str) -> str:
+    """The changelog of the packages; the one that the kernel makes has the time of the build."""
+    when = format_datetime(datetime.fromtimestamp(version.seconds, UTC))
+    return (
+        f"linux-upstream ({version.text}) {_SUITE}; urgency=low\n\n"
+        f"  * Linux with protected page tables.\n\n"
+        f" -- {author}  {when}\n"
+    )
+
+
+def _environment(version: Version, author: tuple[str, str], changelog: Path) -> dict[str, str]:
+    name, address = author
+    hook = shlex.quote(f"--hook-init=cp {shlex.quote(str(changelog))} debian/changelog")
+    return {
+        **build.environment(),
+        "KDEB_PKGVERSION": version.text,
+        "KDEB_CHANGELOG_DIST": _SUITE,
+        "DEBFULLNAME": name,
+        "DEBEMAIL": address,
+        # The age of the files in the packages.
+        "SOURCE_DATE_EPOCH": str(version.seconds),
+        # -d: it asks for more than these two need, and for libraries of a foreign architecture.
+        # needs() has looked for what they do need.
+        "DPKG_FLAGS": f"{hook} --rules-target={_GOALS} -d",
+    }
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What the kernel's packaging left: the release and the packages."""
+
+    release: str
+    image: Path
+    headers: Path
+
+
+def _make(
+    target: Target,
+    config: str,
+    version: Version,
+    author: tuple[str, str],
+    base: Path | None,
+    rules: shipped.Rules,
+    progress: Progress,
+) -> _Made:
+    """Configure, build and pack; continues where an earlier run was interrupted.
+
+    Raises RedoubtError if the configuration must not be shipped, before hours of building.
+    """
+    pristine = source.obtain(progress).path
+    linux = shipped.copied(
+        pristine, shipped.queue(paths.repo()), paths.build_dir() / "tree-shipped", progress
+    )
+    above = paths.build_dir() / target.name / f"deb-{config}"
+    objects = above / "linux"
+    objects.mkdir(parents=True, exist_ok=True)
+    logs = paths.build_dir() / "log"
+    for left in _packages(above):
+        left.unlink()
+    changelog = above / "changelog"
+    changelog.write_text(_changelog(version, "{} <{}>".format(*author)), encoding="utf-8")
+    with progress.step(f"Building packages of {target.name} ({config})"):
+        log = logs / f"deb-config-{target.name}-{config}.log"
+        build.configure(target, linux, objects, rules.fragments, log, base)
+        if wrong := list(packaged.left_on(objects / ".config", rules)):
+            what = f"a kernel with the options of {objects}"
+            raise _unfit(what, wrong, "configs/deb.config can clear them")
+        run_logged(
+            [*build.make_args(target, linux, objects), f"-j{os.cpu_count() or 1}", "bindeb-pkg"],
+            logs / f"deb-{target.name}-{config}.log",
+            what=f"building packages of {target.name} ({config})",
+            env=_environment(version, author, changelog),
+            on_line=build.counter(progress),
+        )
+    release = (objects / "include/config/kernel.release").read_text().strip()
+    image, headers = (
+        above / f"linux-{kind}-{release}_{version.text}_{target.debian}.deb"
+        for kind in ("image", "headers")
+    )
+    if {image, headers} != set(_packages(above)):
+        names = ", ".join(file.name for file in _packages(above)) or "nothing"
+        raise RedoubtError(
+            f"expected {image.name} and {headers.name}; the kernel's packaging made {names}"
+        )
+    return _Made(release, image, headers)
+
+
+def _unfit(what: str, wrong: Sequence[str], hint: str) -> RedoubtError:
+    """What must not be shipped, and why."""
+    return RedoubtError(
+        f"{what} must not be shipped:\n"
+        + "\n".join(f"    {line}" for line in wrong[:20])
+        + (f"\n    and {len(wrong) - 20} more" if len(wrong) > 20 else ""),
+        hint,
+    )
+
+
+def _packages(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.deb"))
+
+
+# === All of it ===================================================================================
+
+
+def make(
+    target: Target, config: str, host: str | None, progress: Progress, *, install: bool = False
+) -> Report:
+    """Make the packages, look into them, boot their kernel on `host` unless that is None.
+
+    With `install` they are installed in a Debian then, and that is booted.
+
+    If all of that is well they replace the earlier ones, else they stay where they were made.
+    Raises RedoubtError if they cannot be made, or have in them what must not be.
+    """
+    needs(target, config)
+    repo = paths.repo()
+    author = series.author_of(repo, "packages have a maintainer")
+    version = version_of(source.obtain(progress).version, repo)
+    started = time.monotonic()
+    base = shipped.base(target, config, progress)
+    rules = shipped.rules(target, config, repo, base)
+    made = _make(target, config, version, author, base, rules, progress)
+    seconds = time.monotonic() - started
+    place = place_of(target, config)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    booted = tried = None
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=_SCRATCH) as name:
+        scratch = Path(name)
+        with progress.step("Looking into the packages"):
+            found = packaged.unpack(made.release, made.image, made.headers, scratch / "unpacked")
+            modules = sum(1 for _ in found.modules.rglob("*.ko*"))
+            wrong = list(packaged.faults(found, rules))
+        if wrong:
+            names = f"{made.image.name} and {made.headers.name}"
+            raise _unfit(names, wrong, f"they are in {made.image.parent}")
+        if host:
+            built = packaged.bootable(target, found, scratch / "boot")
+            machine = packaged.machine(built, host, progress)
+            booted = packaged.start(machine, progress)
+            if install and booted.ok:
+                tried = installed.check_packages(
+                    machine, found, (made.image, made.headers), progress
+                )
+        if all(one is None or one.ok for one in (booted, tried)):
+            files = _publish((made.image, made.headers), place, scratch)
+        else:
+            files = (made.image, made.headers)
+    return Report(
+        target.name,
+        config,
+        made.release,
+        version,
+        tuple(Package(file.name.split("_")[0], file, file.stat().st_size) for file in files),
+        modules,
+        seconds,
+        booted,
+        tried,
+    )
+
+
+def _publish(packages: tuple[Path, ...], place: Path, scratch: Path) -> tuple[Path, ...]:
+    """Put the packages in their place, all at once and in place of those that are there."""
+    fresh = scratch / "fresh"
+    fresh.mkdir()
+    for package in packages:
+        shutil.copyfile(package, fresh / package.name)
+    if place.exists():
+        place.rename(scratch / "old")
+    fresh.rename(place)
+    return tuple(place / package.name for package in packages)
+
+
+# === Words =======================================================================================
+
+
+def render(report: Report) -> Iterator[str]:
+    """The report as lines of text."""
+    where = report.packages[0].file.parent
+    yield f"Linux {report.release} for {report.target}, configuration {report.config}, in {where}"
+    for package in report.packages:
+        yield f"  {package.file.name}: {package.size} bytes"
+    yield f"{report.modules} modules, built in {report.seconds:.0f} s"
+    if report.version.changed:
+        yield "made of files that are not committed"
+    booted = report.boot
+    if booted is None:
+        yield "not booted"
+        return
+    yield f"booted: protection {booted.protection}: page tables {_kernel_words(booted)}"
+    if booted.ok and booted.tables:
+        yield f"checker: {booted.tables} page table pages, all protected"
+    for problem in booted.problems:
+        yield f"WRONG: {problem}"
+    if report.installed:
+        tried = report.installed
+        said = "; ".join(tried.said)
+        yield f"installed in Debian {tried.suite} and booted: page tables {said or 'not hardened'}"
+        if tried.ok:
+            yield f"checker: {tried.tables} page table pages, all protected"
+        for problem in tried.problems:
+            yield f"WRONG: {problem}"
+
+
+def _kernel_words(booted: packaged.Booted) -> str:
+    if booted.protection == packaged.INACTIVE:
+        return f"not hardened: {booted.said}"
+    return booted.said

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How often an operation leaves the restricted address space, for what reason, and what with it.
+
+Counts of the kernel, of a guest with one CPU on which nothing else runs: they are exact. Where two
+processes take turns they differ a little from boot to boot: who was interrupted has left already.
+With two CPUs they are not, and there are IPIs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Progress
+from redoubt.machine.boot import boot
+from redoubt.machine.kernels import Workbench
+from redoubt.targets import Variant
+from redoubt.trial.asi import asi, prices
+from redoubt.trial.asi.prices import Price
+
+TIMES = 10_000
+# Exits by reason, as asi/switches names them, and as a table does.
+REASONS = {
+    "exit_fault": "fault",
+    "exit_switch_mm": "no process",
+    "exit_temporary_mm": "temporary mm",
+    "exit_kvm": "KVM",
+    "exit_kexec": "kexec",
+    "exit_suspend": "suspend",
+}
+NO_PROCESS = "exit_switch_mm"
+UNRESTRICTED = "unrestricted"
+ENTERS = ("enter", "reenter")
+# From one restricted address space to that of another process: flushed as if it were left.
+SWITCH = "switch_mm"
+# All of asi_flush=, which is counted also where the CPU has no instruction for it.
+FLUSH = "asi_flush=ibpb,verw,l1d"
+FLUSHED_ON_EXIT, FLUSHED_ON_ENTER = "ibpb", ("verw", "l1d")
+# What is mapped in windows; and what the kernel counts of these, and of flushes of addresses.
+FILES = ("tmpfs-write", "tmpfs-read")
+WINDOWS = "ephmap"
+INVLPGS = ("ephmap_page", "nr_tlb_local_flush_one")
+IPIS = "ipi"
+# What must not leave at all; "nothing" is two looks at the counters.
+NEVER = ("nothing", "null-syscall", "threads", "kernel-thread", *FILES)
+# What leaves once for all of its memory, when that is freed, and thus a few times.
+SELDOM = ("anonymous-fault", "cow-fault")
+FEW = 16
+
+# What is compared: without isolation, without windows, and with both.
+OFF, LEAVING, ON = "asi=off", "asi_ephmap=off", "asi=on"
+WAYS = {
+    OFF: (OFF, *asi.ARGS[1:]),
+    LEAVING: (*asi.ARGS, FLUSH, LEAVING),
+    ON: (*asi.ARGS, FLUSH),
+}
+
+_ROW = re.compile(r"^@exits: operation=(\S+) times=(\d+)((?: \w+=\d+)+)$")
+_TIMEOUT = 600.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was counted while an operation was done so many `times` in one of WAYS."""
+
+    operation: str
+    times: int
+    counts: Mapping[str, int]
+    way: str = ON
+
+    @property
+    def exits(self) -> dict[str, int]:
+        """How often the restricted address space was left, by reason."""
+        return {reason: self.counts.get(reason, 0) for reason in REASONS}
+
+    @property
+    def events(self) -> dict[str, float]:
+        """What has a price, per operation.
+
+        Writes of CR3 are those that are there for isolation alone: the page tables of another
+        process, or of none, are loaded without it, too.
+        """
+        left = sum(n for reason, n in self.exits.items() if reason != NO_PROCESS)
+        entered = sum(self.counts.get(name, 0) for name in ENTERS)
+        counted = {
+            prices.CR3: left + entered,
+            prices.FAULT: self.counts.get("exit_fault", 0),
+            prices.INVLPG: sum(self.counts.get(name, 0) for name in INVLPGS),
+            prices.IPI: self.counts.get(IPIS, 0),
+            prices.IBPB: self.counts.get(FLUSHED_ON_EXIT, 0),
+        }
+        return {name: count / self.times for name, count in counted.items()}
+
+
+@dataclass(frozen=True)
+class Report:
+    """All rows, and what was wrong in words."""
+
+    rows: tuple[Row, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Did everything run to its end, and nothing leave that must not?"""
+        return not self.problems
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md."""
+        return {
+            "ok": self.ok,
+            "problems": list(self.problems),
+            "rows": [
+                {"operation": row.operation, "way": row.way, "times": row.times, **row.counts}
+                for row in self.rows
+            ],
+        }
+
+
+def parse(lines: Sequence[str], way: str = ON) -> tuple[Row, ...]:
+    """All operations on a console."""
+    rows = []
+    for line in lines:
+        if match := _ROW.match(line):
+            words = (word.split("=") for word in match[3].split())
+            counts = {name: int(value) for name, value in words}
+            rows.append(Row(match[1], int(match[2]), counts, way))
+    return tuple(rows)
+
+
+def judge(rows: Sequence[Row]) -> Iterator[str]:
+    """What is wrong with what was counted on one CPU, in one way."""
+    operations = {row.operation: row for row in rows}
+    for operation in (*NEVER, *SELDOM):
+        if operation not in operations:
+            yield f"{operation} was not counted"
+    way = rows[0].way if rows else ON
+    if way == OFF:
+        return
+    for row in rows:
+        yield from _wrong(row)
+    if way == LEAVING:
+        # Else this says nothing of what windows are good for.
+        for name in FILES:
+            one = operations.get(name)
+            if one and (sum(one.exits.values()) < one.times or one.counts.get(WINDOWS)):
+                yield f"{name}: {one.exits} without windows, expected {one.times} at least"
+    if rows and not any(row.counts.get("exit_fault") for row in rows):
+        yield "no operation has left for what is not mapped: it is mapped, or nothing is counted"
+
+
+def _wrong(row: Row) -> Iterator[str]:
+    """What is wrong with an operation with isolation."""
+    left = {reason: count for reason, count in row.exits.items() if count}
+    windows = row.way == ON
+    if row.operation in NEVER and left and (windows or row.operation not in FILES):
+        yield f"{row.operation}: {left}, expected none"
+    if row.counts.get(UNRESTRICTED):
+        yield f"{row.operation}: user mode was not restricted {row.counts[UNRESTRICTED]} times"
+    if row.operation in SELDOM and sum(left.values()) > FEW and windows:
+        yield f"{row.operation}: {left}, expected {FEW} at most"
+    switches = row.counts.get(SWITCH, 0)
+    enters = sum(row.counts.get(name, 0) for name in ENTERS)
+    counted = sum(row.exits.values()) + switches, enters + switches
+    expected = dict.fromkeys(FLUSHED_ON_ENTER, counted[1]) | {FLUSHED_ON_EXIT: counted[0]}
+    for name, count in expected.items():
+        if row.counts.get(name) != count:
+            yield f"{row.operation}: {row.counts.get(name)} flushes {name}, expected {count}"
+
+
+def run(
+    made: Workbench,
+    variant: Variant,
+    times: int,
+    progress: Progress,
+    *,
+    ways: Sequence[str] = (ON,),
+    cpus: int = 1,
+) -> Report:
+    """Count in a guest for each way. With several CPUs nothing is exact, and nothing judged.
+
+    Raises RedoubtError if one does not get to its end.
+    """
+    rows: list[Row] = []
+    problems: list[str] = []
+    for way in ways:
+        with progress.step(f"Counting exits of the restricted address space ({way})"):
+            result = boot(
+                made.machine(variant, *WAYS[way], cpus=cpus),
+                ["/bin/exits", str(times)],
+                timeout=_TIMEOUT,
+                name=f"exits-{way}",
+                progress=progress,
+            )
+        found = parse(result.console, way)
+        if result.outcome != "finished" or result.status or not found:
+            raise RedoubtError(f"{len(found)} operations were counted; {result.describe()}")
+        wrong = judge(found) if cpus == 1 else ()
+        problems += [f"{way}: {problem}" for problem in (*wrong, *result.complaints)]
+        rows += found
+    return Report(tuple(rows), tuple(problems))
+
+
+_EVENTS = {
+    prices.CR3: "CR3 writes",
+    prices.INVLPG: "INVLPGs",
+    prices.IPI: "IPIs",
+    prices.IBPB: "IBPBs",
+}
+
+
+def render(report: Report) -> Iterator[str]:
+    """For people: exits by reason."""
+    yield f"{'operation':18}{'times':>8}  {'way':15}" + "".join(
+        f"{name:>14}" for name in REASONS.values()
+    )
+    for row in report.rows:
+        if row.way != OFF:
+            yield f"{row.operation:18}{row.times:>8}  {row.way:15}" + "".join(
+                f"{n:>14}" for n in row.exits.values()
+            )
+    yield from (f"WRONG: {problem}" for problem in report.problems)
+
+
+def render_priced(report: Report, list_of: Mapping[str, Price]) -> Iterator[str]:
+    """For people: events per operation, and an estimate of what isolation takes of them, in ns.
+
+    That is the difference to the same operation with asi=off, if that was counted.
+    """
+    yield f"{'per operation':18}{'way':15}{'exits':>9}" + "".join(
+        f"{name:>12}" for name in _EVENTS.values()
+    ) + f"{'ns':>10}{'with IBPB':>11}"  # fmt: skip
+    bare = {
+        row.operation: prices.estimate(row.events, list_of)
+        for row in report.rows if row.way == OFF
+    }  # fmt: skip
+    for row in report.rows:
+        exits, events = sum(row.exits.values()) / row.times, row.events
+        text = f"{row.operation:18}{row.way:15}{exits:>9.4g}"
+        text += "".join(f"{events[name]:>12.4g}" for name in _EVENTS)
+        if row.way != OFF and row.operation in bare:
+            with_ibpb = prices.estimate(events, list_of) - bare[row.operation]
+            without = with_ibpb - prices.estimate({prices.IBPB: events[prices.IBPB]}, list_of)
+            text += f"{without:>10.0f}{with_ibpb:>11.0f}"
+        yield text
+    yield ""
+    yield "Estimated of these prices, and of nothing else that real machines do:"
+    yield from prices.render({name: list_of[name] for name in (*_EVENTS, prices.FAULT)})

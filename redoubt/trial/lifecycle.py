@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a machine goes through in its life: sleep, memory that is taken away, another kernel.
+
+Each must end with page tables that are all protected, and a register that still refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from redoubt.core.progress import Progress
+from redoubt.machine import guest
+from redoubt.machine.boot import Machine, Result, boot
+from redoubt.trial import check, ktap
+from redoubt.trial.asi import asi
+
+SLEEPS = 2
+DIMM_MB = 256
+# How often a guest of the guest leaves: more than it has pages.
+RUNS = 1000
+_TIMEOUT = 600.0
+
+_KUNIT_LATER = ("kunit.enable=1", "kunit.autorun=0")
+_KUNIT = "/sys/kernel/debug/kunit"
+_EJECT = "/sys/bus/acpi/devices/PNP0C80:00/eject"
+_DIMM = (
+    "-m", "slots=1,maxmem=8G", "-object", f"memory-backend-ram,id=more,size={DIMM_MB}M",
+    "-device", "pc-dimm,id=dimm,memdev=more",
+)  # fmt: skip
+_MEMORY = re.compile(r"^MemTotal:\s+(\d+) kB$")
+_LEFT = re.compile(r"^exit_kvm (\d+)")
+_HARDENED = "kpkeys: page tables hardened"
+_KEXEC = "@power: kexec"
+# Where the second kernel ends, as it gets no file system.
+_NO_ROOT = "Unable to mount root fs"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a machine went through, what was wrong then, and the boot."""
+
+    name: str
+    problems: tuple[str, ...]
+    boot: Result
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing was wrong."""
+        return not self.problems
+
+
+def _look(machine: Machine) -> list[list[str]]:
+    """The checker, and the audit of address space isolation where there is that."""
+    return [["/bin/cat", check.FILE], *asi.look(machine)]
+
+
+def _unclean(machine: Machine, result: Result, looks: int) -> list[str]:
+    """What is wrong with what so many looks at a machine must have found."""
+    walks = check.parse_walks(result.console)
+    problems = [f"not clean: {walk}" for walk in walks if not walk.clean]
+    if len(walks) != looks:
+        problems.append(f"{len(walks)} walks of the checker, expected {looks}")
+    if asi.asked_for(machine):
+        problems += asi.unclean(result.console, looks)
+    return problems
+
+
+def _kunit(machine: Machine) -> tuple[Machine, list[list[str]]]:
+    """The machine whose KUnit suites run when they are told to, and what tells them."""
+    suites = machine.build.target.kunit_later
+    return (
+        replace(machine, args=(*machine.args, *_KUNIT_LATER)),
+        [["/bin/put", f"{_KUNIT}/{suite}/run", "again"] for suite in suites],
+    )
+
+
+def _unrefused(machine: Machine, kernel: Path, console: Sequence[str]) -> list[str]:
+    """What the KUnit suites found, if they ran."""
+    suites = {suite.name: suite for suite in ktap.parse_runs(kernel, console)}
+    problems = [
+        f"{name} did not run" for name in machine.build.target.kunit_later if name not in suites
+    ]
+    for suite in suites.values():
+        if suite.failed or not suite.passed:
+            problems.append(f"{suite.name}: {suite.passed} passed, {suite.failures} failed")
+    return problems
+
+
+def _ended_well(result: Result) -> list[str]:
+    problems = [f"kernel: {splat}" for splat in result.splats]
+    if result.outcome != "finished" or result.status:
+        problems.append(f"ended with {result.outcome}, status {result.status}")
+    return problems
+
+
+def _refusing(
+    machine: Machine,
+    name: str,
+    commands: list[list[str]],
+    kernel: Path,
+    progress: Progress,
+    timeout: float = _TIMEOUT,
+) -> Outcome:
+    """Go through these commands, then let KUnit write to page tables, and look at them."""
+    told, again = _kunit(machine)
+    result = boot(
+        told,
+        guest.sequence([*commands, *again, *_look(machine)]),
+        timeout=timeout,
+        name=f"{name.split()[0]}-{machine.build.target.name}",
+        progress=progress,
+    )
+    problems = (
+        *_ended_well(result),
+        *_unclean(machine, result, 1),
+        *_unrefused(machine, kernel, result.console),
+    )
+    return Outcome(name, problems, result)
+
+
+def running(machine: Machine, kernel: Path, progress: Progress, *, timeout: float) -> Outcome:
+    """Let KUnit write to page tables of a kernel that has booted, whose constants are read-only.
+
+    Those suites that run while a kernel boots do so before that. `timeout` is in seconds.
+    """
+    return _refusing(machine, "KUnit after the boot", [], kernel, progress, timeout)
+
+
+def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Suspend to RAM and resume, then let KUnit write to page tables, on all CPUs."""
+    suspend = ["/bin/power", "suspend", str(SLEEPS)]
+    outcome = _refusing(machine, "suspend to RAM", [suspend], kernel, progress)
+    if f"@power: resumed={SLEEPS}" not in outcome.boot.console:
+        return replace(outcome, problems=(*outcome.problems, "it did not sleep"))
+    return outcome
+
+
+def memory(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Add memory, with page tables that map it, and take it away."""
+    look = [["/bin/cat", "/proc/meminfo"], *_look(machine)]
+    result = boot(
+        replace(
+            machine,
+            args=(*machine.args, "memhp_default_state=online_movable"),
+            devices=_DIMM,
+        ),
+        guest.sequence([*look, ["/bin/put", _EJECT, "1"], ["/bin/settle"], *look]),
+        timeout=_TIMEOUT,
+        name=f"memory-{machine.build.target.name}",
+        progress=progress,
+    )
+    problems = _ended_well(result) + _unclean(machine, result, 2)
+    totals = [int(match[1]) for line in result.console if (match := _MEMORY.match(line))]
+    if len(totals) != 2 or totals[0] - totals[1] != DIMM_MB * 1024:
+        problems.append(f"memory was not taken away: MemTotal {totals} kB")
+    return Outcome("memory hotplug", tuple(problems), result)
+
+
+def kexec(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Start the same kernel once more, which must find the register and protect page tables."""
+    emulator = machine.build.target.emulator
+    console = f"console={emulator.console} " if emulator else ""
+    again = f"{console}panic=-1 kunit.enable=1 kunit.filter_glob=kpkeys_pgtables kunit.autorun=1"
+    result = boot(
+        replace(machine, files={"boot/kernel": machine.build.image}),
+        ["/bin/power", "kexec", "/boot/kernel", again],
+        timeout=_TIMEOUT,
+        name=f"kexec-{machine.build.target.name}",
+        progress=progress,
+    )
+    lines = result.console
+    end = next((i for i, line in enumerate(lines) if _NO_ROOT in line), len(lines))
+    # How it ends is as expected.
+    problems = [f"kernel: {splat}" for splat in result.splats if splat not in lines[end:]]
+    if _KEXEC not in lines:
+        problems.append("no other kernel was started")
+    else:
+        second = lines[lines.index(_KEXEC) + 1 :]
+        if not any(_HARDENED in line for line in second):
+            problems.append("the second kernel does not protect page tables")
+        suites = ktap.parse(kernel, second)
+        problems += [
+            f"{suite.name}: {suite.passed} passed, {suite.failures} failed"
+            for suite in suites
+            if suite.failed or not suite.passed
+        ]
+    if result.outcome != "panic" or _NO_ROOT not in result.detail:
+        problems.append(f"the second kernel did not get to its end: {result.outcome}")
+    return Outcome("kexec", tuple(problems), result)
+
+
+def guests(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Run a guest of its own, which its KVM enters for each instruction of I/O."""
+    result = boot(
+        machine,
+        guest.sequence([["/bin/kvm", str(RUNS)], *_look(machine)]),
+        timeout=_TIMEOUT,
+        name=f"guests-{machine.build.target.name}",
+        progress=progress,
+    )
+    problems = _ended_well(result) + _unclean(machine, result, 1)
+    if f"@kvm: runs={RUNS}" not in result.console:
+        problems.append("its guest did not run")
+    left = sum(int(match[1]) for line in result.console if (match := _LEFT.match(line)))
+    if asi.asked_for(machine) and left < RUNS:
+        problems.append(f"the restricted address space was left {left} times for it, not {RUNS}")
+    return Outcome("guests of KVM", tuple(problems), result)
+
+
+Event = Callable[[Machine, Path, Progress], Outcome]
+ALL: tuple[Event, ...] = (sleep, memory, kexec, guests)

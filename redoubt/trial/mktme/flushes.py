@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How many pages are flushed from the caches, if all anonymous memory is under a KeyID.
+
+Counts of the kernel, of a guest with one CPU on which nothing else runs, with the pool of free
+pages under KeyIDs and without. What a flush takes no emulator tells: that is an estimate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redoubt.core.errors import RedoubtError
+from redoubt.core.progress import Progress
+from redoubt.machine.boot import boot
+from redoubt.machine.kernels import Workbench
+from redoubt.targets import Variant
+from redoubt.trial.asi import prices
+from redoubt.trial.asi.prices import Price
+from redoubt.trial.mktme import mktme
+
+TIMES = 10_000
+KEYID = 1
+# What is compared: without the pool, and with it.
+OFF, ON = "mktme_pool=off", "pool"
+WAYS = {OFF: (OFF,), ON: ()}
+# With nothing in the pool, and then the same again.
+FIRST, AGAIN = "first", "again"
+PHASES = FIRST, AGAIN
+# Pages that got a KeyID, and that lost it: each was flushed.
+FLUSHED = "flushed_for_keyid", "flushed_when_freed"
+RANGES, WHOLE = "flushed_ranges", "flushed_all"
+HITS, MISSES, REFUSED, RETURNED = "pool_hits", "pool_misses", "pool_refused", "pool_returned"
+INSTRUCTIONS = "instructions"
+COUNTERS = (INSTRUCTIONS, *FLUSHED, RANGES, WHOLE, HITS, MISSES, REFUSED, RETURNED)
+# Of what the same operation flushes without the pool: for the beginning of a name.
+TARGETS = {"build-like": 0.01, "churn": 0.05}
+
+_ROW = re.compile(r"^@flushes: operation=(\S+) phase=(\w+) times=(\d+)((?: \w+=-?\d+)+)$")
+_TIMEOUT = 1800.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was counted while an operation was done so many `times` in one of WAYS."""
+
+    operation: str
+    phase: str
+    times: int
+    counts: Mapping[str, int]
+    way: str = ON
+
+    @property
+    def flushed(self) -> int:
+        """How many pages were flushed, one by one or with all others."""
+        return sum(self.counts[name] for name in FLUSHED)
+
+    @property
+    def events(self) -> dict[str, float]:
+        """What has a price."""
+        return {prices.FLUSH: self.flushed, prices.WBINVD: self.counts[WHOLE]}
+
+
+@dataclass(frozen=True)
+class Aim:
+    """At most this share of flushes was to be left of an operation, and is."""
+
+    operation: str
+    share: float
+    allowed: float
+
+    @property
+    def met(self) -> bool:
+        """Was it reached?"""
+        return self.share <= self.allowed
+
+
+@dataclass(frozen=True)
+class Report:
+    """All rows, and what was wrong in words."""
+
+    rows: tuple[Row, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Did everything run to its end, and was nothing counted wrongly?"""
+        return not self.problems
+
+    @property
+    def aims(self) -> tuple[Aim, ...]:
+        """What was aimed at, of what is done again: reached or not."""
+        bare = {row.operation: row for row in self.rows if (row.way, row.phase) == (OFF, AGAIN)}
+        return tuple(
+            Aim(row.operation, row.flushed / bare[row.operation].flushed, allowed)
+            for row in self.rows
+            for name, allowed in TARGETS.items()
+            if (row.way, row.phase) == (ON, AGAIN)
+            and row.operation.startswith(name)
+            and row.operation in bare
+            and bare[row.operation].flushed
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md."""
+        return {
+            "ok": self.ok,
+            "problems": list(self.problems),
+            "targets": [
+                {"operation": aim.operation, "share": aim.share, "allowed": aim.allowed,
+                 "met": aim.met}
+                for aim in self.aims
+            ],
+            "rows": [
+                {"operation": row.operation, "way": row.way, "phase": row.phase,
+                 "times": row.times, **row.counts}
+                for row in self.rows
+            ],
+        }  # fmt: skip
+
+
+def parse(lines: Sequence[str], way: str = ON) -> tuple[Row, ...]:
+    """All operations on a console."""
+    rows = []
+    for line in lines:
+        if match := _ROW.match(line):
+            words = dict(word.split("=") for word in match[4].split())
+            counts = {name: int(words.get(name, 0)) for name in COUNTERS}
+            rows.append(Row(match[1], match[2], int(match[3]), counts, way))
+    return tuple(rows)
+
+
+def judge(rows: Sequence[Row]) -> Iterator[str]:
+    """What is wrong with what was counted in one way: else the shares say nothing."""
+    for phase in PHASES:
+        if not any(row.phase == phase for row in rows):
+            yield f"nothing was counted {phase}"
+    for row in rows:
+        hits, misses, got = row.counts[HITS], row.counts[MISSES], row.counts[FLUSHED[0]]
+        if row.way == OFF and hits:
+            yield f"{row.operation}: {hits} pages came from a pool that is off"
+        if got < misses:
+            yield f"{row.operation}: {got} pages were flushed to get a KeyID, {misses} had to be"
+        if not hits + misses:
+            yield f"{row.operation}: no memory under a KeyID was allocated"
+
+
+def run(
+    made: Workbench,
+    variant: Variant,
+    times: int,
+    progress: Progress,
+    *,
+    ways: Sequence[str] = tuple(WAYS),
+) -> Report:
+    """Count in a guest for each way.
+
+    Raises RedoubtError if the target has no KeyIDs, or a guest does not get to its end.
+    """
+    mktme.needs(made.build.target)
+    rows: list[Row] = []
+    problems: list[str] = []
+    for way in ways:
+        with progress.step(f"Counting pages that are flushed ({way})"):
+            machine = made.machine(variant, f"mktme_anon={KEYID}", *WAYS[way])
+            result = boot(
+                replace(machine, count_instructions=True),
+                ["/bin/flushes", str(times)],
+                timeout=_TIMEOUT,
+                name=f"flushes-{way}",
+                progress=progress,
+            )
+        found = parse(result.console, way)
+        if result.outcome != "finished" or result.status or not found:
+            raise RedoubtError(f"{len(found)} operations were counted; {result.describe()}")
+        problems += [f"{way}: {problem}" for problem in (*judge(found), *result.complaints)]
+        rows += found
+    return Report(tuple(rows), tuple(problems))
+
+
+_CAUSES = {MISSES: "not in the pool", REFUSED: "not taken", RETURNED: "given back"}
+
+
+def render(report: Report) -> Iterator[str]:
+    """For people: pages that were flushed with the pool and without, and why with it."""
+    bare = {(row.operation, row.phase): row.flushed for row in report.rows if row.way == OFF}
+    yield f"{'operation':22}{'times':>7}  {'phase':6}{OFF:>15}{ON:>9}{'left':>9}" + "".join(
+        f"{cause:>17}" for cause in _CAUSES.values()
+    )
+    for row in report.rows:
+        if row.way == ON:
+            without = bare.get((row.operation, row.phase), 0)
+            share = f"{row.flushed / without:.2%}" if without else "-"
+            yield (
+                f"{row.operation:22}{row.times:>7}  {row.phase:6}{without:>15}{row.flushed:>9}"
+                f"{share:>9}" + "".join(f"{row.counts[name]:>17}" for name in _CAUSES)
+            )
+    for aim in report.aims:
+        yield (
+            f"{'met' if aim.met else 'MISSED'}: {aim.operation}: {aim.share:.2%} of the flushes "
+            f"are left, at most {aim.allowed:.0%} were aimed at"
+        )
+    yield from (f"WRONG: {problem}" for problem in report.problems)
+
+
+def _again(report: Report, title: str, cell: Callable[[Row], float]) -> Iterator[str]:
+    """A figure of each operation when it is done again, without the pool and with it."""
+    yield f"{title:30}" + "".join(f"{way:>16}" for way in WAYS)
+    again = {(row.operation, row.way): row for row in report.rows if row.phase == AGAIN}
+    for operation in dict.fromkeys(name for name, _ in again):
+        rows = [again.get((operation, way)) for way in WAYS]
+        yield f"{operation:30}" + "".join(
+            f"{cell(row) if row else float('nan'):>16.5g}" for row in rows
+        )
+
+
+def render_instructions(report: Report) -> Iterator[str]:
+    """For people: instructions for each time that it is done, when it is done again."""
+    yield from _again(
+        report, "instructions each, again", lambda row: row.counts[INSTRUCTIONS] / row.times
+    )
+    yield "Of a kernel that checks itself; the emulation writes to a page instead of flushing it."
+
+
+def render_priced(report: Report, list_of: Mapping[str, Price]) -> Iterator[str]:
+    """For people: an estimate of what flushing takes, for each time that it is done, in us."""
+    yield from _again(
+        report,
+        "us each, when done again",
+        lambda row: prices.estimate(row.events, list_of) / row.times / 1000,
+    )
+    yield ""
+    yield "Estimated of these prices, and of nothing else that real machines do:"
+    yield from prices.render({name: list_of[name] for name in (prices.FLUSH, prices.WBINVD)})

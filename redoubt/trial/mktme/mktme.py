@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Memory under KeyIDs: is its data right from inside, and where does it lie, from outside?"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from redoubt.core.errors import GuestError, RedoubtError
+from redoubt.core.progress import Progress
+from redoubt.machine import guest, planes
+from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine.qmp import Qmp
+from redoubt.targets import Target
+from redoubt.trial.lifecycle import Outcome
+from redoubt.trial.oracle import pagewalk, patterns
+from redoubt.trial.oracle.patterns import PAGES, Found
+
+BUGS = "/sys/kernel/debug/mktme/bugs"
+STATS = "/sys/kernel/debug/mktme/stats"
+# enum mktme_bug of asm/mktme_page.h, and what must notice each: the kernel, or data that is wrong.
+NOTICED_BY = {
+    "alloc-flush": "was not flushed",
+    "free-flush": "was not flushed",
+    "migration": "is mapped with",
+    "zeropage": "is mapped with",
+    "entry": "is mapped with",
+    "forget": "loses the key of",
+    "pool": "is mapped with",
+}
+# What they are noticed in, if not in what is done with memory under one KeyID.
+_NOTICED_IN = {"forget": ["/bin/selftest-mktme"], "pool": ["/bin/mktme", "2"]}
+# Another machine of two CPUs: a package for each.
+TWO_PACKAGES = ("-smp", "2,sockets=2")
+_TIMEOUT = 900.0
+_QMP_TIMEOUT = 120.0
+_TAP = re.compile(r"^(not )?ok (\d+) (.*)$")
+_PLAN = re.compile(r"^1\.\.(\d+)$")
+_COUNTS = "# a hog: "
+_STAGE = re.compile(r"^@planes: (kept|freed)$")
+STAGES = ("kept", "freed")
+
+
+def needs(target: Target) -> int:
+    """The bits of a target's KeyIDs.
+
+    Raises RedoubtError if its machine has no planes.
+    """
+    if not target.keyid_bits:
+        raise RedoubtError(
+            f"the machine of {target.name} has no memory under KeyIDs", "ask x86_64-mktme"
+        )
+    return target.keyid_bits
+
+
+def with_bits(machine: Machine, bits: int) -> Machine:
+    """A machine with memory for KeyIDs of so many bits instead, of which its kernel is told.
+
+    Raises RedoubtError if it has no planes, or no addresses for as many.
+    """
+    needs(machine.build.target)
+    if bits not in planes.BITS:
+        raise RedoubtError(
+            f"no machine has KeyIDs of {bits} bits",
+            f"bits: {planes.BITS[0]} to {planes.BITS[-1]}",
+        )
+    more = _with_planes(machine, bits)
+    return replace(more, args=(*more.args, f"mktme_emul={bits}"))
+
+
+def _with_planes(machine: Machine, bits: int) -> Machine:
+    target = machine.build.target
+    assert target.emulator
+    other = replace(target, emulator=replace(target.emulator, planes=bits))
+    return replace(machine, build=replace(machine.build, target=other))
+
+
+# === From inside =================================================================================
+
+
+def judge(result: Result) -> list[str]:
+    """What is wrong with a run of the checks."""
+    found = [match for line in result.console if (match := _TAP.match(line))]
+    plan = next((int(match[1]) for line in result.console if (match := _PLAN.match(line))), None)
+    problems = [f"kernel: {line}" for line in result.complaints]
+    problems += [f"wrong: {match[3]}" for match in found if match[1]]
+    problems += [f"not done: {match[3]}" for match in found if "# SKIP" in match[3]]
+    if plan != len(found):
+        problems.append(f"{len(found)} checks ran, of {plan}")
+    if result.outcome != "finished" or result.status:
+        problems.append(f"ended with {result.outcome}, status {result.status}")
+    return problems
+
+
+def counts(result: Result) -> list[str]:
+    """What was flushed for somebody who used up memory, for people."""
+    return [line.removeprefix("# ") for line in result.console if line.startswith(_COUNTS)]
+
+
+def checks(machine: Machine, progress: Progress) -> Outcome:
+    """Everything that can be done with memory under each KeyID."""
+    last = planes.keyids(needs(machine.build.target))[-1]
+    commands = [["/bin/mktme", str(last), "hog"], ["/bin/cat", STATS]]
+    result = _run(machine, commands, "checks", progress)
+    return Outcome("memory under KeyIDs", tuple(judge(result)), result)
+
+
+def shared(machine: Machine, progress: Progress) -> Outcome:
+    """The same where all KeyIDs lead to one memory: are addresses right?"""
+    bits = needs(machine.build.target)
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
+        options = planes.shared_options(bits, machine.memory_mb, Path(name) / "memory")
+        bare = _with_planes(machine, 0)
+        equipped = replace(bare, devices=(*bare.devices, *options))
+        command = ["/bin/mktme", str(planes.keyids(bits)[-1])]
+        result = _run(equipped, [command], "shared", progress)
+    return Outcome("memory under KeyIDs that is shared", tuple(judge(result)), result)
+
+
+def interface(machine: Machine, progress: Progress) -> Outcome:
+    """The kernel's own tests of keys as programs have them."""
+    needs(machine.build.target)
+    result = _run(machine, [["/bin/selftest-mktme"]], "keys", progress)
+    return Outcome("keys of programs", tuple(judge(result)), result)
+
+
+def around(machine: Machine, packages: int, progress: Progress) -> Outcome:
+    """Example programs, and a machine of two CPUs in 1 or 2 packages, with keys in use."""
+    needs(machine.build.target)
+    more = TWO_PACKAGES if packages > 1 else ()
+    equipped = replace(machine, devices=(*machine.devices, *more))
+    command = ["/bin/keys", str(packages)]
+    result = _run(equipped, [command], f"packages-{packages}", progress)
+    return Outcome(f"keys and {packages} CPU package(s)", tuple(judge(result)), result)
+
+
+def notices(machine: Machine, bug: str, progress: Progress) -> Outcome:
+    """The same with a bug, which must be noticed as it should be.
+
+    Raises RedoubtError if there is no such bug.
+    """
+    if bug not in NOTICED_BY:
+        raise RedoubtError(f"unknown bug '{bug}'", f"bugs: {', '.join(NOTICED_BY)}")
+    bit = 1 << list(NOTICED_BY).index(bug)
+    commands = [["/bin/put", BUGS, str(bit)], _NOTICED_IN.get(bug, ["/bin/mktme", "1"])]
+    result = _run(machine, commands, f"bug-{bug}", progress)
+    problems = []
+    if not any(NOTICED_BY[bug] in line for line in result.console):
+        problems.append(f"the kernel does not say '{NOTICED_BY[bug]}'")
+    return Outcome(f"bug noticed: {bug}", tuple(problems), result)
+
+
+def _run(
+    machine: Machine, commands: Sequence[Sequence[str]], what: str, progress: Progress
+) -> Result:
+    with progress.step(f"Checking memory under KeyIDs ({what})"):
+        return boot(
+            machine,
+            guest.sequence(commands),
+            timeout=_TIMEOUT,
+            name=f"mktme-{what}",
+            progress=progress,
+        )
+
+
+# === From outside ================================================================================
+
+
+@dataclass(frozen=True)
+class View:
+    """Where the secret of each KeyID was found, at one stage: by KeyID, then by plane."""
+
+    stage: str
+    found: tuple[tuple[Found, ...], ...]
+
+    def problems(self) -> list[str]:
+        """What must not be: a secret that is not where it should be, or somewhere else.
+
+        That of KeyID 0 is ordinary memory, of which nothing is demanded when it is free.
+        """
+        wrong = []
+        for keyid, places in enumerate(self.found):
+            for plane, place in enumerate(places):
+                own = plane == keyid and self.stage == "kept"
+                if own and not place.whole:
+                    wrong.append(f"{self.stage}: the secret of KeyID {keyid} is not in its plane")
+                elif not own and keyid and _words(place):
+                    wrong.append(
+                        f"{self.stage}: {_words(place)} words of the secret of KeyID {keyid} "
+                        f"are in plane {plane}"
+                    )
+        return wrong
+
+
+def _words(place: Found) -> int:
+    return sum(map(len, place.frames)) * patterns.WORDS + sum(place.stray.values())
+
+
+class Console:
+    """Reads along, and looks into the planes at each stage, while the machine is stopped."""
+
+    def __init__(self, connect: Callable[[], Qmp], look: Callable[[Qmp, str], View]) -> None:
+        self.views: list[View] = []
+        self._connect = connect
+        self._look = look
+
+    def __call__(self, line: str) -> None:
+        """Take a line of the console."""
+        if match := _STAGE.match(line):
+            with self._connect() as monitor:
+                monitor.stop()
+                self.views.append(self._look(monitor, match[1]))
+                monitor.resume()
+
+
+def _look(monitor: Qmp, stage: str, directory: Path, size: int, bits: int, seed: int) -> View:
+    """Search each plane for the secrets of all KeyIDs."""
+    wanted = [patterns.pattern(seed, keyid) for keyid in range(1 << bits)]
+    file = directory / "plane"
+    by_plane = []
+    for keyid in range(1 << bits):
+        monitor.execute("pmemsave", val=planes.address(keyid, bits), size=size, filename=str(file))
+        by_plane.append(patterns.find(pagewalk.load(file), wanted))
+    return View(stage, tuple(zip(*by_plane, strict=True)))
+
+
+def outside(machine: Machine, progress: Progress) -> tuple[Outcome, tuple[View, ...]]:
+    """Keep a secret under each KeyID, and look into the planes while it is there, and later.
+
+    Raises GuestError if the guest does not get as far.
+    """
+    bits = needs(machine.build.target)
+    seed = secrets.randbits(64)
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
+        directory = Path(name)
+        socket = directory / "monitor"
+        equipped = replace(
+            machine, devices=(*machine.devices, "-qmp", f"unix:{socket},server=on,wait=off")
+        )
+        console = Console(
+            lambda: Qmp(socket, _QMP_TIMEOUT),
+            lambda monitor, stage: _look(
+                monitor, stage, directory, machine.memory_mb << 20, bits, seed
+            ),
+        )
+        with progress.step("Looking into the memory of each KeyID"):
+            result = boot(
+                equipped,
+                ["/bin/planes", f"{seed:x}", str(planes.keyids(bits)[-1])],
+                timeout=_TIMEOUT,
+                name="mktme-planes",
+                progress=progress,
+                watch=console,
+            )
+    views = tuple(console.views)
+    if tuple(view.stage for view in views) != STAGES:
+        raise GuestError("the guest did not get to be looked at: " + result.describe())
+    problems = [problem for view in views for problem in view.problems()]
+    problems += [f"kernel: {line}" for line in result.complaints]
+    return Outcome("secrets, from outside", tuple(problems), result), views
+
+
+def render(views: Sequence[View]) -> list[str]:
+    """For people: whole pages and single words of each secret in each plane."""
+    lines = [
+        f"{'secret of':<12}{'when':<8}"
+        + "".join(f"{f'plane {plane}':>16}" for plane in range(len(views[0].found)))
+    ]
+    for view in views:
+        for keyid, places in enumerate(view.found):
+            cells = "".join(f"{_cell(place):>16}" for place in places)
+            lines.append(f"KeyID {keyid:<6}{view.stage:<8}{cells}")
+    lines.append(f"(whole pages of {PAGES}, and words in other places)")
+    return lines
+
+
+def _cell(place: Found) -> str:
+    return f"{sum(map(bool, place.frames))} and {sum(place.stray.values())}"

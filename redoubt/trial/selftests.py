@@ -1,0 +1,675 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The kernel's own tools/testing/selftests/mm, on the pristine kernel and on ours.
+
+Nothing is expected of a test but that both kernels give the same result.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.core.process import output, run_lines, run_logged
+from redoubt.core.progress import Progress
+from redoubt.linux import build, rootless, source
+from redoubt.machine import kernels
+from redoubt.machine.boot import Machine, Result, boot, is_complaint
+from redoubt.targets import Target, Variant, get_variant
+from redoubt.trial.check import Walk, parse_walks
+
+FLAVOUR = "selftests"
+# What the tests and their huge pages need: the largest mapping has 2 GiB. On two CPUs they race.
+MEMORY_MB = 3072
+CPUS = 2
+# What they get on one target only stands with its flavour.
+ARGS = (
+    # The notes of guest/selftest.c are not to be dropped when there are many.
+    "printk.devkmsg=on",
+    # Pages that migrate need another node.
+    "numa=fake=2",
+    # In KiB: the disk they swap to.
+    "ramdisk_size=131072",
+)
+# Seconds for each program, and for a boot.
+PROGRAM_S = 480
+BOOT_S = 4800.0
+# How often a category is run again in which the kernels differ, on both.
+AGAIN = 2
+# What a guest of another architecture than this machine's is made of: the shell, what scripts call,
+# and libraries that tests are linked with.
+PACKAGES = ("bash-static", "busybox-static", "libcap-dev", "libnuma-dev", "liburing-dev")
+# What the runner does not run, as of the kernel's Makefile.
+OTHERS = "others"
+
+OK, FAILED, SKIPPED, LATE, CRASHED = "ok", "not ok", "skip", "late", "crash"
+
+# Never started, and why.
+LEFT_OUT = {
+    "folio_split_race_test": "no end within minutes under emulation: 16 threads race 100 times",
+}
+
+# What scripts call and busybox lacks, as far as they want it.
+_SCRIPTS = {
+    # sudo -u USER COMMAND
+    "sudo": 'exec su -s /bin/bash "$2" -c "${*:3}"\n',
+    # pgrep -f PATTERN
+    "pgrep": """\
+found=1
+for process in /proc/[0-9]*; do
+	pid=${process#/proc/}
+	mapfile -d '' -t words 2>/dev/null <"$process/cmdline" || continue
+	[[ $pid != $$ && "${words[*]}" =~ $2 ]] && echo "$pid" && found=0
+done
+exit $found
+""",
+}
+
+_MM = Path("tools/testing/selftests/mm")
+_CATEGORY = re.compile(r'^\s*CATEGORY="([\w-]+)" run_test', re.MULTILINE)
+_BEGIN = re.compile(r"@selftests: category (\S+)$")
+_DONE = re.compile(r"@selftests: done (\S+)$")
+_NOTE = re.compile(r"@selftest: (begin|end) (.*)$")
+_RUNNING = re.compile(r"^# running (.*)$")
+_RESULT = re.compile(r"^(ok|not ok) \d+ (.*?)(?: # (SKIP|exit=\d+).*)?$")
+_SUBTEST = re.compile(r"^#\s+(ok|not ok) \d+(.*?)(?:\s+# (SKIP|XFAIL|TODO)\b\s*(.*))?$")
+_TOO_LATE = re.compile(r"@selftest: no end after (\d+) s$")
+# What stands around the words of a test.
+_FRAME = re.compile(
+    r"^(?:\[(?:SKIP|PASS)\]|\S*--\S*|PASSED: .*|running .*|Totals:.*|"
+    r"\d+ skipped test.*|Planned tests.*|1\.\.\d+.*|TAP.*)$"
+)
+_NOT_THERE = "exit=127"
+# An address, or another number that differs from run to run: some tests name what they measured.
+_NUMBER = re.compile(
+    r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+\.\d+%|(?<=Extra pages )\d+|(?<=extra thread faults )\d+|"
+    r"\b\d+(?=MB of memory allocations)"
+)
+_STAMP = re.compile(r"^(?:\[[^]]*\] ?)*")
+_DIGITS = re.compile(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b")
+
+
+# === What runs in the guest ======================================================================
+
+
+def _shadow(kernel: Path, where: Path) -> None:
+    """A kernel tree of links with a copy of the tests: their Makefile writes where they are.
+
+    One that is there already stays, so that make has little to do.
+    """
+    stamp, made = where.with_suffix(".of"), f"{kernel} {source.version_of(kernel)}\n"
+    if stamp.exists() and stamp.read_text() == made:
+        return
+    shutil.rmtree(where, ignore_errors=True)
+    part = Path()
+    for name in _MM.parts:
+        (where / part).mkdir(parents=True)
+        for entry in (kernel / part).iterdir():
+            if entry.name != name:
+                (where / part / entry.name).symlink_to(entry)
+        part /= name
+    shutil.copytree(kernel / part, where / part)
+    stamp.write_text(made)
+
+
+def _foreign(target: Target, progress: Progress) -> Path | None:
+    """Where PACKAGES are unpacked for a target that this machine does not run; else None.
+
+    Raises RedoubtError if they cannot be had.
+    """
+    if not target.cross_compile:
+        return None
+    # The kernel and Debian call it the same.
+    return rootless.foreign(target.arch, PACKAGES, progress)
+
+
+def _compile(
+    target: Target, kernel: Path, top: Path, packages: Path | None, progress: Progress
+) -> Path:
+    """Build the tests, static, with the kernel's own Makefile; returns where they are.
+
+    Libraries come from the unpacked `packages`, or are those of this machine.
+    """
+    shadow, programs, headers = top / "source", top / "programs", top / "headers"
+    log = paths.build_dir() / "log" / f"selftests-{target.name}.log"
+    make = build.make_args(target, kernel, headers)
+    headers.mkdir(parents=True, exist_ok=True)
+    include = library = ""
+    if packages:
+        # After what the compiler has itself, so that nothing takes the place of that.
+        include = f" -idirafter {packages}/usr/include"
+        library = f" -L{packages}/usr/lib/{target.cross_compile.removesuffix('-')}"
+    with progress.step("Building the kernel's selftests"):
+        run_logged([*make, "headers"], log, what="make headers", env=build.environment())
+        _shadow(kernel, shadow)
+        programs.mkdir(exist_ok=True)
+        said: list[str] = []
+        # What lacks a library is left out by -k, and found missing when it is run.
+        run_lines(
+            ["make", "-k", f"-j{os.cpu_count() or 1}", "-C", shadow / _MM, f"ARCH={target.arch}",
+             f"CROSS_COMPILE={target.cross_compile}", f"OUTPUT={programs}", f"O={headers}",
+             f"KHDR_INCLUDES=-isystem {headers}/usr/include",
+             f"USERCFLAGS=-static{include}", f"USERLDFLAGS=-static -s{library}", "all"],
+            said.append,
+            env=build.environment(),
+        )  # fmt: skip
+        log.with_suffix(".make.log").write_text("".join(f"{line}\n" for line in said))
+    return programs
+
+
+def _static(name: str, package: str, packages: Path | None) -> Path:
+    """A static program of the unpacked packages, or of this machine if there are none."""
+    if packages:
+        found = shutil.which(name, path=f"{packages}/usr/bin:{packages}/bin")
+        if not found:
+            raise RedoubtError(f"{packages} has no {name}", f"rm -r {packages}")
+        return Path(found)
+    found = shutil.which(name)
+    if not found or "statically linked" not in output(["file", "-L", found], what="file"):
+        raise RedoubtError(
+            f"the selftests need a static {name} in the guest",
+            f"sudo apt-get install {package}",
+        )
+    return Path(found)
+
+
+def system(where: Path, packages: Path | None = None) -> None:
+    """Make what the tests expect of a system, and the script that runs them.
+
+    Its programs come from the unpacked `packages`, or are those of this machine.
+    Raises RedoubtError if there is no static bash and busybox.
+    """
+    bash = _static("bash-static", "bash-static", packages)
+    busybox = _static("busybox", "busybox-static", packages)
+    for name in ("bin", "etc", "mnt", "usr/bin", "selftests"):
+        (where / name).mkdir(parents=True)
+    shutil.copy(paths.repo() / "guest" / "selftests.sh", where / "selftests" / "selftests.sh")
+    shutil.copy(bash, where / "bin" / "bash")
+    (where / "bin" / "sh").symlink_to("bash")
+    # It knows its applets itself, once it can be run: in the guest.
+    shutil.copy(busybox, where / "usr/bin" / "busybox")
+    for name, script in _SCRIPTS.items():
+        (where / "usr/bin" / name).write_text(f"#!/bin/bash\n{script}")
+        (where / "usr/bin" / name).chmod(0o755)
+    (where / "etc/passwd").write_text(
+        "root:x:0:0:root:/:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/bash\n"
+    )
+    (where / "etc/group").write_text("root:x:0:\nnogroup:x:65534:\n")
+
+
+def _calls(scripts: str, program: str) -> bool:
+    """Do scripts call a program, which they do with a path, or do they merely speak of it?"""
+    return re.search(rf"/{re.escape(program)}(?![\w.-])", scripts) is not None
+
+
+def root(target: Target, progress: Progress) -> Path:
+    """Build what the guest gets besides our programs: the tests, the runner, a shell.
+
+    Raises RedoubtError if nothing can be built, or there is no static bash and busybox.
+    """
+    kernel = source.obtain(progress).path
+    top = paths.build_dir() / target.name / "selftests"
+    where = top / "root"
+    shutil.rmtree(where, ignore_errors=True)
+    packages = _foreign(target, progress)
+    system(where, packages)
+    programs = _compile(target, kernel, top, packages, progress)
+    tests = where / "selftests"
+    (tests / "programs").mkdir()
+    scripts = sorted((kernel / _MM).glob("*.sh"))
+    for script in scripts:
+        shutil.copy(script, tests / script.name)
+    text = "".join(script.read_text() for script in scripts)
+    others = []
+    for program in sorted(programs.iterdir()):
+        if not program.is_file() or not program.stat().st_mode & stat.S_IXUSR:
+            continue
+        shutil.copy(program, tests / "programs" / program.name)
+        (tests / program.name).symlink_to("/bin/selftest")
+        if not _calls(text, program.name):
+            others.append(program.name)
+    if not any((tests / "programs").iterdir()):
+        log = paths.build_dir() / "log" / f"selftests-{target.name}.make.log"
+        raise RedoubtError("none of the kernel's selftests could be built", f"see {log}")
+    (tests / "others").write_text("".join(f"{name}\n" for name in others))
+    return where
+
+
+def categories(where: Path) -> list[str]:
+    """What the runner calls its groups of tests, in its order, and what it does not run."""
+    text = (where / "selftests/run_vmtests.sh").read_text()
+    return [*dict.fromkeys(_CATEGORY.findall(text)), OTHERS]
+
+
+def chosen(where: Path, wanted: Sequence[str]) -> list[str]:
+    """The categories that are wanted, in the runner's order; all if none is.
+
+    Raises RedoubtError for one that there is not.
+    """
+    known = categories(where)
+    if unknown := [name for name in wanted if name not in known]:
+        raise RedoubtError(f"unknown category '{unknown[0]}'", "categories: " + ", ".join(known))
+    return [name for name in known if not wanted or name in wanted]
+
+
+# === What they say ===============================================================================
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A result, and why it is none or which exit code it was."""
+
+    result: str
+    why: str = ""
+
+
+# A test by its command and, if it is a part of one, the name of that: "" is the test itself.
+Key = tuple[str, str]
+
+
+@dataclass
+class Round:
+    """One run of some categories on one kernel."""
+
+    outcomes: dict[Key, Outcome] = field(default_factory=dict)
+    of: dict[str, str] = field(default_factory=dict)
+    # The kernel's complaints, each with the test that ran.
+    complaints: list[tuple[str, str]] = field(default_factory=list)
+    # Of the checker, where the kernel has one, after each boot that came to its end.
+    walks: list[Walk] = field(default_factory=list)
+    logs: list[Path] = field(default_factory=list)
+
+    def take(self, other: Round) -> None:
+        """Add what another boot of the same round found."""
+        self.outcomes.update(other.outcomes)
+        self.of.update(other.of)
+        self.complaints += other.complaints
+        self.walks += other.walks
+        self.logs += other.logs
+
+
+def _add(found: Round, test: str, name: str, outcome: Outcome) -> None:
+    """Several parts may have one name: they are told apart by their order."""
+    key, count = name, 1
+    while (test, key) in found.outcomes:
+        count += 1
+        key = f"{name} ({count})"
+    found.outcomes[test, key] = outcome
+
+
+def _skip_reason(lines: Sequence[str]) -> str:
+    """What a test that skipped itself says of it: its last words that are no frame."""
+    for line in reversed(lines):
+        said = line.lstrip("# ").strip()
+        if match := re.search(r"\bSKIP\]?:? +(\S.*)", said):
+            return match[1]
+        if said and not _FRAME.match(said):
+            return said
+    return ""
+
+
+def _test(found: Round, test: str, lines: Sequence[str], status: re.Match[str]) -> None:
+    late = next((match for line in lines if (match := _TOO_LATE.search(line))), None)
+    skipped = []
+    for line in lines:
+        if match := _SUBTEST.match(line):
+            word, name, mark, why = match.groups()
+            result = SKIPPED if mark == "SKIP" else f"{word} ({mark})" if mark else word
+            # What is skipped may have its name behind the mark.
+            name = name.strip().removeprefix("- ") or why or ""
+            _add(found, test, _NUMBER.sub("N", name), Outcome(result, why or ""))
+            skipped.append(result == SKIPPED)
+    if test in LEFT_OUT:
+        outcome = Outcome(SKIPPED, LEFT_OUT[test])
+    elif late:
+        outcome = Outcome(LATE, f"no end after {late[1]} s, too slow under emulation")
+    elif status[3] == _NOT_THERE:
+        outcome = Outcome(SKIPPED, "not built, or a program that it calls is not there")
+    elif status[3] == "SKIP" or (status[1] == OK and skipped and all(skipped)):
+        outcome = Outcome(SKIPPED, _skip_reason(lines))
+    else:
+        outcome = Outcome(status[1], status[3] or "")
+    found.outcomes[test, ""] = outcome
+
+
+def parse(console: Sequence[str]) -> tuple[Round, list[str], str | None]:
+    """What a console shows: the results, the categories that ended, and the test in which the
+    machine was when the console ended, if it was in one."""
+    found, done = Round(walks=list(parse_walks(tuple(console)))), []
+    current, category, running = None, None, None
+    lines: list[str] = []
+    for line in console:
+        if match := _NOTE.search(line):
+            current = match[2] if match[1] == "begin" else None
+        elif match := _BEGIN.match(line):
+            category = match[1]
+            running, lines = None, []
+        elif match := _DONE.match(line):
+            done.append(match[1])
+            category = None
+        elif is_complaint(line):
+            found.complaints.append((current or "-", _STAMP.sub("", line)))
+        elif category is None:
+            continue
+        elif match := _RUNNING.match(line):
+            running, lines = match[1], []
+        elif running and (match := _RESULT.match(line)):
+            test = re.sub(r"^(?:bash )?\./", "", running)
+            _test(found, test, lines, match)
+            found.of[test] = category
+            running = None
+        else:
+            lines.append(line)
+    return found, done, current
+
+
+def run(machine: Machine, wanted: Sequence[str], name: str, progress: Progress) -> Round:
+    """Run some categories, on as many boots as it takes.
+
+    A test in which the machine dies is left out of the boots after it, and so does not hide others.
+    Raises RedoubtError if the machine cannot be started, or dies outside any test.
+    """
+    whole, left, out = Round(), list(wanted), dict.fromkeys(LEFT_OUT)
+    dead: dict[str, Outcome] = {}
+    while left:
+        words = ["/bin/bash", "/selftests/selftests.sh", str(PROGRAM_S), ",".join(out), *left]
+        label = f"{name}-{len(whole.logs)}"
+        result = boot(machine, words, timeout=BOOT_S, name=label, progress=progress)
+        found, done, current = parse(result.console)
+        found.logs.append(result.log)
+        whole.take(found)
+        left = [category for category in left if category not in done]
+        if left:
+            if current is None or current in out:
+                raise RedoubtError("the selftests were cut short: " + result.describe())
+            out[current] = None
+            dead[current] = Outcome(CRASHED, _death(result))
+    for test, outcome in dead.items():
+        whole.outcomes[test, ""] = outcome
+    return whole
+
+
+def _death(result: Result) -> str:
+    return f"{result.outcome}: {result.detail}" if result.detail else result.outcome
+
+
+# === Comparing ===================================================================================
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A test with what each run of the kernels gave."""
+
+    key: Key
+    pristine: tuple[str, ...]
+    ours: tuple[str, ...]
+
+    def __str__(self) -> str:
+        test, part = self.key
+        return (
+            f"{test}{': ' + part if part else ''}: "
+            f"pristine {', '.join(self.pristine)}; ours {', '.join(self.ours)}"
+        )
+
+
+ABSENT = "absent"
+
+
+def results(rounds: Sequence[Round], key: Key) -> tuple[str, ...]:
+    """What the rounds gave that ran the test, in their order."""
+    given = []
+    for one in rounds:
+        whole = one.outcomes.get((key[0], ""))
+        if whole is None:
+            continue
+        found = one.outcomes.get(key)
+        # A test that was cut short says nothing of the parts it did not come to.
+        if found is None and whole.result in (LATE, CRASHED):
+            continue
+        given.append(found.result if found else ABSENT)
+    return tuple(given)
+
+
+def differences(pristine: Sequence[Round], ours: Sequence[Round]) -> list[Difference]:
+    """Where a run of ours gave what none of the pristine kernel gave."""
+    keys = dict.fromkeys(key for one in (*pristine, *ours) for key in one.outcomes)
+    found = []
+    for key in keys:
+        before, after = results(pristine, key), results(ours, key)
+        # A part of a test that was cut short on one side.
+        if key[1] and not (before and after):
+            continue
+        if not set(after) <= set(before) or not before or not after:
+            found.append(Difference(key, before or (ABSENT,), after or (ABSENT,)))
+    # A test that gave up early differs itself: not once more for each part it did not come to.
+    whole = {one.key[0] for one in found if not one.key[1]}
+    return [
+        one
+        for one in found
+        if not one.key[1] or one.key[0] not in whole or ABSENT not in (*one.pristine, *one.ours)
+    ]
+
+
+def _same_complaint(line: str) -> str:
+    return _DIGITS.sub("N", line)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All runs of both kernels: the first of each ran everything, the others what differed."""
+
+    target: str
+    variant: Variant
+    pristine: tuple[Round, ...]
+    ours: tuple[Round, ...]
+
+    @property
+    def suspects(self) -> list[Difference]:
+        """Every difference, by whatever it is caused."""
+        return differences(self.pristine, self.ours)
+
+    @property
+    def wrong(self) -> list[Difference]:
+        """The differences that came again, or never had a chance to."""
+        again = differences(self.pristine, self.ours[1:])
+        keys = {one.key for one in again}
+        return [one for one in self.suspects if one.key in keys or len(one.ours) < 1 + AGAIN]
+
+    @property
+    def unstable(self) -> list[Difference]:
+        """What was seen to differ and is not repeated, or differs on the pristine kernel alone."""
+        wrong = {one.key for one in self.wrong}
+        found = [one for one in self.suspects if one.key not in wrong]
+        known = wrong | {one.key for one in found}
+        for key in self.pristine[0].outcomes:
+            before = results(self.pristine, key)
+            if key not in known and len(set(before)) > 1:
+                found.append(Difference(key, before, results(self.ours, key)))
+        return found
+
+    @property
+    def complaints(self) -> list[str]:
+        """What our kernel complained of and the pristine one did not in the same test."""
+        known = {
+            (test, _same_complaint(line)) for one in self.pristine for test, line in one.complaints
+        }
+        return [
+            f"{test}: {line}"
+            for one in self.ours
+            for test, line in one.complaints
+            if (test, _same_complaint(line)) not in known
+        ]
+
+    def tests(self, *which: str) -> list[tuple[str, Outcome]]:
+        """The tests with one of these results in the first run of ours."""
+        return [
+            (test, outcome)
+            for (test, part), outcome in self.ours[0].outcomes.items()
+            if not part and outcome.result in which
+        ]
+
+    @property
+    def passed(self) -> list[str]:
+        """The tests that both kernels pass, every time and in all parts."""
+        odd = {one.key[0] for one in (*self.wrong, *self.unstable)}
+        return [test for test, _ in self.tests(OK) if test not in odd]
+
+    @property
+    def parts(self) -> int:
+        """How many parts of tests both kernels pass."""
+        return sum(
+            1
+            for key in self.ours[0].outcomes
+            if key[1] and set(results(self.pristine, key) + results(self.ours, key)) == {OK}
+        )
+
+    @property
+    def unprotected(self) -> list[str]:
+        """The runs after which page tables were not all protected, of a variant that protects."""
+        if not self.variant.protected:
+            return []
+        return [
+            f"run {number}: {one.walks or 'no walk of the checker'}"
+            for number, one in enumerate(self.ours, 1)
+            if not one.walks or not all(walk.clean for walk in one.walks)
+        ]
+
+    @property
+    def ok(self) -> bool:
+        """True if tests ran, with the same results, and our kernel had nothing to complain of."""
+        return bool(self.passed) and not (self.wrong or self.complaints or self.unprotected)
+
+    @property
+    def not_run(self) -> list[tuple[str, Outcome]]:
+        """What could not run here, with the reason."""
+        return self.tests(SKIPPED, LATE)
+
+    @property
+    def failing(self) -> list[tuple[str, Outcome]]:
+        """What fails on both kernels."""
+        wrong = {one.key for one in self.wrong}
+        return [(t, o) for t, o in self.tests(FAILED, CRASHED) if (t, "") not in wrong]
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md."""
+
+        def listed(found: Sequence[Difference]) -> list[dict[str, Any]]:
+            return [
+                {"test": one.key[0], "part": one.key[1], "pristine": one.pristine, "ours": one.ours}
+                for one in found
+            ]
+
+        return {
+            "target": self.target,
+            "variant": self.variant.name,
+            "runs": {"pristine": len(self.pristine), "ours": len(self.ours)},
+            "ok": self.ok,
+            "parts_passed": self.parts,
+            "tests": [
+                {
+                    "test": test,
+                    "category": self.ours[0].of.get(test, ""),
+                    "pristine": results(self.pristine, (test, "")),
+                    "ours": results(self.ours, (test, "")),
+                    "why": outcome.why,
+                }
+                for (test, part), outcome in self.ours[0].outcomes.items()
+                if not part
+            ],
+            "differences": listed(self.wrong),
+            "unstable": listed(self.unstable),
+            "complaints": self.complaints,
+            "unprotected": self.unprotected,
+        }
+
+
+def compare(
+    target: Target,
+    variant: Variant,
+    pristine: Machine,
+    ours: Machine,
+    wanted: Sequence[str],
+    progress: Progress,
+    again: int = AGAIN,
+) -> Report:
+    """Run categories on both kernels; those in which they differ `again` times more.
+
+    Each of these has a boot of its own then: what others left behind may have made the difference.
+
+    Raises RedoubtError as `run` does.
+    """
+    rounds: dict[str, list[Round]] = {"pristine": [], variant.name: []}
+    machines = {"pristine": pristine, variant.name: ours}
+
+    def one(boots: Sequence[Sequence[str]]) -> None:
+        for name, machine in machines.items():
+            number = len(rounds[name]) + 1
+            with progress.step(f"Selftests on {target.name} ({name}), run {number}"):
+                whole = Round()
+                for todo in boots:
+                    label = f"selftests-{target.name}-{name}-{number}"
+                    if len(boots) > 1:
+                        label += f"-{todo[0]}"
+                    whole.take(run(machine, todo, label, progress))
+                rounds[name].append(whole)
+
+    def report() -> Report:
+        return Report(target.name, variant, tuple(rounds["pristine"]), tuple(rounds[variant.name]))
+
+    one([wanted])
+    suspect = {difference.key[0] for difference in report().suspects}
+    suspect |= {test for test, _ in rounds[variant.name][0].complaints}
+    of = {**rounds["pristine"][0].of, **rounds[variant.name][0].of}
+    todo = [name for name in wanted if any(of.get(test) == name for test in suspect)]
+    for _ in range(again if todo else 0):
+        one([[category] for category in todo])
+    return report()
+
+
+def check(
+    target: Target,
+    variant: Variant,
+    host: str,
+    progress: Progress,
+    wanted: Sequence[str] = (),
+) -> Report:
+    """Compare a variant with pristine; all categories if none is wanted.
+
+    Raises RedoubtError if the target has no kernel for them, or they cannot be built or run.
+    """
+    # First what may be missing: kernels take long.
+    files = root(target, progress)
+    ways = (get_variant(target, "pristine"), variant)
+    made = [kernels.workbench(target, way, host, progress, flavour=FLAVOUR) for way in ways]
+    pristine, ours = (
+        replace(bench.machine(way, *ARGS, cpus=CPUS), memory_mb=MEMORY_MB, files={".": files})
+        for bench, way in zip(made, ways, strict=True)
+    )
+    return compare(target, variant, pristine, ours, chosen(files, wanted), progress)
+
+
+def render(report: Report) -> Iterator[str]:
+    """For people: what was compared, what differs, and what was not compared."""
+    yield (
+        f"{report.target}: {len(report.passed)} tests ({report.parts} parts) pass on pristine "
+        f"and on {report.variant.name}; {len(report.wrong)} differ"
+    )
+    groups: tuple[tuple[str, list[str]], ...] = (
+        ("different", [str(one) for one in report.wrong]),
+        ("complaints of our kernel", report.complaints),
+        ("page tables not protected", report.unprotected),
+        ("not the same every time", [str(one) for one in report.unstable]),
+        ("fail on both", [f"{test}: {o.why}" for test, o in report.failing]),
+        ("not run", [f"{test}: {o.why}" for test, o in report.not_run]),
+    )
+    for title, lines in groups:
+        if lines:
+            yield f"{title}:"
+            yield from (f"    {line}" for line in lines)

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Stress while allocations fail and memory cgroups charge page tables: is any page lost?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from redoubt.core.progress import Progress
+from redoubt.machine import guest
+from redoubt.machine.boot import Machine, Result, boot
+from redoubt.targets import Variant
+from redoubt.trial import check
+from redoubt.trial.check import Walk
+
+# What fails in each round, see guest/faults.c: nothing but blocks, any page, or any slab object.
+ROUNDS = ("blocks", "pages", "slab")
+# Nobody but the pool asks for blocks.
+_POOL_ROUNDS = ("blocks",)
+# Of the pool when nothing is in use, beyond what it had after boot.
+EXTRA_BLOCKS = 2
+RESERVE = 2
+# Pages of the pool's own data that small blocks may have been used for: descriptors, and the leaf
+# that finds them. They stay, and each pins the four pages it was tagged with.
+OWN_PAGES = 4
+_SMALL_BLOCK = 4
+_BLOCK_PAGES = 512
+_PAGE_KB = 4
+_JUDGED = {
+    "blocks", "small_pages", "free", "cached", "reserve", "stuck", "bad_takes", "bad_frees",
+    "blocks_added", "blocks_returned", "small_added", "small_returned",
+}  # fmt: skip
+
+_TABLES = re.compile(r"^PageTables:\s+(\d+) kB$")
+_NODE = re.compile(r"^node \d+ (blocks \d+ empty \d+ small_pages \d+ free \d+)$")
+_VALUE = re.compile(r"^([a-z_]+) (-?\d+)$")
+_SETTLED = re.compile(r"^@settle: rounds=\d+$")
+_STRESS = re.compile(r"^@stress: ops=(\d+) refused=(\d+) errors=(\d+)(?: left-out=\S+)?$")
+_CHECKS = re.compile(r"^@faults: checks tried=(\d+) done=(\d+)$")
+_ROUND = re.compile(r"^@faults: round=(\w+) injected=(\d+) status=(\d+)$")
+_CGROUP = re.compile(r"^@cgroup: failures=(\d+)$")
+# Whoever is refused memory may say so with a call trace: no complaint, if nothing else is said.
+_TRACE = re.compile(r"Call Trace:")
+# Seconds beyond the stress itself: booting under emulation, settling, and walking all tables.
+_MARGIN = 900.0
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Numbers of a machine at rest: its page tables, and the pool's own, as in kpkeys/pool.
+
+    `tables` is in pages. `values` is empty if there is no pool.
+    """
+
+    tables: int
+    values: Mapping[str, int]
+
+    def __getitem__(self, name: str) -> int:
+        return self.values[name]
+
+    @property
+    def whole(self) -> bool:
+        """True if nothing is missing of what is judged."""
+        return self.values.keys() >= _JUDGED
+
+    @property
+    def held(self) -> int:
+        """Pages that the pool owns and that are neither to be had nor a page table.
+
+        That is the pool's own data, which only grows when the pool sees new regions; a lost page
+        would be one of them forever.
+        """
+        owned = self["blocks"] * _BLOCK_PAGES + self["small_pages"]
+        return owned - self["free"] - self["cached"] - self["reserve"] - self.tables
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of stress: what failed, what came of it, and the pool at rest afterwards."""
+
+    name: str
+    injected: int
+    status: int
+    operations: int
+    refused: int
+    errors: int
+    checks: int
+    after: Pool
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a boot with scarce memory showed; `before` is the pool after boot."""
+
+    protected: bool
+    before: Pool | None
+    rounds: tuple[Round, ...]
+    walks: tuple[Walk, ...]
+    cgroup_failures: int | None
+    at_last: Pool | None
+    splats: tuple[str, ...]
+    boot: Result
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Everything that is not as it has to be, in words."""
+        return tuple(_problems(self))
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing was lost, wrong or left untested."""
+        return not self.problems
+
+
+def rounds(protected: bool) -> tuple[str, ...]:
+    """The rounds that make sense with and without protection."""
+    return tuple(name for name in ROUNDS if protected or name not in _POOL_ROUNDS)
+
+
+def _problems(report: Report) -> Iterator[str]:
+    result = report.boot
+    if result.outcome != "finished" or result.status:
+        yield f"the boot ended with {result.outcome}, status {result.status}"
+    yield from report.splats
+    if report.cgroup_failures != 0:
+        yield f"memory cgroups: {report.cgroup_failures} failures"
+    for name in rounds(report.protected):
+        if name not in {one.name for one in report.rounds}:
+            yield f"no round {name}"
+    for one in report.rounds:
+        yield from problems_of_round(one, report.protected)
+    if not report.protected:
+        return
+    if report.before is None or report.at_last is None:
+        yield "the pool was not seen at rest"
+        return
+    # After boot, while and after each round, and at the end.
+    walks = 2 + 2 * len(ROUNDS)
+    if len(report.walks) < walks:
+        yield f"{len(report.walks)} walks of the checker, expected {walks}"
+    yield from (f"not clean: {walk}" for walk in report.walks if not walk.clean)
+    states = [(f"round {one.name}", one.after) for one in report.rounds]
+    for what, pool in [*states, ("memory cgroups", report.at_last)]:
+        yield from (f"after {what}: {text}" for text in problems_of_pool(report.before, pool))
+    yield from _untested(report.before, report.rounds, report.at_last)
+
+
+def problems_of_round(one: Round, protected: bool) -> Iterator[str]:
+    """What is wrong with a round of failing allocations, or was not tested by it."""
+    if one.status or one.errors or not one.operations:
+        yield f"round {one.name}: stress ended with {one.status}, {one.errors} errors"
+    if not one.injected:
+        yield f"round {one.name}: no faults"
+    if protected and not one.checks:
+        yield f"round {one.name}: the checker never ran meanwhile"
+
+
+def problems_of_pool(
+    before: Pool, now: Pool, own_pages: int = OWN_PAGES, extra_blocks: int = EXTRA_BLOCKS
+) -> Iterator[str]:
+    """What a pool at rest has not given back, or has lost, since it was seen before.
+
+    `own_pages` is how many pages its own data may have grown by since, `extra_blocks` how many
+    blocks it may have more.
+    """
+    if now["blocks"] > before["blocks"] + extra_blocks:
+        yield f"{now['blocks']} blocks, {before['blocks']} after boot"
+    # Each page table that is still there (vmalloc's stay forever) may pin one small block.
+    if now["small_pages"] > _SMALL_BLOCK * (own_pages + now.tables):
+        yield f"{now['small_pages']} pages in small blocks"
+    if not 0 <= now.held - before.held <= own_pages:
+        yield f"{now.held} pages neither free nor in use, {before.held} after boot"
+    for name, expected in (("reserve", RESERVE), ("stuck", 0), ("bad_takes", 0), ("bad_frees", 0)):
+        if now[name] != expected:
+            yield f"{name} {now[name]}, expected {expected}"
+    for size, names in (("blocks", "blocks"), ("small", "small_pages")):
+        gone = now[f"{size}_added"] - now[f"{size}_returned"]
+        there = now[names] // (_SMALL_BLOCK if size == "small" else 1)
+        if gone != there:
+            yield f"{gone} of {size} were added and not returned, {there} are there"
+
+
+def _untested(before: Pool, done: Sequence[Round], at_last: Pool) -> Iterator[str]:
+    """Steps that did not do to the pool what they are for."""
+    steps = [(one.name, one.after) for one in done] + [("memory cgroups", at_last)]
+    proofs = {"blocks": "small_added", "pages": "failed_allocs", "memory cgroups": "failed_allocs"}
+    last = before
+    for name, after in steps:
+        event = proofs.get(name)
+        if event and after[event] <= last[event]:
+            yield f"{name}: {event} stayed {last[event]}"
+        last = after
+
+
+def parse_pools(lines: Sequence[str]) -> Iterator[Pool]:
+    """Every state of the pool on a console; `settle` shows it with the page tables before it."""
+    tables: int | None = None
+    values: dict[str, int] = {}
+    for line in lines:
+        if match := _TABLES.match(line):
+            tables, values = int(match[1]) // _PAGE_KB, {}
+        elif match := _NODE.match(line):
+            words = match[1].split()
+            for name, value in zip(words[::2], words[1::2], strict=True):
+                values[name] = values.get(name, 0) + int(value)
+        elif match := _VALUE.match(line):
+            values[match[1]] = int(match[2])
+        elif _SETTLED.match(line) and tables is not None:
+            yield Pool(tables, values)
+            # What is said after that is not of the pool at rest.
+            tables, values = None, {}
+
+
+def parse_rounds(lines: Sequence[str]) -> Iterator[Round]:
+    """Every round of failing allocations on a console, with the pool at rest after it."""
+    counts, checks = (0, 0, 1), 0
+    for at, line in enumerate(lines):
+        if match := _STRESS.match(line):
+            counts = (int(match[1]), int(match[2]), int(match[3]))
+        elif match := _CHECKS.match(line):
+            checks = int(match[2])
+        elif match := _ROUND.match(line):
+            after = next(parse_pools(lines[at:]), None)
+            if after is not None:
+                yield Round(
+                    match[1], int(match[2]), int(match[3]), *counts, checks, after
+                )  # fmt: skip
+            counts, checks = (0, 0, 1), 0
+
+
+def complaints(result: Result) -> tuple[str, ...]:
+    """What a kernel must not say while memory is scarce, either."""
+    return tuple(line for line in result.complaints if not _TRACE.search(line))
+
+
+def parse(result: Result, variant: Variant) -> Report:
+    """What a console shows."""
+    pools = list(parse_pools(result.console))
+    cgroups = [int(m[1]) for line in result.console if (m := _CGROUP.match(line))]
+    return Report(
+        variant.protected,
+        pools[0] if pools else None,
+        tuple(parse_rounds(result.console)),
+        check.parse_walks(result.console),
+        cgroups[0] if cgroups else None,
+        pools[-1] if len(pools) > 1 else None,
+        complaints(result),
+        result,
+    )
+
+
+def look(protected: bool) -> list[list[str]]:
+    """What shows the pool at rest, and whether all is protected."""
+    return [["/bin/settle"], *([["/bin/cat", check.FILE]] if protected else [])]
+
+
+def fault_rounds(
+    names: Sequence[str], protected: bool, stress_s: int, workers: int
+) -> list[list[str]]:
+    """Rounds of stress under faults, and a look after each."""
+    words = []
+    for name in names:
+        words.append(
+            ["/bin/faults", name, "/bin/stress", str(stress_s), str(workers), "--scarce"]
+        )  # fmt: skip
+        words += look(protected)
+    return words
+
+
+def commands(protected: bool, stress_s: int, workers: int) -> list[list[str]]:
+    """What the guest runs: boot, each round of stress, cgroups, and a look after each."""
+    seen = look(protected)
+    under_faults = fault_rounds(rounds(protected), protected, stress_s, workers)
+    return [*seen, *under_faults, ["/bin/cgroup"], *seen]
+
+
+def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -> Report:
+    """Stress for `stress_s` seconds of guest time in each round, then test cgroups.
+
+    The kernel of `machine` needs fault injection and memory cgroups: the debug flavour.
+    """
+    target = machine.build.target.name
+    title = f"Failing allocations on {target} ({variant.name}), {machine.cpus} CPU"
+    with progress.step(title):
+        result = boot(
+            machine,
+            guest.sequence(commands(variant.protected, stress_s, max(2, machine.cpus))),
+            timeout=stress_s * 3 * len(ROUNDS) + _MARGIN,
+            name=f"shortage-{target}-{variant.name}-{machine.cpus}",
+            progress=progress,
+        )
+    return parse(result, variant)

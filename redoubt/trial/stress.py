@@ -1,0 +1,713 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Long stress of a kernel by stress-ng: is every page table protected, and no page lost?
+
+What stress-ng counts (bogo operations) shows that something was done, and is no measure of speed:
+what one is differs from stressor to stressor, and an emulated machine has no speed of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from redoubt.core import paths
+from redoubt.core.progress import Progress
+from redoubt.linux import rootless
+from redoubt.machine import guest, kernels
+from redoubt.machine.boot import Machine, Result, boot
+from redoubt.targets import Target, Variant
+from redoubt.trial import check, selftests, shortage
+from redoubt.trial.asi import asi
+from redoubt.trial.asi.asi import Audit
+from redoubt.trial.check import Walk
+from redoubt.trial.shortage import Pool
+
+PACKAGES = ("stress-ng", "busybox-static")
+# User-Mode Linux runs the programs of its host, which is that.
+_NATIVE = "amd64"
+MEMORY_MB = 1024
+# On two CPUs they race.
+CPUS = 2
+# Seconds of a round at least, also on a slow machine, and at most; and between two checks.
+SHORTEST_S = 10
+SLOW_SHORTEST_S = 30
+LONGEST_S = 60
+CHECK_S = 5
+# Seconds of each kind of failing allocations, where the kernel has them. Those of blocks alone are
+# none: after stress the pool has one to spare, and does not ask.
+FAULTS_S = 20
+FAULT_ROUNDS = shortage.rounds(protected=False)
+# How late a round may end, beyond three times its seconds: one operation can take a minute.
+_LATE_S = 180
+# Seconds beyond the stress itself: booting under emulation, settling, a round that ends late.
+_MARGIN = 900.0
+# The pool is looked at that often: what it still grows by in the last part would be a leak. A short
+# run is one part.
+_PARTS = 2
+_SHORT_S = 60
+# Descriptors of blocks in a page, and MiB of memory in a block and in a leaf that finds them.
+_DESCRIPTORS = 11
+_BLOCK_MB = 2
+_LEAF_MB = 1024
+
+# What is stressed, and by which stressors, in the order of their turns; a round has one of each
+# class. stress-ng's own classes "memory" and "vm" are here without what only computes (sorts,
+# matrices, copies), has a place in another class, or is disabled by stress-ng itself as it may hang
+# a machine (mlockmany, oom-pipe); "tmpfs" is not, as it fills the file system that results are kept
+# in, nor "exec", which does nothing for root.
+CLASSES: dict[str, tuple[str, ...]] = {
+    "memory": (
+        "malloc", "stackmmap", "tlb-shootdown", "rmap", "memfd", "remap", "resources", "mincore",
+        "stack", "numa", "membarrier", "mcontend", "memthrash", "bad-altstack",
+        "context", "zero",
+    ),
+    "fork": ("fork", "vfork", "clone", "mmapfork", "forkheavy", "pthread", "zombie"),
+    "vm": (
+        "vm", "vm-segv", "vm-rw", "brk", "shm", "mlock", "vm-addr", "bigheap", "shm-sysv",
+        "vm-splice", "dev-shm", "env", "mseal", "physpage", "physmmap",
+    ),
+    "mmap": (
+        "mmapaddr", "mmap", "munmap", "mprotect", "mmapfixed", "mmapmany", "mmaptorture",
+        "mmapcow", "mmaphuge", "mmapfiles", "msync", "msyncmany",
+    ),
+    "mremap": ("mremap", "pagemove"),
+    "madvise": ("madvise", "vma"),
+    "userfaultfd": ("userfaultfd",),
+    "swap": ("pageswap", "swap"),
+}  # fmt: skip
+# A class with fewer stressors than that pauses for the rest of so many rounds.
+_CYCLE = 4
+# How much memory they take, and how much where a page fault takes milliseconds: operations have to
+# end within a round. stress-ng refuses less for some.
+SIZES: dict[str, tuple[str, str]] = {
+    "bigheap": ("64M", "1M"),
+    "brk": ("16M", "1M"),
+    "malloc": ("16M", "256K"),
+    "memfd": ("16M", "2M"),
+    "mmap": ("8M", "256K"),
+    "mmaptorture": ("16M", "16M"),
+    "mremap": ("4M", "128K"),
+    "numa": ("4M", "1M"),
+    "pagemove": ("1M", "256K"),
+    "shm": ("4M", "1M"),
+    "shm-sysv": ("4M", "1M"),
+    "userfaultfd": ("4M", "256K"),
+    "vm": ("8M", "256K"),
+    "vm-rw": ("4M", "256K"),
+}
+# There, these may not end a single one; another of the class does.
+TOO_SLOW = {"madvise": "one operation takes more than a minute on an emulated host"}
+# Processes and threads at a time, for the same reason.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "clone": ("--clone-max", "16"),
+    "fork": ("--fork-max", "16"),
+    "forkheavy": ("--forkheavy-procs", "64"),
+    "pthread": ("--pthread-max", "16"),
+    "vfork": ("--vfork-max", "16"),
+    "zombie": ("--zombie-max", "16"),
+}
+# Options of the kernel that stressors cannot do without. The swap of "swap" is a file.
+NEEDS: dict[str, tuple[str, ...]] = {
+    "memfd": ("CONFIG_MEMFD_CREATE",),
+    "numa": ("CONFIG_NUMA",),
+    "pageswap": ("CONFIG_SWAP", "CONFIG_BLK_DEV_RAM"),
+    "physmmap": ("CONFIG_DEVMEM",),
+    "shm-sysv": ("CONFIG_SYSVIPC",),
+    "swap": ("CONFIG_SWAP", "CONFIG_EXT2_FS"),
+    "userfaultfd": ("CONFIG_USERFAULTFD",),
+    "vm-rw": ("CONFIG_CROSS_MEMORY_ATTACH",),
+}
+# Its threads read /proc/self/maps under RCU while others change what they read. In Linux 7.3 such a
+# reader spins, not to be preempted unless RCU is, until the writer has gone on; who may be waiting
+# for its CPU (lib/maple_tree.c, mas_topiary_replace() against mas_ascend()).
+MAY_HANG = {"vma": "without CONFIG_PREEMPT_RCU a reader of /proc/self/maps may spin for ever"}
+# Of the boot, if the kernel has the option: two nodes to move pages between, and KiB to swap to.
+_ARGS = {
+    "CONFIG_NUMA_EMU": ("numa=fake=2",),
+    "CONFIG_BLK_DEV_RAM": ("ramdisk_size=65536", "brd.rd_nr=2"),
+}
+# Faults that are told when to come.
+_FAULTS = ("CONFIG_FAULT_INJECTION_DEBUG_FS", "CONFIG_FAIL_PAGE_ALLOC", "CONFIG_FAILSLAB")
+
+RAN, FAILED, SKIPPED, LATE, IDLE, UNREACHED, LEFT_OUT = (
+    "ran", "failed", "skipped", "late", "idle", "not reached", "left out",
+)  # fmt: skip
+
+_BEGIN = re.compile(r"^@stress-ng: begin (\d+) (.*)$")
+_END = re.compile(r"^@stress-ng: end (\d+) status=(\d+|late)$")
+_SAID = "| "
+_FIGURES = ": "
+_STRESSOR = re.compile(r"^\s+- stressor: (\S+)$")
+_OPS = re.compile(r"^\s+bogo-ops: (\d+)$")
+_FIGURES_END = "..."
+# The end of what stress-ng says: "failed: 2: mmap (1) vm (1)".
+_SUMMARY = re.compile(r"^(skipped|passed|failed): \d+(?:: (.*))?$")
+_LISTED = re.compile(r"([\w-]+) \(\d+\)")
+_CHECKS = re.compile(r"^@stress-ng: checks=(\d+) refused=(\d+)$")
+_CHANGES = re.compile(r"^@stress-ng: modules=(\d+) cpus=(\d+) failed=(\d+) swap_kb=(\d+)$")
+_OVER = "@stress-ng: over"
+# The kernel's answer to a header of swap that is wrong, as the stressor tries it.
+_PROVOKED = re.compile(r"Unable to handle swap header version ")
+_VIOLATIONS = re.compile(r"^violations (\d+)$")
+
+
+# === What is asked for ===========================================================================
+
+
+def flavour_of(target: Target) -> str:
+    """The flavour of its kernel that has most of what stressors need; "" is none."""
+    return selftests.FLAVOUR if selftests.FLAVOUR in target.flavours else ""
+
+
+def slow(machine: Machine) -> bool:
+    """Is it User-Mode Linux in an emulated machine, emulated twice?"""
+    return machine.emulated and not machine.build.target.emulator
+
+
+def left_out(machine: Machine) -> dict[str, str]:
+    """The stressors that a machine cannot run, and why."""
+    found = dict(TOO_SLOW) if slow(machine) else {}
+    configuration = machine.build.configuration()
+    preemption, rcu = (configuration.get(f"CONFIG_{one}") for one in ("PREEMPTION", "PREEMPT_RCU"))
+    if preemption == "y" and rcu != "y":
+        found |= MAY_HANG
+    for stressor, options in NEEDS.items():
+        missing = [name for name in options if configuration.get(name, "n") != "y"]
+        if missing:
+            found[stressor] = f"no {missing[0]}"
+    return found
+
+
+def rounds(without: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Stressors that run at a time: one of a class, until each had its turn. The first has all."""
+    classes = [[one for one in names if one not in without] for names in CLASSES.values()]
+    found = []
+    for number in range(max(len(names) for names in classes)):
+        places = [(names, number % max(len(names), _CYCLE)) for names in classes]
+        found.append(tuple(names[place] for names, place in places if place < len(names)))
+    return found
+
+
+def parts(seconds: int) -> int:
+    """How many parts a run has."""
+    return _PARTS if seconds >= _SHORT_S else 1
+
+
+def round_s(seconds: int, number: int, shortest_s: int = SHORTEST_S) -> int:
+    """How long each of so many rounds takes, in seconds."""
+    return max(shortest_s, min(LONGEST_S, seconds // number))
+
+
+def words(stressors: Sequence[str], small: bool = False) -> str:
+    """What stress-ng is asked for in a round; `small` are the sizes for a slow machine."""
+    found: list[str] = []
+    for one in stressors:
+        found += [f"--{one}", "1", *OPTIONS.get(one, ())]
+        if one in SIZES:
+            found += [f"--{one}-bytes", SIZES[one][small]]
+    return " ".join(found)
+
+
+def commands(machine: Machine, protected: bool, seconds: int) -> list[list[str]]:
+    """What the guest runs: looks at the machine at rest, with stress between them."""
+    turns = rounds(left_out(machine))
+    part_s = seconds // parts(seconds)
+    each = round_s(part_s, len(turns), SLOW_SHORTEST_S if slow(machine) else SHORTEST_S)
+    script = [
+        "/usr/bin/busybox", "ash", "/bin/stress.sh",
+        str(part_s), str(each), str(3 * each + _LATE_S), str(CHECK_S),
+        check.FILE if protected else "-", *(words(turn, slow(machine)) for turn in turns),
+    ]  # fmt: skip
+    look = [*shortage.look(protected), *asi.look(machine)]
+    run = [*look, *([script, *look] * parts(seconds))]
+    if injects(machine):
+        run += shortage.fault_rounds(FAULT_ROUNDS, protected, FAULTS_S, CPUS)
+    if protected and check.counts(machine):
+        run.append(["/bin/cat", check.STATS])
+    return run
+
+
+def injects(machine: Machine) -> bool:
+    """Can allocations be made to fail?"""
+    configuration = machine.build.configuration()
+    return all(configuration.get(name) == "y" for name in _FAULTS)
+
+
+# === What came of it =============================================================================
+
+
+@dataclass(frozen=True)
+class Round:
+    """What stress-ng was asked for and gave; `status` is None if the round has no end.
+
+    `operations` are of those that its report names; `whole` says that the report is.
+    """
+
+    number: int
+    stressors: tuple[str, ...]
+    status: str | None
+    operations: Mapping[str, int]
+    said: tuple[str, ...]
+    whole: bool
+
+    def listed(self, what: str) -> tuple[str, ...]:
+        """The stressors that its last words call skipped, passed or failed."""
+        for line in self.said:
+            if (match := _SUMMARY.match(line)) and match[1] == what:
+                return tuple(_LISTED.findall(match[2] or ""))
+        return ()
+
+    def about(self, stressor: str) -> str:
+        """The first that it says of a stressor, but for figures and sizes; "" if nothing."""
+        before = r"(?:stress-ng: \w+: +\[\d+\] |disabled ')?"
+        name = re.escape(stressor)
+        of = re.compile(rf"^{before}{name}(?:[:']| stressor\b) (?!using )(.*)$")
+        return next((match[1] for line in self.said if (match := of.match(line))), "")
+
+
+@dataclass(frozen=True)
+class Stressor:
+    """What came of a stressor in all its rounds, and why it is not RAN."""
+
+    name: str
+    kind: str
+    rounds: int
+    operations: int
+    outcome: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A boot under stress. `kinds` are what check.possible() expects of the machine.
+
+    `pools` are those of the machine at rest that were seen whole: after boot, after each part of
+    the stress, of which `ended_parts` came to their end, and after each kind of failing
+    allocations. `modules` and `cpus` count what was loaded and unloaded, switched off and on;
+    `swap_kb` is the most that was in swap at a time, summed over the parts. `audits` are those of
+    address space isolation, None without it.
+    """
+
+    target: str
+    variant: Variant
+    seconds: int
+    memory_mb: int
+    kinds: frozenset[str]
+    injecting: bool
+    counting: bool
+    without: Mapping[str, str]
+    rounds: tuple[Round, ...]
+    ended_parts: int
+    pools: tuple[Pool, ...]
+    walks: tuple[Walk, ...]
+    exceptions: tuple[str, ...]
+    checks: int
+    refused: int
+    modules: int
+    cpus: int
+    failed_changes: int
+    swap_kb: int
+    faults: tuple[shortage.Round, ...]
+    violations: int | None
+    splats: tuple[str, ...]
+    boot: Result
+    audits: tuple[Audit, ...] | None = None
+
+    @property
+    def stressors(self) -> tuple[Stressor, ...]:
+        """Every stressor of every class."""
+        return tuple(
+            _stressor(name, kind, self) for kind, names in CLASSES.items() for name in names
+        )
+
+    @property
+    def operations(self) -> dict[str, int]:
+        """Bogo operations done by each class."""
+        return {
+            kind: sum(one.operations for one in self.stressors if one.kind == kind)
+            for kind in CLASSES
+        }
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The classes that this machine cannot run at all, and why."""
+        return {
+            kind: self.without[names[0]]
+            for kind, names in CLASSES.items()
+            if all(name in self.without for name in names)
+        }
+
+    @property
+    def leaked(self) -> int | None:
+        """Pages that the pool has lost in the last part, or after; None if it was not looked at.
+
+        A few are its own data, see shortage.OWN_PAGES, and no loss.
+        """
+        if not self.variant.protected or len(self.pools) < 2:
+            return None
+        more = self.pools[-1].held - self.pools[parts(self.seconds) - 1].held
+        return 0 if 0 <= more <= shortage.OWN_PAGES else more
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Everything that is not as it has to be, in words."""
+        return tuple(_problems(self))
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing was wrong, lost or left undone."""
+        return not self.problems
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/stress.md."""
+        return {
+            "target": self.target,
+            "variant": self.variant.name,
+            "seconds": self.seconds,
+            "ok": self.ok,
+            "problems": self.problems,
+            "alive": self.boot.outcome == "finished",
+            "rounds": len(self.rounds),
+            "classes": [
+                {"class": kind, "bogo_ops": done, "left_out": self.left_out.get(kind)}
+                for kind, done in self.operations.items()
+            ],
+            "stressors": [
+                {
+                    "stressor": one.name,
+                    "class": one.kind,
+                    "rounds": one.rounds,
+                    "bogo_ops": one.operations,
+                    "outcome": one.outcome,
+                    "why": one.why,
+                }
+                for one in self.stressors
+            ],
+            "checks": len(self.walks),
+            "tables": max((walk.tables for walk in self.walks), default=0),
+            "untagged": max((walk.untagged + walk.aliases for walk in self.walks), default=0),
+            "foreign": max((walk.foreign for walk in self.walks), default=0),
+            "violations": self.violations,
+            "splats": len(self.splats),
+            "leaked": self.leaked,
+            "pools": [{"tables": one.tables, **one.values} for one in self.pools],
+            "modules": self.modules,
+            "cpus": self.cpus,
+            "swap_kb": self.swap_kb,
+            "faults": {one.name: one.injected for one in self.faults},
+        }
+
+
+def _stressor(name: str, kind: str, report: Report) -> Stressor:
+    mine = [one for one in report.rounds if name in one.stressors]
+    done = sum(one.operations.get(name, 0) for one in mine)
+
+    def result(outcome: str, why: str = "") -> Stressor:
+        return Stressor(name, kind, len(mine), done, outcome, why)
+
+    for one in mine:
+        if name in one.listed("failed"):
+            return result(FAILED, one.about(name))
+    if done:
+        return result(RAN)
+    if name in report.without:
+        return result(LEFT_OUT, report.without[name])
+    if not mine:
+        return result(UNREACHED, "the time was up")
+    for one in mine:
+        if name in one.listed("skipped"):
+            return result(SKIPPED, one.about(name))
+    for one in mine:
+        if one.status in ("late", None):
+            return result(LATE, f"no end of round {one.number}")
+    return result(IDLE, mine[-1].about(name) or f"in {len(mine)} rounds")
+
+
+def parse_rounds(lines: Sequence[str]) -> Iterator[Round]:
+    """Every round on a console, one that has no end as well."""
+    known = {name for names in CLASSES.values() for name in names}
+    number, asked = 0, ""
+    said: list[str] = []
+    figures: list[str] = []
+
+    def ended(status: str | None) -> Round:
+        operations: dict[str, int] = {}
+        current = None
+        for line in figures:
+            if match := _STRESSOR.match(line):
+                current = match[1]
+            elif current and (match := _OPS.match(line)):
+                operations[current] = operations.get(current, 0) + int(match[1])
+        named = (word.removeprefix("--") for word in asked.split() if word.startswith("--"))
+        whole = bool(figures) and figures[-1] == _FIGURES_END
+        stressors = tuple(name for name in named if name in known)
+        return Round(number, stressors, status, operations, tuple(said), whole)
+
+    for line in lines:
+        if match := _BEGIN.match(line):
+            if asked:
+                yield ended(None)
+            number, asked = int(match[1]), match[2]
+            said, figures = [], []
+        elif (match := _END.match(line)) and asked:
+            yield ended(match[2])
+            asked = ""
+        elif line.startswith(_SAID):
+            said.append(line.removeprefix(_SAID))
+        elif line.startswith(_FIGURES):
+            figures.append(line.removeprefix(_FIGURES))
+    if asked:
+        yield ended(None)
+
+
+def _sums(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:
+    """The sum of each number in all lines that match."""
+    found = [tuple(map(int, match.groups())) for line in lines if (match := pattern.match(line))]
+    return [sum(column) for column in zip(*found, strict=True)] or [0] * pattern.groups
+
+
+def parse(result: Result, machine: Machine, variant: Variant, seconds: int) -> Report:
+    """What a console shows."""
+    lines = result.console
+    checks, refused = _sums(_CHECKS, lines)
+    modules, cpus, failed, swap_kb = _sums(_CHANGES, lines)
+    violations = [int(match[1]) for line in lines if (match := _VIOLATIONS.match(line))]
+    return Report(
+        target=machine.build.target.name,
+        variant=variant,
+        seconds=seconds,
+        memory_mb=machine.memory_mb,
+        kinds=frozenset(check.possible(machine)),
+        injecting=injects(machine),
+        counting=check.counts(machine),
+        without=left_out(machine),
+        rounds=tuple(parse_rounds(lines)),
+        ended_parts=lines.count(_OVER),
+        pools=tuple(one for one in shortage.parse_pools(lines) if one.whole),
+        walks=check.parse_walks(lines),
+        exceptions=check.exceptions(lines),
+        checks=checks,
+        refused=refused,
+        modules=modules,
+        cpus=cpus,
+        failed_changes=failed,
+        swap_kb=swap_kb,
+        faults=tuple(shortage.parse_rounds(lines)),
+        violations=violations[-1] if violations else None,
+        splats=tuple(line for line in shortage.complaints(result) if not _PROVOKED.search(line)),
+        boot=result,
+        audits=asi.parse_audits(lines) if asi.asked_for(machine) else None,
+    )
+
+
+# === What is wrong ===============================================================================
+
+
+def _problems(report: Report) -> Iterator[str]:
+    bad_end = tuple(_bad_end(report))
+    yield from bad_end
+    yield from report.splats
+    yield from _problems_of_rounds(report)
+    yield from (f"not clean: {walk}" for walk in report.walks if not walk.clean)
+    yield from (f"not clean: {audit}" for audit in report.audits or () if not audit.clean)
+    if bad_end:
+        # What was not done or seen then says no more.
+        return
+    yield from _undone(report)
+    if report.injecting:
+        yield from _problems_of_faults(report)
+    looks = 1 + parts(report.seconds)
+    if report.audits is not None and len(report.audits) != looks:
+        yield f"{len(report.audits)} audits of the restricted direct map, expected {looks}"
+    if report.variant.protected:
+        yield from _problems_of_checks(report)
+        yield from _problems_of_pools(report)
+
+
+def _bad_end(report: Report) -> Iterator[str]:
+    result = report.boot
+    where = ""
+    if report.rounds and report.rounds[-1].status is None:
+        last = report.rounds[-1]
+        where = f" in round {last.number} ({', '.join(last.stressors)})"
+    if result.outcome != "finished":
+        detail = f": {result.detail}" if result.detail else ""
+        yield f"the guest did not survive: {result.outcome}{where}{detail}"
+    elif result.status or where:
+        yield f"the guest's command ended with status {result.status}{where}"
+    elif report.ended_parts != parts(report.seconds):
+        yield f"{report.ended_parts} parts of the stress ended, expected {parts(report.seconds)}"
+
+
+def _problems_of_rounds(report: Report) -> Iterator[str]:
+    for one in report.rounds:
+        if one.status not in ("late", None) and not one.whole:
+            last = one.said[-1] if one.said else "it said nothing"
+            yield f"round {one.number}: no whole report, status {one.status}: {last}"
+        for name in one.listed("failed"):
+            yield f"round {one.number}: {name} failed: {one.about(name)}"
+
+
+def _undone(report: Report) -> Iterator[str]:
+    """What this machine has, and did nothing."""
+    for kind, done in report.operations.items():
+        if not done and kind not in report.left_out:
+            yield f"class {kind}: no operations"
+    done_kinds = {"module": report.modules, "cpu": report.cpus, "swap": report.swap_kb}
+    for kind, done in done_kinds.items():
+        if not done and kind in report.kinds:
+            yield f"{kind}: configured, and nothing happened"
+    if report.failed_changes:
+        yield f"modules and CPUs: {report.failed_changes} failures"
+
+
+def _problems_of_faults(report: Report) -> Iterator[str]:
+    found = {one.name: one for one in report.faults}
+    for name in FAULT_ROUNDS:
+        if name in found:
+            yield from shortage.problems_of_round(found[name], report.variant.protected)
+        else:
+            yield f"no faults in {name}"
+
+
+def _problems_of_checks(report: Report) -> Iterator[str]:
+    if not report.checks:
+        yield "the checker never ran during the stress"
+    if report.refused:
+        yield f"the checker failed {report.refused} times"
+    looks = 1 + parts(report.seconds)
+    if len(report.walks) < looks + report.checks:
+        yield f"{len(report.walks)} walks of the checker, expected {looks + report.checks}"
+    if report.violations is None and report.counting:
+        yield "the kernel's statistics were not seen"
+    elif report.violations:
+        yield f"{report.violations} violations"
+
+
+def _problems_of_pools(report: Report) -> Iterator[str]:
+    expected = 1 + parts(report.seconds) + len(report.faults)
+    if len(report.pools) < expected:
+        yield f"the pool was seen at rest {len(report.pools)} times, expected {expected}"
+        return
+    # Descriptors of all blocks that memory has, should the pool have had them all.
+    own = report.memory_mb // _BLOCK_MB // _DESCRIPTORS + report.memory_mb // _LEAF_MB + 2
+    before, *others = report.pools
+    for number, now in enumerate(others, 1):
+        # Each table that came and stayed, as those of vmalloc do, may keep a block.
+        extra = shortage.EXTRA_BLOCKS + max(0, now.tables - before.tables)
+        for text in shortage.problems_of_pool(before, now, own, extra):
+            yield f"pool, part {number}: {text}"
+        if now["empty"] > shortage.EXTRA_BLOCKS:
+            yield f"pool, part {number}: {now['empty']} blocks are kept of which nothing is used"
+    if report.leaked:
+        yield f"{report.leaked} pages neither free nor in use that were so before the last part"
+
+
+# === Running it ==================================================================================
+
+
+def files(target: Target, progress: Progress) -> dict[str, Path]:
+    """What the guest gets besides our programs: from its path there to the file.
+
+    Raises RedoubtError if the packages cannot be had.
+    """
+    unpacked = rootless.system(target.debian or _NATIVE, PACKAGES, progress)
+    return {
+        **rootless.program(unpacked, "stress-ng"),
+        **rootless.program(unpacked, "busybox"),
+        "bin/stress.sh": paths.repo() / "guest" / "stress.sh",
+    }
+
+
+def machine(
+    target: Target,
+    variant: Variant,
+    host: str,
+    progress: Progress,
+    flavour: str | None = None,
+    extra: Sequence[str] = (),
+) -> Machine:
+    """Build a kernel, of the best flavour if none is given, and what its guest runs.
+
+    It gets `extra` kernel arguments. Raises RedoubtError if they cannot be built or had.
+    """
+    chosen = flavour_of(target) if flavour is None else flavour
+    made = kernels.workbench(target, variant, host, progress, flavour=chosen)
+    configuration = made.build.configuration()
+    args = [
+        word
+        for option, words in _ARGS.items()
+        if configuration.get(option) == "y"
+        for word in words
+    ]
+    return replace(
+        made.machine(variant, *args, *extra, cpus=CPUS),
+        memory_mb=MEMORY_MB,
+        files=files(target, progress),
+    )
+
+
+def run(machine: Machine, variant: Variant, progress: Progress, *, seconds: int) -> Report:
+    """Stress a machine for so many seconds of guest time.
+
+    Raises RedoubtError if it cannot be started at all.
+    """
+    target = machine.build.target.name
+    protected = variant.protected
+
+    def watch(line: str) -> None:
+        if match := _BEGIN.match(line):
+            progress.detail(f"round {match[1]}: {match[2]}")
+
+    with progress.step(f"Stressing {target} ({variant.name}) for {seconds} s"):
+        result = boot(
+            machine,
+            guest.sequence(commands(machine, protected, seconds)),
+            timeout=seconds * 3 + _MARGIN,
+            name=f"stress-{target}-{variant.name}",
+            progress=progress,
+            watch=watch,
+        )
+    return parse(result, machine, variant, seconds)
+
+
+def render(report: Report) -> Iterator[str]:
+    """For people: what was done, what could not be done and why, and what was found."""
+    yield f"{report.target} ({report.variant.name}): {len(report.rounds)} rounds of stress-ng"
+    yield "bogo operations (counts, no measure of speed):"
+    for kind, done in report.operations.items():
+        names = [one.name for one in report.stressors if one.kind == kind and one.outcome == RAN]
+        what = f"left out: {report.left_out[kind]}" if kind in report.left_out else (
+            f"{done} by {', '.join(names)}" if done else "0"
+        )  # fmt: skip
+        yield f"    {kind}: {what}"
+    for outcome in (FAILED, SKIPPED, LATE, IDLE, LEFT_OUT, UNREACHED):
+        found: dict[str, list[str]] = {}
+        for one in report.stressors:
+            if one.outcome == outcome:
+                found.setdefault(one.why or "without a word", []).append(one.name)
+        if found:
+            yield f"{outcome}:"
+            yield from (f"    {', '.join(names)}: {why}" for why, names in found.items())
+    yield (
+        f"modules loaded and unloaded: {report.modules}; CPUs off and on: {report.cpus}; "
+        f"in swap at a time: {report.swap_kb} KiB"
+    )
+    for fault in report.faults:
+        yield f"failing allocations, {fault.name}: {fault.injected}"
+    if report.variant.protected:
+        tables = max((walk.tables for walk in report.walks), default=0)
+        yield (
+            f"checks: {len(report.walks)}, of up to {tables} page table pages; "
+            f"violations: {report.violations}; pages lost: {report.leaked}"
+        )
+        for pool in report.pools:
+            yield (
+                f"    pool at rest: {pool['blocks']} blocks for {pool.tables} tables, "
+                f"{pool['small_pages']} small pages, {pool.held} neither free nor in use"
+            )
+    yield from map(str, report.audits or ())
+    yield from report.exceptions
