@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`python -m redoubt`."""
 
-from redoubt.cli import main
+from redoubt.cli.main import main
 
 main()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from redoubt import cli
+from redoubt.cli import main
 from redoubt.core import paths
 
 # Where the kernel is that `redoubt build` has made; the tests build in places of their own.
@@ -241,12 +241,12 @@ def call(
 ) -> Iterator[Callable[..., Done]]:
     """The command line in this process, to be used with fakes; builds in a directory of its own."""
     monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path / "build"))
-    kept = {number: signal.getsignal(number) for number in cli._ENDING}
+    kept = {number: signal.getsignal(number) for number in main._ENDING}
 
     def run(*words: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["redoubt", *words])
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            main.main()
         captured = capsys.readouterr()
         code = ended.value.code
         return Done(code if isinstance(code, int) else int(bool(code)), captured.out, captured.err)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from redoubt import cli
+from redoubt.cli import kernel
+from redoubt.machine import boot
 from redoubt.machine.boot import Result, _judge
 
 LOG = Path("boot.log")
@@ -85,8 +86,8 @@ def test_run_exits_with_the_status_and_tells_of_an_oops(
     splats = (complaint,) if complaint else ()
     result = Result("finished", status, ("last words",), splats, LOG)
     bench: Any = SimpleNamespace(machine=lambda *args, **options: None)
-    monkeypatch.setattr(cli, "_workbench", lambda *args: (None, None, bench))
-    monkeypatch.setattr(cli.boot_module, "boot", lambda *args, **options: result)
+    monkeypatch.setattr(kernel, "workbench", lambda *args: (None, None, bench))
+    monkeypatch.setattr(boot, "boot", lambda *args, **options: result)
     done = call("run", "um", "--", "x")
     assert done.code == code
     told = "kernel complained: BUG: x" in done.err and str(LOG) in done.err

@@ -15,7 +15,8 @@ import pytest
 from conftest import Done, Sandbox
 from rich.console import Console
 
-from redoubt import cli, suite
+from redoubt import suite
+from redoubt.cli import common
 from redoubt.core.errors import RedoubtError
 from redoubt.linux import source, topics
 from redoubt.linux.build import Build
@@ -65,7 +66,7 @@ def test_the_program_itself(sandbox: Sandbox) -> None:
 
 VERBS = [
     command.callback.__name__.replace("_", "-")
-    for command in cli.app.registered_commands
+    for command in common.app.registered_commands
     if command.callback
 ]
 
@@ -347,7 +348,7 @@ def test_which_prefixes_of_the_series_are_built(
     monkeypatch.setattr(suite.topics, "load", lambda _: known.values())
     monkeypatch.setattr(suite.series, "check", take_back)
     monkeypatch.setattr(suite.build, "compile_kernel", compile_kernel)
-    report = suite.series_check(list(TARGETS.values()), cli.Display(), sampled=sampled)
+    report = suite.series_check(list(TARGETS.values()), common.Display(), sampled=sampled)
     assert compiled == expected
     assert report.built == tuple(dict.fromkeys(topic for _, topic in expected))
 
@@ -377,7 +378,7 @@ def test_the_keys_are_taken_away(
     monkeypatch.setattr(suite, "boot", fake)
     target = get_target(name)
     made = kernels.Workbench(Build(target, Path("d"), Path("i"), Path("v")), Path("p"), "emulated")
-    items = list(suite._without_keys(suite.Run(target, "auto", False, cli.Display()), made))
+    items = list(suite._without_keys(suite.Run(target, "auto", False, common.Display()), made))
     assert [item.name for item in items] == [what for what, *_ in machines]
     assert all(item.passed for item in items)
     for machine, (_, where, arg, cpu) in zip(booted, machines, strict=True):
@@ -421,7 +422,7 @@ def test_pytest_is_counted(
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_it.py").write_text(text)
     monkeypatch.setattr(suite.paths, "repo", lambda: tmp_path)
-    (item,) = suite._unit(suite.Run(UM, "auto", False, cli.Display()))
+    (item,) = suite._unit(suite.Run(UM, "auto", False, common.Display()))
     assert (item.passed, item.failed, item.skipped) == expected
     assert bool(item.detail) is (expected != (1, 0, 0))
 
@@ -436,7 +437,7 @@ def attack_with(
     monkeypatch: pytest.MonkeyPatch, on: str, after: str = "finished", off: str = SUCCESS
 ) -> None:
     console = {"off": off, "on": on}
-    monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
+    monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", lambda *_, **__: BENCH)
 
     def fake(machine: boot.Machine, *_: object, **__: object) -> boot.Result:
@@ -537,7 +538,7 @@ def test_a_guest_without_attacks(call: Call, monkeypatch: pytest.MonkeyPatch) ->
 def test_check(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, foreign: str, code: int
 ) -> None:
-    monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
+    monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
     walk = ("tables 9", "untagged 0", f"foreign {foreign}")
     monkeypatch.setattr(check, "boot", lambda *_, **__: result(*walk, *walk))
@@ -556,7 +557,7 @@ def test_check(
 def test_a_variant_that_has_no_checker(
     call: Call, monkeypatch: pytest.MonkeyPatch, variant: str
 ) -> None:
-    monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
+    monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
     done = call("check", "um", "--variant", variant)
     assert done.code == 1
@@ -568,8 +569,8 @@ def test_a_variant_that_has_no_checker(
 
 def test_plain_lines_when_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
-    monkeypatch.setattr(cli, "err", Console(file=out, soft_wrap=True))
-    display = cli.Display()
+    monkeypatch.setattr(common, "err", Console(file=out, soft_wrap=True))
+    display = common.Display()
     with display.step("Building [um]"):
         display.detail("never shown")
         with display.step("Inner"):
@@ -579,8 +580,8 @@ def test_plain_lines_when_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_steps_within_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
-    monkeypatch.setattr(cli, "err", Console(file=out, force_terminal=True, width=80))
-    display = cli.Display()
+    monkeypatch.setattr(common, "err", Console(file=out, force_terminal=True, width=80))
+    display = common.Display()
     with display.step("Outer"):
         assert display.status
         display.detail("what looks like [/markup] and [bold]")
@@ -594,8 +595,8 @@ def test_steps_within_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_steps_side_by_side_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The spinner stays as long as one of them runs, in whatever order they end."""
-    monkeypatch.setattr(cli, "err", Console(file=io.StringIO(), force_terminal=True, width=80))
-    display = cli.Display()
+    monkeypatch.setattr(common, "err", Console(file=io.StringIO(), force_terminal=True, width=80))
+    display = common.Display()
     first, second = display.step("One"), display.step("Two")
     first.__enter__()
     second.__enter__()

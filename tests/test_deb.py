@@ -18,7 +18,6 @@ import pytest
 from conftest import REAL_BUILD, Done, Sandbox, write_tree
 from test_interrupt import MESSAGE, interrupt
 
-from redoubt import cli
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
@@ -579,10 +578,10 @@ esac
 # The queue of this repository does not go with the small tree of the tests.
 STUB = """
 from pathlib import Path
-from redoubt import cli
+from redoubt.cli import main
 from redoubt.ship.deb import shipped
 shipped.copied = lambda pristine, *_: pristine
-cli.main()
+main.main()
 """
 
 
@@ -783,7 +782,7 @@ def test_what_is_said(
     shop: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("REDOUBT_BUILD", str(shop.build))
-    monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
+    monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(packaged, "start", lambda *_: booted())
     monkeypatch.setattr(deb, "version_of", lambda *_: deb.Version("7.3.4+redoubt0-1", 0, True))
     file = tmp_path / "result.json"
@@ -813,7 +812,7 @@ def test_a_boot_that_is_wrong_is_an_error(
     shop: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDOUBT_BUILD", str(shop.build))
-    monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
+    monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(packaged, "start", lambda *_: booted("it does not"))
     done = said(call)
     assert done.code == 1
@@ -831,7 +830,7 @@ def test_without_a_boot(
     def refuse(*_: object) -> str:
         raise AssertionError("nothing is booted")
 
-    monkeypatch.setattr(cli, "_needs_enforcing", refuse)
+    monkeypatch.setattr(host, "needs_enforcing", refuse)
     done = said(call, "--no-boot")
     assert done.code == 0, done.err
     assert done.out.splitlines()[-1] == "not booted"

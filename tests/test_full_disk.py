@@ -11,7 +11,7 @@ import pytest
 from conftest import KERNEL, Done, Sandbox, enlarge, write_tree
 from test_source import archive
 
-from redoubt import cli
+from redoubt.cli import common
 from redoubt.core.errors import NoSpaceError, RedoubtError
 from redoubt.linux import tree
 
@@ -101,14 +101,14 @@ def test_a_compiler_that_found_no_room(sandbox: Sandbox) -> None:
 
 def test_json(small_disk: Path) -> None:
     file = small_disk / "result.json"
-    cli._write_json(file, ["an older one"])
+    common.write_json(file, ["an older one"])
     older = file.read_text()
     with pytest.raises(RedoubtError, match=r"cannot write .*result\.json: No space left"):
-        cli._write_json(file, ["x" * 2_000_000])
+        common.write_json(file, ["x" * 2_000_000])
     assert file.read_text() == older
     assert [entry.name for entry in small_disk.iterdir()] == ["result.json"]
 
 
 def test_json_nowhere(tmp_path: Path) -> None:
     with pytest.raises(RedoubtError, match=r"cannot write .*: No such file or directory"):
-        cli._write_json(tmp_path / "nowhere/result.json", [])
+        common.write_json(tmp_path / "nowhere/result.json", [])

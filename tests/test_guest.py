@@ -38,13 +38,13 @@ pytestmark = [
 # The command line with what this file boots, in place of building it.
 CLI = f"""
 from pathlib import Path
-from redoubt import cli
+from redoubt.cli import main
 from redoubt.machine import kernels
 from redoubt.linux.build import Build
 from redoubt.targets import get_target
 built = Build(get_target("um"), Path("/"), Path({str(IMAGE)!r}), Path("/"))
 kernels.workbench = lambda *_: kernels.Workbench(built, Path({str(PROGRAMS)!r}), "native")
-cli.main()
+main.main()
 """
 
 

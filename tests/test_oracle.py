@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from conftest import REAL_BUILD, Done, Sandbox
 
-from redoubt import cli, suite
+from redoubt import suite
 from redoubt.core import paths
 from redoubt.core.errors import GuestError, RedoubtError
 from redoubt.core.progress import Silent
@@ -723,7 +723,7 @@ def test_the_verb(
 
     monkeypatch.setattr(host, "pick", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", workbench)
-    monkeypatch.setattr(cli.oracle_module, "run", ran)
+    monkeypatch.setattr(oracle, "run", ran)
     file = tmp_path / "result.json"
     done = call("oracle", "x86_64", "--append", "no5lvl", "--json", str(file))
     assert done.code == int(not good)

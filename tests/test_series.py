@@ -21,7 +21,8 @@ import pytest
 import typer
 from conftest import REAL_BUILD
 
-from redoubt import cli, suite
+from redoubt import suite
+from redoubt.cli import ship
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
@@ -1005,7 +1006,7 @@ def test_the_command_takes_its_own_mails_back(
     before = snapshot(queue.pristine)
     result = tmp_path / "result.json"
     with pytest.raises(typer.Exit) as ended:
-        cli.series(check_mails=True, recipients=True, output=queue.out, json_file=result)
+        ship.series(check_mails=True, recipients=True, output=queue.out, json_file=result)
     assert ended.value.exit_code == int(bad)
     said = capsys.readouterr().out.splitlines()
     names = ["0000-cover-letter.patch", "0001-mm-add-the-core.patch", "0002-um-use-the-core.patch"]
@@ -1022,7 +1023,7 @@ def test_the_command_takes_its_own_mails_back(
 
 def test_a_result_is_that_of_a_check(tmp_path: Path) -> None:
     with pytest.raises(RedoubtError, match="--json") as caught:
-        cli.series(json_file=tmp_path / "result.json")
+        ship.series(json_file=tmp_path / "result.json")
     assert caught.value.hint == "redoubt series --check-mails --json FILE"
 
 

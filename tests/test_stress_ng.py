@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import WALK, Done, pool
 
-from redoubt import cli, suite
+from redoubt import suite
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
@@ -755,7 +755,7 @@ def stressed(
 
     def run(lines: list[str], *words: str, **how: Any) -> Done:
         made = configured()
-        monkeypatch.setattr(cli, "_needs_enforcing", lambda *_: host.EMULATED)
+        monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
         monkeypatch.setattr(stress, "machine", lambda *_: made)
         monkeypatch.setattr(stress, "boot", lambda *_, **__: ended(lines, **how))
         return call("stress", "um", *words)

@@ -165,3 +165,10 @@ def command(
         ("quiet", "loglevel=0", "panic=-1", "mitigations=off"), progress,
         cpus=cpus, memory_mb=memory_mb, counting=counting,
     )  # fmt: skip
+
+
+def needs_enforcing(target: Target, choice: str) -> str:
+    """The host on which protection keys work; raises RedoubtError if there is none."""
+    if problem := lacking(target, choice):
+        raise problem
+    return pick(target, choice)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The verb that judges the tests."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from redoubt import suite as suite_module
+from redoubt.cli.common import (
+    Display,
+    HostOpt,
+    JsonOpt,
+    TargetArg,
+    alone,
+    app,
+    err,
+    out,
+    print_lines,
+    write_json,
+)
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError
+from redoubt.linux import source as source_module
+from redoubt.machine import host as host_module
+from redoubt.machine import provenance
+from redoubt.mutate import judge, places
+from redoubt.targets import get_target
+
+
+@app.command()
+def mutate(
+    target: TargetArg,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Places whose file or function is this, * for anything; repeatable."),
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Show the places and build nothing.")
+    ] = False,
+    sample: Annotated[int | None, typer.Option(help="So many places at random.", min=1)] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the sample.", min=0)] = None,
+    host: HostOpt = "auto",
+    json_file: JsonOpt = None,
+    add: Annotated[
+        bool, typer.Option("--add", help="Keep what the file of --json has of other places.")
+    ] = False,
+) -> None:
+    """Take out each place that lets page tables be written, one at a time: does a test notice?"""
+    display = Display()
+    chosen = get_target(target)
+    if listed and json_file:
+        raise RedoubtError("--list judges nothing, so there is no result to write")
+    if add and not json_file:
+        raise RedoubtError("--add needs a file to add to: --json FILE")
+    known = judge.load_reasons(paths.repo() / "configs" / f"mutate-{chosen.name}.toml")
+    seed = secrets.randbelow(1 << 32) if seed is None else seed
+    with alone():
+        pristine = source_module.obtain(display).path
+        found = places.sources(chosen, pristine, paths.repo())
+        sites = tuple(places.sites(found))
+        picked = judge.chosen(sites, only or (), sample, seed)
+        if sample:
+            err.print(f"seed {seed}", markup=False)
+        if listed:
+            for site in picked:
+                where = f"{site.file}:{site.line}  {site.function}  {site.kind} {site.number}"
+                out.print(f"{where}: {site.text}  ->  {site.mutated}", markup=False)
+            out.print(f"\n{len(picked)} of {len(sites)} places", markup=False)
+            return
+        enforcing = host_module.needs_enforcing(chosen, host)
+        origin = provenance.collect(sys.argv[1:])
+        run = suite_module.Run(chosen, host, False, display, judge.PATIENCE_S)
+        shop = judge.workshop(run, enforcing, pristine, found, sites, paths.repo())
+        if add and json_file:
+            # Before hours of work, not after.
+            judge.added(json_file, chosen.name, sites, ())
+        results = judge.judge_all(picked, shop, shop.kept(), _show_mutant)
+    results = [replace(result, commit=origin["commit"]) for result in results]
+    if add and json_file:
+        results = judge.added(json_file, chosen.name, sites, results)
+    report = judge.Report(chosen.name, sites, tuple(results), known)
+    write_json(json_file, report.as_json() | origin)
+    print_lines(["", *judge.render(report)])
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def _show_mutant(result: judge.Result, standing: judge.Standing) -> None:
+    site, verdict = result.site, result.verdict
+    how = f" by {verdict.by}: {verdict.words}" if verdict.by else ""
+    left = f", about {standing.left_s / 60:.0f} min left" if standing.left_s else ""
+    known = ", known" if result.known else ""
+    out.print(
+        f"[{standing.done}/{standing.total}{known}{left}] {site.file}:{site.line} {site.function} "
+        f"({site.kind}): {verdict.outcome}{how}",
+        markup=False,
+    )
