@@ -11,7 +11,7 @@ from pathlib import Path
 
 from redoubt import debian, paths
 from redoubt.errors import RedoubtError
-from redoubt.process import making, run_logged
+from redoubt.process import alone, run_logged
 from redoubt.progress import Progress
 
 SERIES = "7.3"
@@ -67,7 +67,7 @@ def obtain(progress: Progress) -> Source:
         return _checked(Path(given).resolve())
 
     destination = paths.build_dir() / "src"
-    with making():
+    with alone("source"):
         # It is renamed into place when complete, so it is.
         if not destination.exists():
             archive = debian.Archive(progress)
