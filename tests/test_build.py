@@ -144,8 +144,8 @@ def test_no_compiler_tools(sandbox: Sandbox) -> None:
 
 def test_two_builds_wait_for_each_other(sandbox: Sandbox) -> None:
     sandbox.toolchain()
-    sandbox.build.mkdir()
-    with (sandbox.build / ".lock").open("w") as lock:
+    (sandbox.build / ".locks").mkdir(parents=True)
+    with (sandbox.build / ".locks/run").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = sandbox.start("build", "um", "--variant", "pristine")
         assert process.stderr
@@ -161,7 +161,7 @@ def test_what_a_killed_run_left_is_removed(sandbox: Sandbox) -> None:
     for name in (".src-abc/tree", ".tree-abc/tree"):
         (sandbox.build / name).mkdir(parents=True)
     assert sandbox.run("source").code == 0
-    assert [entry.name for entry in sandbox.build.iterdir()] == [".lock"]
+    assert [entry.name for entry in sandbox.build.iterdir()] == [".locks"]
 
 
 @pytest.mark.parametrize(

@@ -859,7 +859,7 @@ def test_what_a_killed_run_left_is_removed(sandbox: Sandbox) -> None:
         (sandbox.build / name).mkdir(parents=True)
     assert sandbox.run("source").code == 0
     left = {str(entry.relative_to(sandbox.build)) for entry in sandbox.build.rglob("*")}
-    assert left == {".lock", "deb", "deb/x86_64"}
+    assert left == {".locks", ".locks/run", "deb", "deb/x86_64"}
 
 
 # === The boot ====================================================================================

@@ -44,7 +44,7 @@ def test_in_mid_download(sandbox: Sandbox, number: signal.Signals) -> None:
     assert "Traceback" not in done.err
     # The part of a package that had come is gone, too.
     assert list((sandbox.where / "cache/redoubt/packages").iterdir()) == []
-    assert [entry.name for entry in sandbox.build.iterdir()] == [".lock"]
+    assert [entry.name for entry in sandbox.build.iterdir()] == [".locks"]
 
     again = sandbox.run("source")
     assert again.code == 0, again.err

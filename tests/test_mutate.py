@@ -883,7 +883,9 @@ def test_from_mutant_to_mutant_nothing_but_a_number_differs(
     }
     # The repository is not what was mutated, nor is what others build from.
     assert state(repo) == queue
-    assert {file.name for file in paths.build_dir().iterdir()} <= {"log", "mutants", "tree-mutants"}
+    assert {file.name for file in paths.build_dir().iterdir()} <= {
+        ".locks", "log", "mutants", "tree-mutants"
+    }  # fmt: skip
 
 
 def test_an_edit_while_it_runs_does_not_get_into_mutants(shop: judge.Workshop, repo: Path) -> None:

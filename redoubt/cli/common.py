@@ -128,7 +128,7 @@ def alone() -> Iterator[None]:
         err.print(f"waiting for another redoubt that works in {directory}", markup=False)
         return contextlib.nullcontext()
 
-    with process.locked(directory / ".lock", waiting):
+    with process.alone("run", waiting):
         # What a run left that was killed: nobody else works here now.
         for pattern in _UNFINISHED:
             for left in directory.glob(pattern):

@@ -126,9 +126,11 @@ def _group(
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def making() -> AbstractContextManager[None]:
-    """Hold the lock of what is made in the build directory: builds take all CPUs, and files."""
-    return locked(paths.build_dir() / ".making", nullcontext)
+def alone(
+    what: str, waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> AbstractContextManager[None]:
+    """Hold the lock of a kind of work in the build directory; `waiting` is as for `locked`."""
+    return locked(paths.build_dir() / ".locks" / what, waiting)
 
 
 def run_lines(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
-from redoubt.core.process import making, run_logged
+from redoubt.core.process import alone, run_logged
 from redoubt.core.progress import Progress
 from redoubt.targets import Target
 
@@ -214,7 +214,7 @@ def compile_kernel(
     directory = directory or paths.build_dir() / target.name / kind
     directory.mkdir(parents=True, exist_ok=True)
     log = paths.build_dir() / "log" / f"build-{target.name}-{kind}.log"
-    with progress.step(f"Building {target.name} ({kind})"), making():
+    with progress.step(f"Building {target.name} ({kind})"), alone("kernel"):
         configure(target, source, directory, [fragment(name) for name in fragments], log, base)
         run_logged(
             [*make_args(target, source, directory), f"-j{os.cpu_count() or 1}"],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
-from redoubt.core.process import making, run_logged
+from redoubt.core.process import alone, run_logged
 from redoubt.core.progress import Progress
 from redoubt.linux import debian
 
@@ -68,7 +68,7 @@ def obtain(progress: Progress) -> Source:
         return _checked(Path(given).resolve())
 
     destination = paths.build_dir() / "src"
-    with making():
+    with alone("source"):
         # It is renamed into place when complete, so it is.
         if not destination.exists():
             archive = debian.Archive(progress)

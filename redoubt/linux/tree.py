@@ -19,7 +19,7 @@ from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import NoSpaceError, RedoubtError
-from redoubt.core.process import making, run_lines, run_logged
+from redoubt.core.process import alone, run_lines, run_logged
 from redoubt.core.progress import Progress, Silent
 from redoubt.linux.source import version_of
 
@@ -280,7 +280,7 @@ def materialise(
     Raises RedoubtError if a patch does not apply exactly, a file of kernel/ exists in Linux, or
     somebody changed the tree without refreshing the patches.
     """
-    with making():
+    with alone("tree"):
         return _materialise(pristine, dest, repo or paths.repo(), part, progress or Silent())
 
 

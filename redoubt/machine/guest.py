@@ -9,7 +9,7 @@ from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
-from redoubt.core.process import making, output, run_logged
+from redoubt.core.process import alone, output, run_logged
 from redoubt.core.progress import Progress
 
 _DIRECTORIES = ("bin", "dev", "etc/redoubt", "lib/modules", "proc", "root", "run", "sys", "tmp")
@@ -22,7 +22,7 @@ def programs(progress: Progress, cross_compile: str = "") -> Path:
     do not compile.
     """
     directory = paths.build_dir() / f"guest-{cross_compile}".rstrip("-")
-    with progress.step("Building the guest programs"), making():
+    with progress.step("Building the guest programs"), alone("programs"):
         run_logged(
             ["make", "-C", paths.repo() / "guest", f"O={directory}",
              f"CROSS_COMPILE={cross_compile}", f"KSRC={paths.build_dir() / 'src'}"],
