@@ -15,14 +15,14 @@ import pytest
 from conftest import Done, Sandbox
 from rich.console import Console
 
-from redoubt import suite
 from redoubt.cli import common
 from redoubt.core.errors import RedoubtError
 from redoubt.linux import source, topics
 from redoubt.linux.build import Build
 from redoubt.machine import boot, host, kernels, qemu
 from redoubt.ship import series
-from redoubt.suite import Item
+from redoubt.suite import boots, code, tool
+from redoubt.suite.run import Item, Run, verdict
 from redoubt.targets import TARGETS, Target, get_target
 from redoubt.trial import attack, check
 
@@ -143,21 +143,17 @@ def test_native_is_refused_without_pku_even_with_qemu(
 
 def quiet(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     for name in names:
-        monkeypatch.setattr(suite, name, lambda run: iter(()))
-
-
-def no_stress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suite, "_stress_ng", lambda run, flavour: iter(()))
+        monkeypatch.setattr(f"redoubt.suite.{name}", lambda run, flavour="": iter(()))
 
 
 def test_protection_tests_are_counted_as_skipped(
     call: Call, no_pku: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    quiet(monkeypatch, "_unit", "_guests", "_audit", "_series")
-    no_stress(monkeypatch)
+    quiet(monkeypatch, "tool.unit", "tool.guests", "code.audited", "code.series_checked",
+          "flavours.stress_ng")  # fmt: skip
     said = result("kpkeys: page tables not hardened: no protection keys on this host")
     monkeypatch.setattr(kernels, "workbench", lambda *_, **__: BENCH)
-    monkeypatch.setattr(suite, "boot", lambda *_, **__: said)
+    monkeypatch.setattr(boots, "boot", lambda *_, **__: said)
     done = call("test", "um", "--json", str(tmp_path / "result.json"))
     assert done.code == 0
     lines = done.out.splitlines()
@@ -184,7 +180,7 @@ def test_an_emulated_target_without_qemu_says_what_mends_it(
 def test_an_emulated_target_without_qemu_is_skipped(
     call: Call, no_pku: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quiet(monkeypatch, "_unit", "_guests", "_audit", "_series")
+    quiet(monkeypatch, "tool.unit", "tool.guests", "code.audited", "code.series_checked")
     done = call("test", "x86_64")
     lines = done.out.splitlines()
     assert lines[0] == "skip  on   no protection keys: 0 passed, 0 failed, 1 skipped"
@@ -207,20 +203,20 @@ def test_an_emulated_target_has_no_native_host(call: Call, no_pku: None) -> None
 
 
 def run_items(monkeypatch: pytest.MonkeyPatch, *items: Item) -> None:
-    monkeypatch.setattr(suite, "_unit", lambda run: iter(items))
+    monkeypatch.setattr(tool, "unit", lambda run: iter(items))
     # Lines in the order of the steps.
-    monkeypatch.setattr(suite, "AT_ONCE", 1)
+    monkeypatch.setattr("redoubt.suite.steps.AT_ONCE", 1)
     quiet(
         monkeypatch,
-        "_booted",
-        "_oracle",
-        "_isolation",
-        "_encryption",
-        "_guests",
-        "_audit",
-        "_series",
+        "boots.booted",
+        "isolation.from_outside",
+        "isolation.from_inside",
+        "memory_keys.encryption",
+        "tool.guests",
+        "code.audited",
+        "code.series_checked",
+        "flavours.stress_ng",
     )
-    no_stress(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +242,7 @@ def test_the_json_of_a_test_run(
 ) -> None:
     run_items(
         monkeypatch, Item("a", "on", 2, 0, 1), Item("b", "off", 1, 0, 0),
-        suite._verdict("c", "on", True, "hidden"), suite._verdict("d", "-", False, "shown"),
+        verdict("c", "on", True, "hidden"), verdict("d", "-", False, "shown"),
     )  # fmt: skip
     done = call("test", "um", "--json", str(tmp_path / "r"))
     assert done.code == 1
@@ -268,9 +264,11 @@ def test_the_json_of_a_test_run(
 
 def test_single_steps_can_be_run(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     run_items(monkeypatch, Item("tool", "-", 5, 0, 0))
-    monkeypatch.setattr(suite, "_audit", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
+    monkeypatch.setattr(code, "audited", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
     # It takes no --long to run a slow one.
-    monkeypatch.setattr(suite, "_debug", lambda run: iter([Item("debug", "on", 2, 0, 0)]))
+    monkeypatch.setattr(
+        "redoubt.suite.flavours.debug", lambda run: iter([Item("debug", "on", 2, 0, 0)])
+    )
     done = call("test", "um", "--only", "debug flavour", "--only", "audit")
     assert done.out.endswith("\n3 passed, 0 failed, 0 skipped\n")
     assert done.code == 0
@@ -287,14 +285,14 @@ def test_several_targets_are_one_run(
     """What is about no target is done once, and the last line is the sum of all."""
     run_items(monkeypatch, Item("tool", "-", 5, 0, 0))
     monkeypatch.setattr(
-        suite, "_booted", lambda run: iter([Item(f"boot {run.target.name}", "on", 1, 0, 0)])
+        boots, "booted", lambda run: iter([Item(f"boot {run.target.name}", "on", 1, 0, 0)])
     )
-    monkeypatch.setattr(suite, "_audit", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
+    monkeypatch.setattr(code, "audited", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
 
-    def once(runs: list[suite.Run]) -> Iterator[Item]:
+    def once(runs: list[Run]) -> Iterator[Item]:
         yield Item("series of " + " and ".join(run.target.name for run in runs), "-", 1, 0, 0)
 
-    monkeypatch.setattr(suite, "_series", once)
+    monkeypatch.setattr(code, "series_checked", once)
     monkeypatch.setattr(qemu, "problem", lambda emulator: None)
     done = call("test", "um", "x86_64", "um", "--json", str(tmp_path / "r"))
     assert done.code == 0
@@ -343,12 +341,12 @@ def test_which_prefixes_of_the_series_are_built(
         built = [name for name in known if build(Path("tree"), name)]
         return series.Report((), 0, (), tuple(built), False)
 
-    monkeypatch.setattr(suite.source, "obtain", lambda _: source.Source(Path("p"), "7.3.4"))
-    monkeypatch.setattr(suite.series, "export", lambda *_, **__: [])
-    monkeypatch.setattr(suite.topics, "load", lambda _: known.values())
-    monkeypatch.setattr(suite.series, "check", take_back)
-    monkeypatch.setattr(suite.build, "compile_kernel", compile_kernel)
-    report = suite.series_check(list(TARGETS.values()), common.Display(), sampled=sampled)
+    monkeypatch.setattr(code.source, "obtain", lambda _: source.Source(Path("p"), "7.3.4"))
+    monkeypatch.setattr(code.series, "export", lambda *_, **__: [])
+    monkeypatch.setattr(code.topics, "load", lambda _: known.values())
+    monkeypatch.setattr(code.series, "check", take_back)
+    monkeypatch.setattr(code.build, "compile_kernel", compile_kernel)
+    report = code.series_check(list(TARGETS.values()), common.Display(), sampled=sampled)
     assert compiled == expected
     assert report.built == tuple(dict.fromkeys(topic for _, topic in expected))
 
@@ -375,10 +373,10 @@ def test_the_keys_are_taken_away(
         booted.append(machine)
         return result("kpkeys: page tables not hardened: no keys")
 
-    monkeypatch.setattr(suite, "boot", fake)
+    monkeypatch.setattr(boots, "boot", fake)
     target = get_target(name)
     made = kernels.Workbench(Build(target, Path("d"), Path("i"), Path("v")), Path("p"), "emulated")
-    items = list(suite._without_keys(suite.Run(target, "auto", False, common.Display()), made))
+    items = list(boots.without_keys(Run(target, "auto", False, common.Display()), made))
     assert [item.name for item in items] == [what for what, *_ in machines]
     assert all(item.passed for item in items)
     for machine, (_, where, arg, cpu) in zip(booted, machines, strict=True):
@@ -389,13 +387,12 @@ def test_the_keys_are_taken_away(
 def test_a_step_that_cannot_run_is_a_failure_and_the_rest_goes_on(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(run: suite.Run) -> None:
+    def broken(run: Run) -> None:
         raise RedoubtError("the patches do not apply", "mend them")
 
-    quiet(monkeypatch, "_guests", "_unit", "_series")
-    no_stress(monkeypatch)
-    monkeypatch.setattr(suite, "_booted", broken)
-    monkeypatch.setattr(suite, "_audit", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
+    quiet(monkeypatch, "tool.guests", "tool.unit", "code.series_checked", "flavours.stress_ng")
+    monkeypatch.setattr(boots, "booted", broken)
+    monkeypatch.setattr(code, "audited", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
     done = call("test", "um")
     assert done.code == 1
     assert "the patches do not apply\n          mend them\n" in done.out
@@ -421,8 +418,8 @@ def test_pytest_is_counted(
 ) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_it.py").write_text(text)
-    monkeypatch.setattr(suite.paths, "repo", lambda: tmp_path)
-    (item,) = suite._unit(suite.Run(UM, "auto", False, common.Display()))
+    monkeypatch.setattr(tool.paths, "repo", lambda: tmp_path)
+    (item,) = tool.unit(Run(UM, "auto", False, common.Display()))
     assert (item.passed, item.failed, item.skipped) == expected
     assert bool(item.detail) is (expected != (1, 0, 0))
 

@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 from conftest import REAL_BUILD, Done, write_tree
 
-from redoubt import suite
 from redoubt.core import paths
 from redoubt.core.errors import GuestError, Interrupted, NoSpaceError, RedoubtError
 from redoubt.core.progress import Silent
-from redoubt.judge.judge import NOTICED, SAME, SURVIVED, Kept, Reason, Report, Result, Verdict
-from redoubt.judge.places import Site
 from redoubt.linux import build, source, topics, tree
 from redoubt.linux.build import Build
 from redoubt.machine import guest, host, kernels
 from redoubt.mutate import judge, places
-from redoubt.suite import Item
+from redoubt.mutate.judge import NOTICED, SAME, SURVIVED, Kept, Reason, Report, Result, Verdict
+from redoubt.mutate.places import Site
+from redoubt.suite import boots
+from redoubt.suite.run import Item, Run
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, Way
 
 Call = Callable[..., Done]
@@ -781,16 +781,16 @@ def test_what_is_asked_the_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> No
     def kunit(run: object, made: object, variant: object, cpus: int = 1) -> Iterator[Item]:
         yield item(f"KUnit {variant.name} {cpus}")  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(suite, "_boot_alone", lambda *_: item("boot"))
-    monkeypatch.setattr(suite, "_kunit", kunit)
-    monkeypatch.setattr(suite, "_running", lambda *_: item("later"))
-    monkeypatch.setattr(suite, "_checks", lambda *_: iter([item("checks")]))
-    monkeypatch.setattr(suite, "_attacks", lambda *_: iter([item("attacks")]))
-    monkeypatch.setattr(suite, "_other_way", lambda _, __, way: iter([item(way.name)]))
+    monkeypatch.setattr(boots, "boot_alone", lambda *_: item("boot"))
+    monkeypatch.setattr(boots, "kunit", kunit)
+    monkeypatch.setattr(boots, "running", lambda *_: item("later"))
+    monkeypatch.setattr(boots, "checks", lambda *_: iter([item("checks")]))
+    monkeypatch.setattr(boots, "attacks", lambda *_: iter([item("attacks")]))
+    monkeypatch.setattr(boots, "other_way", lambda _, __, way: iter([item(way.name)]))
     made = kernels.Workbench(Build(ARM64, Path("d"), Path("i"), Path("v")), Path("p"), "emulated")
-    run = suite.Run(ARM64, "auto", False, Silent())
+    run = Run(ARM64, "auto", False, Silent())
     ways = [way.name for way in ARM64.ways if way.enforces]
-    assert [one.name for one in suite.noticing(run, made)] == [
+    assert [one.name for one in boots.noticing(run, made)] == [
         "boot", "KUnit on 1", "KUnit on 2", "KUnit on-unbatched 1", "later", "checks", "attacks",
         *ways,
     ]  # fmt: skip
@@ -840,7 +840,7 @@ def shop(
     monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path / "build"))
     monkeypatch.setattr(guest, "programs", lambda *_: tmp_path)
     found = places.sources(UM, kernel, repo)
-    run = suite.Run(UM, "auto", False, Silent())
+    run = Run(UM, "auto", False, Silent())
     return judge.workshop(run, host.EMULATED, kernel, found, tuple(places.sites(found)), repo)
 
 
@@ -910,7 +910,7 @@ def test_verdicts_are_kept_for_the_same_kernel_and_tests(
     (repo / "patches/one/0001-guard.patch").write_text(PATCH.replace("mm: guard", "mm: more"))
     assert again() not in (first, second)
     names = {file.name for file in judge._judging(UM.fragments + UM.ours)}
-    assert {"um.config", "kunit.config", "stress.c", "suite.py", "lifecycle.py"} <= names
+    assert {"um.config", "kunit.config", "stress.c", "boots.py", "lifecycle.py"} <= names
     assert b"KPKEYS_MUTANT_CLASS" in shop.files[places.HEADER]
 
 
@@ -945,7 +945,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 def judged(
     shop: judge.Workshop, monkeypatch: pytest.MonkeyPatch, *items: Item
 ) -> Callable[[Site | None], Verdict]:
-    monkeypatch.setattr(suite, "noticing", lambda *_: iter(items))
+    monkeypatch.setattr(boots, "noticing", lambda *_: iter(items))
     return shop
 
 
@@ -977,7 +977,7 @@ def test_what_is_not_compiled_is_not_booted(
     def booted(*_: object) -> Iterator[Item]:
         raise AssertionError("booted")
 
-    monkeypatch.setattr(suite, "noticing", booted)
+    monkeypatch.setattr(boots, "noticing", booted)
     assert shop(places(shop)[0]) == Verdict(SAME)
     with pytest.raises(AssertionError, match="booted"):
         shop(places(shop)[1])

@@ -21,7 +21,6 @@ import pytest
 import typer
 from conftest import REAL_BUILD
 
-from redoubt import suite
 from redoubt.cli import ship
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
@@ -31,6 +30,7 @@ from redoubt.linux import topics
 from redoubt.linux.source import Source
 from redoubt.ship import cover, lint, recipients, report, series
 from redoubt.ship.recipients import Recipients
+from redoubt.suite import code
 from redoubt.targets import TARGETS
 
 pytestmark = pytest.mark.skipif(
@@ -1041,11 +1041,11 @@ def test_what_the_suite_asks_of_the_series(
         return series.Report((), 0, (), (), False)
 
     monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path))
-    monkeypatch.setattr(suite.source, "obtain", lambda _: Source(tmp_path / "linux", "7.3.4"))
-    monkeypatch.setattr(suite.series, "export", lambda _, out, **__: exported.append(out))
-    monkeypatch.setattr(suite.series, "check", take_back)
+    monkeypatch.setattr(code.source, "obtain", lambda _: Source(tmp_path / "linux", "7.3.4"))
+    monkeypatch.setattr(code.series, "export", lambda _, out, **__: exported.append(out))
+    monkeypatch.setattr(code.series, "check", take_back)
     given = tmp_path / "mine" if not targets else None
-    suite.series_check([TARGETS[name] for name in targets], Silent(), sampled=sampled, mails=given)
+    code.series_check([TARGETS[name] for name in targets], Silent(), sampled=sampled, mails=given)
     assert asked_for["full"] is not sampled
     assert asked_for["letter"].startswith("mm: ")
     assert asked_for["judge"].args == (tmp_path / "linux",)

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from conftest import WALK, Done, pool
 
-from redoubt import suite
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
@@ -24,6 +23,8 @@ from redoubt.linux import build, rootless
 from redoubt.linux.build import Build
 from redoubt.machine import host
 from redoubt.machine.boot import Machine, Result
+from redoubt.suite import flavours
+from redoubt.suite.run import Run
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, get_variant
 from redoubt.trial import check, stress
 from redoubt.trial.stress import CLASSES
@@ -801,10 +802,10 @@ def test_the_suite_counts_classes_that_were_left_out_as_skipped(
         return ended([*pool(), *WALK, *FIRST, *pool(), *WALK, *LAST])
 
     monkeypatch.setattr(stress, "boot", boot)
-    (item,) = suite._stress_ng(suite.Run(UM, "auto", True, Silent()))
+    (item,) = flavours.stress_ng(Run(UM, "auto", True, Silent()))
     assert (item.passed, item.failed, item.skipped) == (1, 0, 2)
-    assert seconds == [3 * suite.STRESS_NG_S + int(stress._MARGIN)]
+    assert seconds == [3 * flavours.STRESS_NG_S + int(stress._MARGIN)]
     monkeypatch.setattr(stress, "boot", lambda *_, **__: ended([], outcome="died", status=None))
-    (item,) = suite._stress_ng(suite.Run(UM, "auto", True, Silent()))
+    (item,) = flavours.stress_ng(Run(UM, "auto", True, Silent()))
     assert (item.passed, item.failed) == (0, 1)
     assert "died" in item.detail

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from redoubt import suite as suite_module
 from redoubt.cli.common import (
     Display,
     JsonOpt,
@@ -26,6 +25,7 @@ from redoubt.machine import kernels
 from redoubt.ship import hardening as hardening_module
 from redoubt.ship import htmldocs as htmldocs_module
 from redoubt.ship import lint as lint_module
+from redoubt.suite import code
 from redoubt.targets import get_target, get_variant
 
 
@@ -46,7 +46,7 @@ def offcheck(target: TargetArg, json_file: JsonOpt = None) -> None:
     """Compare the objects of the pristine kernel with ours when all our options are off."""
     chosen = get_target(target)
     with alone():
-        report = suite_module.off_check(chosen, Display())
+        report = code.off_check(chosen, Display())
     write_json(json_file, report.as_json())
     print_lines(offcheck_module.render(report))
     raise typer.Exit(0 if report.ok else 1)

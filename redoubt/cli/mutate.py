@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from redoubt import suite as suite_module
 from redoubt.cli.common import (
     Display,
     HostOpt,
@@ -29,6 +28,7 @@ from redoubt.linux import source as source_module
 from redoubt.machine import host as host_module
 from redoubt.machine import provenance
 from redoubt.mutate import judge, places
+from redoubt.suite.run import Run
 from redoubt.targets import get_target
 
 
@@ -74,7 +74,7 @@ def mutate(
             return
         enforcing = host_module.needs_enforcing(chosen, host)
         origin = provenance.collect(sys.argv[1:])
-        run = suite_module.Run(chosen, host, False, display, judge.PATIENCE_S)
+        run = Run(chosen, host, False, display, judge.PATIENCE_S)
         shop = judge.workshop(run, enforcing, pristine, found, sites, paths.repo())
         if add and json_file:
             # Before hours of work, not after.

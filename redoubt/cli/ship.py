@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from redoubt import suite as suite_module
 from redoubt.cli.common import (
     Display,
     JsonOpt,
@@ -31,6 +30,7 @@ from redoubt.ship import recipients as recipients_module
 from redoubt.ship import series as series_module
 from redoubt.ship.deb import deb as deb_module
 from redoubt.ship.deb import shipped
+from redoubt.suite import code
 from redoubt.targets import TARGETS, get_target
 
 
@@ -73,7 +73,7 @@ def series(
         if not (check or check_mails):
             return
         targets = list(TARGETS.values()) if check else []
-        report = suite_module.series_check(targets, display, sampled=not check, mails=where)
+        report = code.series_check(targets, display, sampled=not check, mails=where)
     write_json(json_file, report.as_json())
     print_lines(series_module.render(report))
     raise typer.Exit(0 if report.ok else 1)

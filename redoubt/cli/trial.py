@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from redoubt import suite as suite_module
 from redoubt.cli.common import (
     AppendOpt,
     Display,
@@ -27,6 +26,8 @@ from redoubt.cli.common import (
 from redoubt.core.errors import RedoubtError
 from redoubt.machine import host as host_module
 from redoubt.machine import kernels, provenance
+from redoubt.suite import steps
+from redoubt.suite.run import Item, Run, as_json
 from redoubt.targets import TARGETS, Target, get_target, get_variant
 from redoubt.trial import attack as attack_module
 from redoubt.trial import check as check_module
@@ -255,7 +256,7 @@ def test(
 
     width = max(len(target.name) for target in chosen)
 
-    def show(item: suite_module.Item) -> None:
+    def show(item: Item) -> None:
         mark = "FAIL" if item.failed else ("skip" if not item.passed else "ok")
         counts = f"{item.passed} passed, {item.failed} failed, {item.skipped} skipped"
         # Of several targets, each line says which.
@@ -266,9 +267,9 @@ def test(
                 out.print(f"          {line}", markup=False)
 
     with alone():
-        runs = [suite_module.Run(target, host, long, display) for target in chosen]
-        items = suite_module.run_all(runs, show, only or ())
-    write_json(json_file, suite_module.as_json(chosen[0].name, items))
+        runs = [Run(target, host, long, display) for target in chosen]
+        items = steps.run_all(runs, show, only or ())
+    write_json(json_file, as_json(chosen[0].name, items))
     passed, failed, skipped = (
         sum(getattr(item, name) for item in items) for name in ("passed", "failed", "skipped")
     )
