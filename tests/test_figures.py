@@ -688,14 +688,14 @@ RUNS = {
         "x86_64, configuration small: linux-image-7 of 9 bytes; booted, protection active",
     ),
     "exits-x86_64.json": (
-        {"prices": {}, "target": "x86_64", "variant": "on", "cpus": 1, "ok": True, "rows": [
+        {"target": "x86_64", "variant": "on", "cpus": 1, "ok": True, "rows": [
             {"operation": "fork", "way": way, "times": 10, **dict.fromkeys(exits.REASONS, count)}
             for way, count in (("asi_ephmap=off", 7), ("asi=on", 2))
         ]},
         "x86_64 (on), 1 CPU: exits for each operation with asi=on: fork 1.2",
     ),
     "flushes-x86_64-mktme.json": (
-        {"prices": {}, "target": "x86_64-mktme", "variant": "on", "memory_mb": 256, "ok": True,
+        {"target": "x86_64-mktme", "variant": "on", "memory_mb": 256, "ok": True,
          "targets": [{"operation": "build-like", "share": 0.0, "met": True},
                      {"operation": "churn-5/8", "share": 0.2, "met": False}]},
         "x86_64-mktme (on), 256 MiB: flushes that the pool leaves: build-like 0.00%, "

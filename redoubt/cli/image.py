@@ -20,9 +20,7 @@ from redoubt.cli.common import (
 from redoubt.core import paths
 from redoubt.image import offcheck as offcheck_module
 from redoubt.image.audit import audit as audit_module
-from redoubt.linux import source as source_module
 from redoubt.machine import kernels
-from redoubt.ship import hardening as hardening_module
 from redoubt.ship import htmldocs as htmldocs_module
 from redoubt.ship import lint as lint_module
 from redoubt.suite import code
@@ -82,18 +80,3 @@ def lint(
         documents = htmldocs_module.check(kernels.our_tree(display), display)
     print_lines([*lint_module.render(report), *htmldocs_module.render(documents)])
     raise typer.Exit(0 if report.ok and documents.ok else 1)
-
-
-@app.command()
-def hardening(target: TargetArg) -> None:
-    """Ask kernel-hardening-checker what our packages change of the distribution's options."""
-    display = Display()
-    with alone():
-        report = hardening_module.check(
-            get_target(target),
-            source_module.obtain(display).path,
-            kernels.our_tree(display),
-            display,
-        )
-    print_lines(hardening_module.render(report))
-    raise typer.Exit(0 if report.ok else 1)

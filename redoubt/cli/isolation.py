@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -28,7 +27,6 @@ from redoubt.targets import Target, Variant, get_target, get_variant
 from redoubt.trial.asi import asi
 from redoubt.trial.asi import conversions as conversions_module
 from redoubt.trial.asi import exits as exits_module
-from redoubt.trial.asi import prices as prices_module
 from redoubt.trial.oracle import oracle as oracle_module
 
 
@@ -51,23 +49,18 @@ def exits(
     cpus: Annotated[
         int, typer.Option(help="CPUs of the guest. With 2 nothing is exact.", min=1, max=2)
     ] = 1,
-    price: Annotated[
-        list[str] | None, typer.Option(help="Of an event on a real machine, EVENT=NS.")
-    ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Count how often operations leave the restricted address space, and why."""
     display = Display()
     origin = provenance.collect(sys.argv[1:])
-    list_of = prices_module.chosen(price or [])
     chosen, way, made = _isolated(target, variant, display)
     report = exits_module.run(
         made, way, times, display, ways=list(exits_module.WAYS), cpus=cpus
     )  # fmt: skip
     origin |= {"target": chosen.name, "variant": way.name, "cpus": cpus}
-    origin["prices"] = {event: asdict(price) for event, price in list_of.items()}
     write_json(json_file, report.as_json() | origin)
-    print_lines([*exits_module.render(report), "", *exits_module.render_priced(report, list_of)])
+    print_lines([*exits_module.render(report), "", *exits_module.render_events(report)])
     if not report.ok:
         raise RedoubtError("more exits than there may be, or the kernel complained")
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -23,7 +22,6 @@ from redoubt.core.errors import RedoubtError
 from redoubt.machine import host as host_module
 from redoubt.machine import kernels, provenance
 from redoubt.targets import get_target, get_variant
-from redoubt.trial.asi import prices as prices_module
 from redoubt.trial.mktme import flushes as flushes_module
 from redoubt.trial.mktme import mktme as mktme_module
 
@@ -35,15 +33,11 @@ def flushes(
     times: Annotated[
         int, typer.Option(min=1, help="How often the shortest operations are done.")
     ] = flushes_module.TIMES,
-    price: Annotated[
-        list[str] | None, typer.Option(help="Of an event on a real machine, EVENT=NS.")
-    ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Count the pages that are flushed if all anonymous memory is under a KeyID, and why."""
     display = Display()
     origin = provenance.collect(sys.argv[1:])
-    list_of = prices_module.chosen(price or [])
     chosen = get_target(target)
     mktme_module.needs(chosen)
     way = get_variant(chosen, variant)
@@ -52,15 +46,12 @@ def flushes(
         made = kernels.workbench(chosen, way, place, display)
     report = flushes_module.run(made, way, times, display)
     origin |= {"target": chosen.name, "variant": way.name, "memory_mb": made.memory_mb}
-    origin["prices"] = {event: asdict(price) for event, price in list_of.items()}
     write_json(json_file, report.as_json() | origin)
     print_lines(
         [
             *flushes_module.render(report),
             "",
             *flushes_module.render_instructions(report),
-            "",
-            *flushes_module.render_priced(report, list_of),
         ]
     )
     if not report.ok:

@@ -172,7 +172,7 @@ def _flushed(value: dict[str, Any]) -> str:
 
 # Fields, of which the first that is there says which command wrote it.
 STRESS, MUTANTS, PACKAGES, FLUSHES = "stressors", "mutants", "packages", "targets"
-EXITS = "prices"
+EXITS = "cpus"
 _SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
     STRESS: _stressed,
     MUTANTS: _mutated,

@@ -18,8 +18,7 @@ from redoubt.core.progress import Progress
 from redoubt.machine.boot import boot
 from redoubt.machine.kernels import Workbench
 from redoubt.targets import Variant
-from redoubt.trial.asi import asi, prices
-from redoubt.trial.asi.prices import Price
+from redoubt.trial.asi import asi
 
 TIMES = 10_000
 # Exits by reason, as asi/switches names them, and as a table does.
@@ -78,7 +77,7 @@ class Row:
 
     @property
     def events(self) -> dict[str, float]:
-        """What has a price, per operation.
+        """What takes time on a real machine, per operation.
 
         Writes of CR3 are those that are there for isolation alone: the page tables of another
         process, or of none, are loaded without it, too.
@@ -86,11 +85,10 @@ class Row:
         left = sum(n for reason, n in self.exits.items() if reason != NO_PROCESS)
         entered = sum(self.counts.get(name, 0) for name in ENTERS)
         counted = {
-            prices.CR3: left + entered,
-            prices.FAULT: self.counts.get("exit_fault", 0),
-            prices.INVLPG: sum(self.counts.get(name, 0) for name in INVLPGS),
-            prices.IPI: self.counts.get(IPIS, 0),
-            prices.IBPB: self.counts.get(FLUSHED_ON_EXIT, 0),
+            "CR3 writes": left + entered,
+            "INVLPGs": sum(self.counts.get(name, 0) for name in INVLPGS),
+            "IPIs": self.counts.get(IPIS, 0),
+            "IBPBs": self.counts.get(FLUSHED_ON_EXIT, 0),
         }
         return {name: count / self.times for name, count in counted.items()}
 
@@ -203,14 +201,6 @@ def run(
     return Report(tuple(rows), tuple(problems))
 
 
-_EVENTS = {
-    prices.CR3: "CR3 writes",
-    prices.INVLPG: "INVLPGs",
-    prices.IPI: "IPIs",
-    prices.IBPB: "IBPBs",
-}
-
-
 def render(report: Report) -> Iterator[str]:
     """For people: exits by reason."""
     yield f"{'operation':18}{'times':>8}  {'way':15}" + "".join(
@@ -224,27 +214,14 @@ def render(report: Report) -> Iterator[str]:
     yield from (f"WRONG: {problem}" for problem in report.problems)
 
 
-def render_priced(report: Report, list_of: Mapping[str, Price]) -> Iterator[str]:
-    """For people: events per operation, and an estimate of what isolation takes of them, in ns.
-
-    That is the difference to the same operation with asi=off, if that was counted.
-    """
-    yield f"{'per operation':18}{'way':15}{'exits':>9}" + "".join(
-        f"{name:>12}" for name in _EVENTS.values()
-    ) + f"{'ns':>10}{'with IBPB':>11}"  # fmt: skip
-    bare = {
-        row.operation: prices.estimate(row.events, list_of)
-        for row in report.rows if row.way == OFF
-    }  # fmt: skip
-    for row in report.rows:
-        exits, events = sum(row.exits.values()) / row.times, row.events
-        text = f"{row.operation:18}{row.way:15}{exits:>9.4g}"
-        text += "".join(f"{events[name]:>12.4g}" for name in _EVENTS)
-        if row.way != OFF and row.operation in bare:
-            with_ibpb = prices.estimate(events, list_of) - bare[row.operation]
-            without = with_ibpb - prices.estimate({prices.IBPB: events[prices.IBPB]}, list_of)
-            text += f"{without:>10.0f}{with_ibpb:>11.0f}"
-        yield text
-    yield ""
-    yield "Estimated of these prices, and of nothing else that real machines do:"
-    yield from prices.render({name: list_of[name] for name in (*_EVENTS, prices.FAULT)})
+def render_events(report: Report) -> Iterator[str]:
+    """For people: exits and events per operation."""
+    for number, row in enumerate(report.rows):
+        if not number:
+            yield f"{'per operation':18}{'way':15}{'exits':>9}" + "".join(
+                f"{name:>12}" for name in row.events
+            )
+        exits = sum(row.exits.values()) / row.times
+        yield f"{row.operation:18}{row.way:15}{exits:>9.4g}" + "".join(
+            f"{each:>12.4g}" for each in row.events.values()
+        )

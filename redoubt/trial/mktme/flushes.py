@@ -2,13 +2,13 @@
 """How many pages are flushed from the caches, if all anonymous memory is under a KeyID.
 
 Counts of the kernel, of a guest with one CPU on which nothing else runs, with the pool of free
-pages under KeyIDs and without. What a flush takes no emulator tells: that is an estimate.
+pages under KeyIDs and without. What a flush takes no emulator tells.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +17,6 @@ from redoubt.core.progress import Progress
 from redoubt.machine.boot import boot
 from redoubt.machine.kernels import Workbench
 from redoubt.targets import Variant
-from redoubt.trial.asi import prices
-from redoubt.trial.asi.prices import Price
 from redoubt.trial.mktme import mktme
 
 TIMES = 10_000
@@ -56,11 +54,6 @@ class Row:
     def flushed(self) -> int:
         """How many pages were flushed, one by one or with all others."""
         return sum(self.counts[name] for name in FLUSHED)
-
-    @property
-    def events(self) -> dict[str, float]:
-        """What has a price."""
-        return {prices.FLUSH: self.flushed, prices.WBINVD: self.counts[WHOLE]}
 
 
 @dataclass(frozen=True)
@@ -205,32 +198,14 @@ def render(report: Report) -> Iterator[str]:
     yield from (f"WRONG: {problem}" for problem in report.problems)
 
 
-def _again(report: Report, title: str, cell: Callable[[Row], float]) -> Iterator[str]:
-    """A figure of each operation when it is done again, without the pool and with it."""
-    yield f"{title:30}" + "".join(f"{way:>16}" for way in WAYS)
+def render_instructions(report: Report) -> Iterator[str]:
+    """For people: instructions for each time that it is done, when it is done again."""
+    yield f"{'instructions each, again':30}" + "".join(f"{way:>16}" for way in WAYS)
     again = {(row.operation, row.way): row for row in report.rows if row.phase == AGAIN}
     for operation in dict.fromkeys(name for name, _ in again):
         rows = [again.get((operation, way)) for way in WAYS]
         yield f"{operation:30}" + "".join(
-            f"{cell(row) if row else float('nan'):>16.5g}" for row in rows
+            f"{row.counts[INSTRUCTIONS] / row.times if row else float('nan'):>16.5g}"
+            for row in rows
         )
-
-
-def render_instructions(report: Report) -> Iterator[str]:
-    """For people: instructions for each time that it is done, when it is done again."""
-    yield from _again(
-        report, "instructions each, again", lambda row: row.counts[INSTRUCTIONS] / row.times
-    )
     yield "Of a kernel that checks itself; the emulation writes to a page instead of flushing it."
-
-
-def render_priced(report: Report, list_of: Mapping[str, Price]) -> Iterator[str]:
-    """For people: an estimate of what flushing takes, for each time that it is done, in us."""
-    yield from _again(
-        report,
-        "us each, when done again",
-        lambda row: prices.estimate(row.events, list_of) / row.times / 1000,
-    )
-    yield ""
-    yield "Estimated of these prices, and of nothing else that real machines do:"
-    yield from prices.render({name: list_of[name] for name in (prices.FLUSH, prices.WBINVD)})
