@@ -30,15 +30,15 @@ check: setup				## compare page tables and their keys after boot and under stres
 	@$(REDOUBT) check um
 
 bench: setup				## measure what protection costs; writes results/
-	@$(REDOUBT) bench --json results/bench-um.json
+	@$(REDOUBT) bench um --json results/bench-um.json
 
 bench-x86_64: setup			## the same on x86-64: instructions and events, as QEMU runs it
 	@scripts/prerequisites x86_64
-	@$(REDOUBT) bench --target x86_64 --json results/bench-x86_64.json
+	@$(REDOUBT) bench x86_64 --json results/bench-x86_64.json
 
 bench-arm64: setup			## the same on arm64, with a mock of its keys
 	@scripts/prerequisites arm64
-	@$(REDOUBT) bench --target arm64 --json results/bench-arm64.json
+	@$(REDOUBT) bench arm64 --json results/bench-arm64.json
 
 exits-x86_64: setup			## exits of the restricted address space; writes results/
 	@scripts/prerequisites x86_64
@@ -46,7 +46,7 @@ exits-x86_64: setup			## exits of the restricted address space; writes results/
 
 linear-map: setup			## what creating the linear map of arm64 takes; writes results/
 	@scripts/prerequisites arm64
-	@$(REDOUBT) linear-map --json results/linear-map-arm64.json
+	@$(REDOUBT) linear-map arm64 --json results/linear-map-arm64.json
 
 report: setup				## one HTML page of all that is in results/
 	@$(REDOUBT) report

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from redoubt.core.errors import RedoubtError
+from redoubt.core.errors import UsageError
 
 # Of a CPU whose uppermost bits of an address are a KeyID.
 KEYID_PHYS_BITS = 40
@@ -340,22 +340,31 @@ TARGETS = {target.name: target for target in (UM, X86_64, X86_64_MKTME, ARM64)}
 def get_target(name: str) -> Target:
     """The target of that name.
 
-    Raises RedoubtError naming the targets there are.
+    Raises UsageError naming the targets there are.
     """
     if name not in TARGETS:
-        raise RedoubtError(f"unknown target '{name}'", "targets: " + ", ".join(TARGETS))
+        raise UsageError(f"unknown target '{name}'", "targets: " + ", ".join(TARGETS))
     return TARGETS[name]
 
 
 def get_variant(target: Target, name: str) -> Variant:
     """The variant of that name of a target.
 
-    Raises RedoubtError naming the variants there are.
+    Raises UsageError naming the variants there are.
     """
     for variant in target.variants:
         if variant.name == name:
             return variant
-    raise RedoubtError(
+    raise UsageError(
         f"unknown variant '{name}' of target {target.name}",
         "variants: " + ", ".join(variant.name for variant in target.variants),
     )
+
+
+def needs_flavour(target: Target, name: str) -> None:
+    """Raise UsageError if a target has no such flavour; the usual kernel has an empty name."""
+    if name and name not in target.flavours:
+        raise UsageError(
+            f"target {target.name} has no flavour '{name}'",
+            "flavours: " + (", ".join(target.flavours) or "none"),
+        )

@@ -64,16 +64,13 @@ def test_the_program_itself(sandbox: Sandbox) -> None:
     assert "Traceback" not in done.err
 
 
-VERBS = [
-    command.callback.__name__.replace("_", "-")
-    for command in common.app.registered_commands
-    if command.callback
-]
+VERBS = [command.name for command in common.app.registered_commands]
 
 
+@pytest.mark.parametrize("option", ["-h", "--help"])
 @pytest.mark.parametrize("verb", [[], *([verb] for verb in VERBS)], ids=str)
-def test_help(call: Call, verb: list[str]) -> None:
-    done = call(*verb, "--help")
+def test_help(call: Call, verb: list[str], option: str) -> None:
+    done = call(*verb, option)
     assert (done.code, done.err) == (0, "")
     assert "Usage: redoubt" in done.out
 

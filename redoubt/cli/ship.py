@@ -3,46 +3,31 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from redoubt.cli.common import (
-    Display,
-    JsonOpt,
-    TargetArg,
-    alone,
-    app,
-    out,
-    print_lines,
-    write_json,
-)
+from redoubt.cli.common import JsonOpt, TargetArg, Task, alone, app, out, usage
 from redoubt.core import paths
-from redoubt.core.errors import RedoubtError
-from redoubt.linux import source as source_module
-from redoubt.machine import host as host_module
-from redoubt.machine import provenance
-from redoubt.ship import cover
-from redoubt.ship import port as port_module
-from redoubt.ship import recipients as recipients_module
-from redoubt.ship import series as series_module
-from redoubt.ship.deb import deb as deb_module
-from redoubt.ship.deb import shipped
+from redoubt.core.errors import UsageError
+from redoubt.linux import source
+from redoubt.machine import host
+from redoubt.ship import cover, port, recipients, series
+from redoubt.ship.deb import deb, shipped
 from redoubt.suite import code
 from redoubt.targets import TARGETS, get_target
 
 
-@app.command()
-def series(
+@app.command("series")
+def export_series(
     check: Annotated[
         bool, typer.Option("--check", help="Take the mails back and build every prefix.")
     ] = False,
     check_mails: Annotated[
         bool, typer.Option("--check-mails", help="Take the mails back, and build nothing.")
     ] = False,
-    recipients: Annotated[
+    address: Annotated[
         bool,
         typer.Option("--recipients", help="Write To: and Cc: into the mails, not beside them."),
     ] = False,
@@ -53,34 +38,31 @@ def series(
 ) -> None:
     """Export the queue as mails for git am, one commit per topic."""
     if json_file and not (check or check_mails):
-        raise RedoubtError("--json is for a check", "redoubt series --check-mails --json FILE")
-    display = Display()
+        raise UsageError("--json is for a check", "redoubt series --check-mails --json FILE")
+    task = Task(json_file)
+    display = task.display
     where = output or paths.build_dir() / "series"
     with alone():
-        base = source_module.obtain(display)
+        base = source.obtain(display)
         letter = cover.letter(paths.repo(), base)
 
-        def ask(mail: Path) -> recipients_module.Recipients:
+        def ask(mail: Path) -> recipients.Recipients:
             display.detail(f"recipients of {mail.name}")
-            return recipients_module.ask(base.path, mail)
+            return recipients.ask(base.path, mail)
 
         with display.step("Writing the mails"):
-            written = series_module.export(
-                base.path, where, letter=letter, ask=ask, address=recipients
-            )
+            written = series.export(base.path, where, letter=letter, ask=ask, address=address)
         for file in written:
             out.print(str(file), markup=False)
         if not (check or check_mails):
             return
         targets = list(TARGETS.values()) if check else []
         report = code.series_check(targets, display, sampled=not check, mails=where)
-    write_json(json_file, report.as_json())
-    print_lines(series_module.render(report))
-    raise typer.Exit(0 if report.ok else 1)
+    task.end(report.as_json(), series.render(report), report.ok)
 
 
-@app.command()
-def port(
+@app.command("port")
+def port_queue(
     onto: Annotated[
         Path | None, typer.Option("--onto", help="A Linux tree; only read.", file_okay=False)
     ] = None,
@@ -98,24 +80,21 @@ def port(
     json_file: JsonOpt = None,
 ) -> None:
     """Merge the queue onto another kernel, and say what of it applies there."""
-    display = Display()
     if (onto is None) == (package is None):
-        raise typer.BadParameter("give a tree, with --onto, or the name of one, with --package")
+        raise UsageError("give a tree, with --onto, or the name of one, with --package")
+    task = Task(json_file)
     with alone():
         if onto is not None:
-            other = source_module.other(onto)
+            other = source.other(onto)
         else:
-            other = source_module.packaged(package or "", display)
+            other = source.packaged(package or "", task.display)
         where = output or paths.build_dir() / "port" / other.version
-        report = port_module.port(source_module.obtain(display), other, where, display)
-    if json_file:
-        write_json(json_file, report.as_json() | provenance.collect(sys.argv[1:]))
-    print_lines(list(port_module.render(report)))
-    raise typer.Exit(0 if report.ok else 1)
+        report = port.port(source.obtain(task.display), other, where, task.display)
+    task.end(report.as_json(), port.render(report), report.ok)
 
 
-@app.command()
-def deb(
+@app.command("deb")
+def make_packages(
     target: TargetArg,
     config: Annotated[
         str,
@@ -134,19 +113,20 @@ def deb(
     json_file: JsonOpt = None,
 ) -> None:
     """Make Debian packages of the protected kernel: linux-image and linux-headers."""
-    display = Display()
     chosen = get_target(target)
     if install and not boot:
-        raise RedoubtError("--install boots what was installed, which --no-boot forbids")
-    deb_module.needs(chosen, config, install=install)
-    host = host_module.needs_enforcing(chosen, "auto") if boot else None
-    origin = provenance.collect(sys.argv[1:])
+        raise UsageError("--install boots what was installed, which --no-boot forbids")
+    with usage():
+        shipped.needs_packages(chosen)
+        shipped.fragments(chosen, config)
+    deb.needs(chosen, config, install=install)
+    task = Task(json_file)
+    where = task.boots(chosen, host.needs_enforcing(chosen, "auto")) if boot else None
     with alone():
-        report = deb_module.make(chosen, config, host, display, install=install)
-    write_json(json_file, report.as_json() | origin)
-    print_lines(list(deb_module.render(report)))
-    for what, tried in (("out of the package", report.boot), ("as installed", report.installed)):
-        if tried and not tried.ok:
-            raise RedoubtError(
-                f"the kernel {what} is not what it should be: {tried.result.describe()}"
-            )
+        report = deb.make(chosen, config, where, task.display, install=install)
+    wrong = [
+        f"the kernel {what} is not what it should be: {tried.result.describe()}"
+        for what, tried in (("out of the package", report.boot), ("as installed", report.installed))
+        if tried and not tried.ok
+    ]
+    task.end(report.as_json(), deb.render(report), not wrong, "\n".join(wrong))

@@ -7,14 +7,14 @@ import os
 import platform
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from redoubt.core import paths
-from redoubt.machine import host
-from redoubt.targets import PC
+from redoubt.machine import host, qemu
+from redoubt.targets import Emulator
 
 _SECONDS = 10
 
@@ -49,7 +49,10 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """This machine, as far as a figure may depend on it; `memory_mib` is in MiB."""
+    """This machine, as far as a figure may depend on it; `memory_mib` is in MiB.
+
+    What it emulates other machines with is known when they have run: see `emulators`.
+    """
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
@@ -57,8 +60,13 @@ def machine() -> dict[str, Any]:
         "pku": host.has_pku(),
         "kernel": platform.release(),
         "compiler": _first_line(["gcc", "--version"]),
-        "qemu": _first_line([PC.program, "--version"]),
+        "emulators": [],
     }
+
+
+def emulators(ran: Iterable[Emulator | None]) -> list[str]:
+    """The programs that emulated machines, each with its version; None is no emulator."""
+    return list(dict.fromkeys(qemu.described(one) for one in ran if one))
 
 
 def commit(repo: Path) -> tuple[str | None, bool | None]:

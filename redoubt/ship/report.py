@@ -87,6 +87,8 @@ def load(directory: Path) -> Results:
             value = json.loads(file.read_text())
         except (OSError, ValueError) as error:
             raise RedoubtError(f"cannot read {file}: {error}") from error
+        if isinstance(value, dict) and "tested" in value:
+            value = value["tested"]
         if isinstance(value, dict) and "results" in value:
             found.benchmarks.append((file.name, _benchmark(file, value)))
         elif isinstance(value, dict) and "linear_map" in value:
@@ -390,7 +392,7 @@ def _facts(report: Report) -> str:
         "protection keys": "yes" if machine["pku"] else "no",
         "host kernel": machine["kernel"],
         "compiler": machine.get("compiler") or "unknown",
-        "QEMU": machine.get("qemu") or "none",
+        "emulator": ", ".join(machine.get("emulators") or ()) or machine.get("qemu") or "none",
         "method": f"{report.rounds} rounds, seed {report.seed}",
     }
     return "<dl>" + "".join(

@@ -93,6 +93,7 @@ def as_json(first: str, items: Sequence[Item]) -> list[dict[str, Any]]:
                 "passed": item.passed,
                 "failed": item.failed,
                 "skipped": item.skipped,
+                "detail": item.detail,
             }
         )
     return list(result.values())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from redoubt.core import lanes
-from redoubt.core.errors import RedoubtError
+from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.core.progress import Progress
 from redoubt.suite import boots, code, flavours, isolation, linear_map, memory_keys, tool
 from redoubt.suite.run import Item, Run, Skipped
@@ -81,7 +81,7 @@ def chosen(runs: Sequence[Run], only: Collection[str]) -> list[Step]:
     known = list(dict.fromkeys(step.name for step in steps))
     for name in only:
         if name not in known:
-            raise RedoubtError(
+            raise UsageError(
                 f"there is no step {name!r} in these tests", f"steps: {'; '.join(known)}"
             )
     if only:
@@ -110,7 +110,7 @@ def run_all(
     when it is done. Steps run side by side where there are CPUs for it, and the items come back in
     the order of the steps.
 
-    Raises RedoubtError if there is no step of such a name.
+    Raises UsageError if there is no step of such a name.
     """
     steps = chosen(runs, only)
     items: list[list[Item]] = [[] for _ in steps]
