@@ -19,12 +19,12 @@ from redoubt import suite
 from redoubt.core import paths
 from redoubt.core.errors import GuestError, Interrupted, NoSpaceError, RedoubtError
 from redoubt.core.progress import Silent
-from redoubt.judge.judge import NOTICED, SAME, SURVIVED, Kept, Reason, Report, Result, Verdict
-from redoubt.judge.places import Site
 from redoubt.linux import build, source, topics, tree
 from redoubt.linux.build import Build
 from redoubt.machine import guest, host, kernels
 from redoubt.mutate import judge, places
+from redoubt.mutate.judge import NOTICED, SAME, SURVIVED, Kept, Reason, Report, Result, Verdict
+from redoubt.mutate.places import Site
 from redoubt.suite import Item
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, Way
 
