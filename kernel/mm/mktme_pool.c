@@ -678,8 +678,6 @@ void mktme_pool_stop(int nid)
 
 /**
  * mktme_pool_start() - Let the pool have pages again.
- *
- * Context: any.
  */
 void mktme_pool_start(void)
 {
@@ -689,7 +687,6 @@ void mktme_pool_start(void)
 /**
  * mktme_pool_pages() - Count what is in the pool.
  *
- * Context: any.
  * Return: number of pages, which changes.
  */
 unsigned long mktme_pool_pages(void)

@@ -26,7 +26,6 @@ DECLARE_STATIC_KEY_FALSE(asi_clean_key);
  *
  * False until late in boot, also with asi=on.
  *
- * Context: any.
  * Return: true if so.
  */
 static __always_inline bool asi_enabled(void)
@@ -39,7 +38,6 @@ static __always_inline bool asi_enabled(void)
  *
  * All of it at first, and later what is sensitive.
  *
- * Context: any.
  * Return: true if so.
  */
 static __always_inline bool asi_clears(void)
@@ -52,7 +50,6 @@ static __always_inline bool asi_clears(void)
  *
  * Then nobody needs to clear what he has got with __GFP_SENSITIVE.
  *
- * Context: any.
  * Return: true if so. Always, when there are processes, if asi_clears().
  */
 static __always_inline bool asi_gives_clean(void)
@@ -190,7 +187,6 @@ unsigned long arch_asi_aliases(void);
  * arch_asi_pgd() - The restricted page tables of a process.
  * @mm: that of the process.
  *
- * Context: any.
  * Return: the top-level table, or NULL if there are none.
  */
 pgd_t *arch_asi_pgd(struct mm_struct *mm);

@@ -209,7 +209,6 @@ DECLARE_STATIC_KEY_FALSE(kpkeys_hardened_pgtables_key);
 /**
  * kpkeys_hardened_pgtables_enabled() - Are page tables read-only by default?
  *
- * Context: any.
  * Return: true from the moment when page tables start to be tagged.
  */
 static __always_inline bool kpkeys_hardened_pgtables_enabled(void)
@@ -227,7 +226,6 @@ DECLARE_STATIC_KEY_FALSE(kpkeys_unbatched_key);
  *
  * Not on PREEMPT_RT, where spinlocks that are taken in sections may sleep.
  *
- * Context: any.
  * Return: false if each write raises for itself (kpkeys.batch=off).
  */
 static __always_inline bool kpkeys_batch_enabled(void)

@@ -40,7 +40,6 @@ static inline unsigned int vma_keyid(const struct vm_area_struct *vma)
  * folio_keyid() - The KeyID of a folio.
  * @folio: the folio, which is allocated.
  *
- * Context: any.
  * Return: the KeyID of each of its pages.
  */
 static inline unsigned int folio_keyid(const struct folio *folio)
@@ -63,7 +62,6 @@ struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
  * @vma: the VMA that a folio is for.
  * @gfp: what is wanted.
  *
- * Context: any.
  * Return: @gfp, but not that it be cleared, if that would be in vain.
  */
 static inline gfp_t mktme_alloc_gfp(const struct vm_area_struct *vma, gfp_t gfp)
@@ -124,8 +122,6 @@ static inline void mktme_copy_keyid(struct folio *dst, const struct folio *src)
  * @folio: the folio; what is in it is lost.
  *
  * That its place becomes free is why it was: it is not for the pool.
- *
- * Context: any.
  */
 static inline void mktme_clear_keyid(struct folio *folio)
 {
@@ -185,7 +181,6 @@ unsigned int mktme_anon_keyid(void);
  *
  * It is chosen by mktme_anon=, and not to be used for anything else.
  *
- * Context: any.
  * Return: the KeyID, mostly 0.
  */
 static inline unsigned int mktme_anon_keyid(void)
@@ -211,7 +206,6 @@ static inline bool mktme_counts_as_locked(const struct vm_area_struct *vma)
 /**
  * mktme_anon_flags() - Flags that a VMA of private anonymous memory is born with.
  *
- * Context: any.
  * Return: the flags.
  */
 static inline vm_flags_t mktme_anon_flags(void)

@@ -15,7 +15,6 @@ DECLARE_STATIC_KEY_FALSE(mktme_in_use);
 /**
  * mktme_active() - Has there been memory under a KeyID since boot?
  *
- * Context: any.
  * Return: whether there has. Until then nothing costs more than a branch.
  */
 static inline bool mktme_active(void)

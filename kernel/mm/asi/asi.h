@@ -102,7 +102,6 @@ static __always_inline bool asi_convert(struct zone *zone, unsigned int order,
  *
  * Ordinary memory in a block for sensitive memory is only slow.
  *
- * Context: any.
  * Return: false if it were sensitive memory in a block for other memory.
  */
 static __always_inline bool asi_range_fits(unsigned long start_pfn,

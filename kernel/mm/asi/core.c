@@ -71,7 +71,6 @@ static void count_event(enum asi_event event, long nr)
  * asi_event_read() - How often something happened since boot.
  * @event: what.
  *
- * Context: any.
  * Return: the number.
  */
 long asi_event_read(enum asi_event event)
@@ -299,7 +298,6 @@ bool __asi_convert(struct zone *zone, unsigned int order, gfp_t gfp,
  * @start_pfn: start of the range.
  * @end_pfn: its end.
  *
- * Context: any.
  * Return: true if all of it is.
  */
 bool __asi_range_fits(unsigned long start_pfn, unsigned long end_pfn)

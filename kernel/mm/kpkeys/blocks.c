@@ -47,8 +47,6 @@ static bool has_workqueues(void)
  * kpkeys_pool_ask_for_refill() - Have a worker add pages to a pool.
  * @pool: the pool.
  * @nid: the node that is short of them.
- *
- * Context: any.
  */
 void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid)
 {
@@ -60,8 +58,6 @@ void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid)
 /**
  * kpkeys_pool_ask_for_trim() - Have a worker give back what is idle, later.
  * @pool: the pool.
- *
- * Context: any.
  */
 void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool)
 {
@@ -494,7 +490,6 @@ unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
  * kpkeys_pool_count_idle() - How much would kpkeys_pool_scan_idle() give back?
  * @pool: the pool.
  *
- * Context: any.
  * Return: number of pages, or SHRINK_EMPTY.
  */
 unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool)

@@ -116,7 +116,6 @@ int kpkeys_test_write(void *dst, const void *src, size_t size)
 /**
  * kpkeys_violation_is_expected() - Does a test cause the violation at hand?
  *
- * Context: any.
  * Return: true if the fault handler may use the fixup of the write.
  */
 bool kpkeys_violation_is_expected(void)
@@ -130,8 +129,6 @@ bool kpkeys_violation_is_expected(void)
  * @violation: what happened.
  *
  * The fault handler calls it before kpkeys_violation_die().
- *
- * Context: any.
  */
 void kpkeys_report_violation(const struct kpkeys_violation *violation)
 {
@@ -183,8 +180,6 @@ void kpkeys_level_leaked(void)
 /**
  * kpkeys_assert_default() - Warn unless this is the register of the default.
  * @pkey_reg: a value of the pkey register.
- *
- * Context: any.
  */
 void kpkeys_assert_default(u64 pkey_reg)
 {
@@ -198,8 +193,6 @@ void kpkeys_assert_default(u64 pkey_reg)
  *
  * For the places where it must be: allocation, context switch, entry from and
  * return to user space.
- *
- * Context: any.
  */
 void kpkeys_assert_current_default(void)
 {

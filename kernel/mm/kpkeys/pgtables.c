@@ -133,7 +133,6 @@ void kpkeys_pgtable_free(struct page *page)
  *
  * It keeps its key, and cannot become ordinary memory.
  *
- * Context: any.
  * Return: true if it is one.
  */
 bool kpkeys_pgtable_is_early(struct page *page)
@@ -148,7 +147,6 @@ bool kpkeys_pgtable_is_early(struct page *page)
  * Includes page tables that wait for an RCU grace period to be freed, and what
  * the pool has.
  *
- * Context: any.
  * Return: true if we did; outdated, perhaps, unless the caller knows better.
  */
 bool kpkeys_page_is_ours(struct page *page)

@@ -27,8 +27,6 @@ const char * const kpkeys_stat_names[KPKEYS_NR_STATS] = {
  * @nested: the level was in force already.
  *
  * Out of line: this header-inlined caller is in every page table helper.
- *
- * Context: any.
  */
 void kpkeys_count_switch(bool nested)
 {

@@ -308,7 +308,6 @@ static bool is_writable(unsigned long addr)
  * mapping are among the constants, which become read-only at the end of boot.
  * They are changed through the fixmap.
  *
- * Context: any.
  * Return: true if it is one, and neither mapping can be written to, unless the
  * kernel is still booting.
  */

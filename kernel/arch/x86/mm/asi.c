@@ -30,8 +30,6 @@ static pgd_t *asi_pgd __ro_after_init;
  *
  * As in __pti_set_user_pgtbl(), what is in the other half is of no process, nor
  * are identity mappings; init_mm has nothing in its lower half to follow.
- *
- * Context: any.
  */
 void asi_set_user_pgd(pgd_t *pgdp, pgd_t pgd)
 {
@@ -62,8 +60,6 @@ static void set_ldt(pgd_t *pgd, pgd_t entry)
  *
  * With page table isolation. The kernel must not leave when it looks there: it
  * does so with the base of %gs of user mode.
- *
- * Context: any.
  */
 void asi_map_ldt(pgd_t *pgd)
 {

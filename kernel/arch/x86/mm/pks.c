@@ -150,7 +150,6 @@ void noinstr x86_pks_return_to_raised(void)
  *
  * For reports: a handler itself is at the default level.
  *
- * Context: any.
  * Return: what the register was when this CPU last entered a handler from
  * kernel mode.
  */

@@ -35,7 +35,6 @@
  *
  * It is behind the two of page table isolation, see pgd_allocation_order().
  *
- * Context: any.
  * Return: that, or its entry.
  */
 static inline pgd_t *asi_restricted_pgd(pgd_t *pgd)
@@ -48,7 +47,6 @@ static inline pgd_t *asi_restricted_pgd(pgd_t *pgd)
  * @pgd: the top-level table.
  * @addr: where to.
  *
- * Context: any.
  * Return: the entry, or NULL if there is no table with it. That is told by the
  * top level with 5 levels, and by the next one with 4.
  */
@@ -86,7 +84,6 @@ void asi_trace_fault(struct pt_regs *regs, unsigned long address);
 /**
  * asi_restricted_cr3() - What to return to at the end of an NMI.
  *
- * Context: any.
  * Return: CR3, or 0 if it is not that of a restricted address space.
  */
 static __always_inline unsigned long asi_restricted_cr3(void)
@@ -102,7 +99,6 @@ static __always_inline unsigned long asi_restricted_cr3(void)
 /**
  * asi_cr3_bits() - What differs in CR3 between both address spaces of a process.
  *
- * Context: any.
  * Return: these bits, that are all set in the restricted one.
  */
 static __always_inline unsigned long asi_cr3_bits(void)
@@ -214,7 +210,6 @@ static __always_inline void asi_switched_mm(unsigned long restricted)
  *
  * Without isolation the bits are some of an address and a PCID.
  *
- * Context: any.
  * Return: what is left.
  */
 static __always_inline unsigned long asi_strip_cr3(unsigned long cr3)
@@ -238,7 +233,6 @@ void __asi_flush_tlb_one_user(u16 pcid, unsigned long addr);
 /**
  * asi_has_pcid() - Are address spaces told apart in the TLB?
  *
- * Context: any.
  * Return: true if so.
  */
 static __always_inline bool asi_has_pcid(void)
@@ -251,7 +245,6 @@ static __always_inline bool asi_has_pcid(void)
  *
  * User mode is always entered from there, and has it in its own PCID, too.
  *
- * Context: any.
  * Return: bits of the PCID.
  */
 static __always_inline u16 asi_restricted_pcid(void)

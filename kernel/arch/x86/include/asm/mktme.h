@@ -36,7 +36,6 @@ extern struct mktme_config mktme_config;
 /**
  * mktme_nr_keyids() - How many KeyIDs can be used, beside KeyID 0?
  *
- * Context: any.
  * Return: up to %MKTME_MAX_KEYIDS, and 0 if memory is not encrypted with
  * several keys.
  */
@@ -60,7 +59,6 @@ static inline unsigned int arch_nr_linear_maps(void)
  * @phys: physical address, without KeyID.
  * @keyid: the KeyID, not above mktme_nr_keyids().
  *
- * Context: any.
  * Return: address in the direct map of that KeyID.
  */
 static inline void *mktme_va(phys_addr_t phys, unsigned int keyid)
@@ -73,7 +71,6 @@ static inline void *mktme_va(phys_addr_t phys, unsigned int keyid)
  * @prot: protection, with a KeyID or without.
  * @keyid: the KeyID it gets instead, not above mktme_nr_keyids().
  *
- * Context: any.
  * Return: the protection with that KeyID.
  */
 static inline pgprot_t mktme_pgprot(pgprot_t prot, unsigned int keyid)
@@ -86,7 +83,6 @@ static inline pgprot_t mktme_pgprot(pgprot_t prot, unsigned int keyid)
  * mktme_pgprot_keyid() - The KeyID of an entry of a page table.
  * @prot: its protection.
  *
- * Context: any.
  * Return: the KeyID.
  */
 static inline unsigned int mktme_pgprot_keyid(pgprot_t prot)
@@ -98,7 +94,6 @@ static inline unsigned int mktme_pgprot_keyid(pgprot_t prot)
 /**
  * mktme_last_direct_map() - Where the last direct map begins, behind the first.
  *
- * Context: any.
  * Return: bytes.
  */
 static inline unsigned long mktme_last_direct_map(void)

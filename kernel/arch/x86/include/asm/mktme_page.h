@@ -20,7 +20,6 @@ void __mktme_check_entry(pgprot_t prot, unsigned long pfn, unsigned int nr);
  * page_keyid() - The KeyID that a page has to be accessed with.
  * @page: the page.
  *
- * Context: any.
  * Return: the KeyID, 0 if it is free.
  */
 static inline unsigned int page_keyid(const struct page *page)

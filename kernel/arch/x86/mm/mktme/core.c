@@ -89,7 +89,6 @@ const struct mktme_ops *mktme_ops __ro_after_init = &hardware_ops;
  * mktme_read_msr() - Read an MSR of memory encryption.
  * @msr: its number.
  *
- * Context: any.
  * Return: its value, or that of the emulation; 0 if the CPU does not have it.
  */
 u64 mktme_read_msr(u32 msr)

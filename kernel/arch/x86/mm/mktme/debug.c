@@ -72,8 +72,6 @@ static void write_back_late(unsigned long pfn, unsigned int keyid)
  * @pfn: its frame.
  * @to: the KeyID it gets.
  * @flushed: whether no lines of it are cached under the one it has.
- *
- * Context: any.
  */
 void mktme_debug_change(struct mktme_page *info, unsigned long pfn,
 			unsigned int to, bool flushed)

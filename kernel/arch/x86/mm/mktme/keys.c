@@ -73,7 +73,6 @@ static atomic_t nr_ending = ATOMIC_INIT(0);
  * mktme_key_keyid() - The KeyID that a key occupies.
  * @key: the key.
  *
- * Context: any.
  * Return: the KeyID.
  */
 unsigned int mktme_key_keyid(const struct mktme_key *key)
@@ -306,7 +305,6 @@ early_initcall(init_keys);
  * mktme_key_algorithm() - How memory under a key is encrypted.
  * @key: the key.
  *
- * Context: any.
  * Return: MKTME_AES_XTS_128 or MKTME_AES_XTS_256.
  */
 u32 mktme_key_algorithm(const struct mktme_key *key)
@@ -318,7 +316,6 @@ u32 mktme_key_algorithm(const struct mktme_key *key)
  * mktme_key_revoked() - Has a key been taken back?
  * @key: the key.
  *
- * Context: any.
  * Return: whether it has.
  */
 bool mktme_key_revoked(const struct mktme_key *key)
@@ -344,7 +341,6 @@ void mktme_key_forbid(struct mktme_key *key)
  * mktme_key_in_memory() - Are there pages under a key that has been forbidden?
  * @key: the key.
  *
- * Context: any.
  * Return: whether there are, or may be for a moment.
  */
 bool mktme_key_in_memory(struct mktme_key *key)
@@ -357,7 +353,6 @@ bool mktme_key_in_memory(struct mktme_key *key)
  * @keyid: the KeyID.
  * @nr: how many.
  *
- * Context: any.
  * Return: false if its key is being forgotten.
  */
 bool mktme_keyid_get_pages(unsigned int keyid, unsigned int nr)
@@ -369,8 +364,6 @@ bool mktme_keyid_get_pages(unsigned int keyid, unsigned int nr)
  * mktme_keyid_put_pages() - Pages have lost a KeyID, or are in the pool.
  * @keyid: the KeyID.
  * @nr: how many.
- *
- * Context: any.
  */
 void mktme_keyid_put_pages(unsigned int keyid, unsigned int nr)
 {

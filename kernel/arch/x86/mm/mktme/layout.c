@@ -15,7 +15,6 @@
  * @partitioning: MSR_IA32_MKTME_KEYID_PARTITIONING, which is looked at only if
  *	@activate says that TDX has some.
  *
- * Context: any.
  * Return: the highest KeyID that can be used, which may be 0.
  */
 unsigned int mktme_usable_keyids(u64 activate, u64 capability, u64 partitioning)
@@ -40,8 +39,6 @@ unsigned int mktme_usable_keyids(u64 activate, u64 capability, u64 partitioning)
  *
  * Rather gives up what is wanted than a KeyID, and rather KeyIDs than memory:
  * none is left if memory reaches into their bits.
- *
- * Context: any.
  */
 void mktme_plan(struct mktme_config *config, unsigned long wanted,
 		unsigned long needed, unsigned long window)
@@ -62,7 +59,6 @@ void mktme_plan(struct mktme_config *config, unsigned long wanted,
  * mktme_offset_mask() - What is left of an offset into the direct maps.
  * @config: the result of mktme_plan().
  *
- * Context: any.
  * Return: a mask that makes a physical address of it.
  */
 unsigned long mktme_offset_mask(const struct mktme_config *config)

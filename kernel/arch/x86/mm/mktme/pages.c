@@ -138,8 +138,6 @@ void __mktme_free_pages(struct page *page, unsigned int order)
  * @order: how many.
  *
  * They do not keep the key from being forgotten.
- *
- * Context: any.
  */
 void mktme_free_pooled_pages(struct page *page, unsigned int order)
 {

@@ -161,7 +161,6 @@ static int may_program(void)
  * mktme_algorithm() - How memory can be encrypted.
  * @wanted: MKTME_AES_XTS_128 or MKTME_AES_XTS_256, or 0 for any.
  *
- * Context: any.
  * Return: @wanted, or the first that the CPU has; 0 if it has not.
  */
 u32 mktme_algorithm(u32 wanted)
