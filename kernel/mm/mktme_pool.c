@@ -154,7 +154,7 @@ static void account(int nid, long nr)
 	mod_node_page_state(NODE_DATA(nid), NR_KERNEL_MISC_RECLAIMABLE, nr);
 }
 
-/* === Giving back ======================================================== */
+/* === Return to the page allocator ======================================= */
 
 /* What __free_pages_prepare() has left there went with the KeyID. */
 static void restore(struct page *page, unsigned int order)
@@ -207,7 +207,7 @@ static unsigned long give_back(struct taken *taken, int nid)
 	return nr;
 }
 
-/* === Room =============================================================== */
+/* === Limit ============================================================== */
 
 /* Up to so many pages are kept of a node, and of each CPU two lists of its own. */
 unsigned long mktme_pool_node_limit(int nid)
@@ -525,7 +525,7 @@ struct folio *__mktme_pool_alloc(unsigned int keyid, unsigned int order,
 	return prepare(page, order, gfp);
 }
 
-/* === Taking back ======================================================== */
+/* === Draining =========================================================== */
 
 /* From the lists of one KeyID, or of all if it is 0; under the node's lock. */
 static unsigned long take_from_cpu(struct pool_cpu *cpu, unsigned int keyid,
@@ -699,7 +699,7 @@ unsigned long mktme_pool_pages(void)
 	return nr;
 }
 
-/* === Those who want memory ============================================== */
+/* === Reclaim ============================================================ */
 
 /* Not all, of which half would be taken: somebody waits for the first of them. */
 static unsigned long count_pages(struct shrinker *shrinker,

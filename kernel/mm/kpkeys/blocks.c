@@ -81,7 +81,7 @@ static void replenish_reserve(const struct kpkeys_pool *pool, int nid)
 	}
 }
 
-/* === Adding pages: the grow mutex is held =============================== */
+/* === Growing: the grow mutex is held ==================================== */
 
 static int set_key(const struct kpkeys_pool *pool, struct page *page,
 		   unsigned int nr, int pkey)
@@ -287,7 +287,7 @@ struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
 	return page;
 }
 
-/* === Giving back: the grow mutex is held ================================ */
+/* === Shrinking: the grow mutex is held ================================== */
 
 /* Untag and free pages that are already unavailable. */
 static int release(const struct kpkeys_pool *pool, struct kpkeys_region *region,

@@ -202,7 +202,7 @@ void noinstr arm64_kpkeys_return_to_raised(unsigned long frame)
 	__preempt_count_sub(PREEMPT_OFFSET);
 }
 
-/* === What is tagged, as the CPU sees it ================================= */
+/* === Tagged ranges, as the CPU sees them ================================ */
 
 struct scan {
 	struct kpkeys_range *ranges;

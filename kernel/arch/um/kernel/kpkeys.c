@@ -66,7 +66,7 @@ const char * __init arch_kpkeys_init(void)
 	return NULL;
 }
 
-/* === The register over time ============================================= */
+/* === Lifetime of the register =========================================== */
 
 /**
  * um_pku_enter() - Begin the handler of a signal at the default level.
@@ -179,7 +179,7 @@ int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey)
 	return err;
 }
 
-/* === What is tagged, as the host sees it ================================ */
+/* === Tagged ranges, as the host sees them =============================== */
 
 #define SMAPS_BUF	PAGE_SIZE
 

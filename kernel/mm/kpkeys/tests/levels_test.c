@@ -125,7 +125,7 @@ static void raising_from_another_level_warns(struct kunit *test)
 	}
 }
 
-/* === What happens inside a guard ======================================== */
+/* === Events inside a guard ============================================== */
 
 struct irq_sample {
 	struct hrtimer timer;
@@ -252,7 +252,7 @@ static void warning_inside_guard(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
-/* === Where the default must be in force ================================= */
+/* === Places that require the default level ============================== */
 
 struct sample {
 	u64 reg;

@@ -17,7 +17,7 @@
 
 #include "test.h"
 
-/* === Every level of every kind of table ================================= */
+/* === Tables of every level and kind ===================================== */
 
 /* Read-only kernel data is not yet read-only while tests run. */
 static void expect_table_protected(struct kunit *test, void *entry,
@@ -110,7 +110,7 @@ static void root_table_is_protected(struct kunit *test)
 		EXPECT_WRITABLE(test, &init_mm.pgd[nr]);
 }
 
-/* === Writing through the helpers ======================================== */
+/* === Page table helpers ================================================= */
 
 static struct ptdesc *alloc_table(struct kunit *test, unsigned int order)
 {

@@ -85,7 +85,7 @@ static struct tables *new_tables(struct kunit *test)
 	return tables;
 }
 
-/* === Does everything add up? ============================================ */
+/* === Accounting ========================================================= */
 
 struct sums {
 	unsigned long owned, avail, in_use, stuck, blocks, small, empty;
@@ -200,7 +200,7 @@ static struct tables *exhaust(struct kunit *test)
 	return tables;
 }
 
-/* === Handing out ======================================================== */
+/* === Allocation ========================================================= */
 
 static void pages_are_as_asked_for(struct kunit *test)
 {
@@ -360,7 +360,7 @@ static void pool_protects_itself(struct kunit *test)
 	pagetable_free(pt);
 }
 
-/* === Running out ======================================================== */
+/* === Exhaustion ========================================================= */
 
 static void atomic_allocation_only_takes(struct kunit *test)
 {
@@ -676,7 +676,7 @@ static void block_is_kept_if_tagging_cannot_be_undone(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, res.foreign, 0);
 }
 
-/* === Giving back ======================================================== */
+/* === Return to the page allocator ======================================= */
 
 static void storm_leaves_nothing(struct kunit *test)
 {
@@ -804,7 +804,7 @@ static void speculative_reference_does_not_free(struct kunit *test)
 	audit(test);
 }
 
-/* === Everybody at once ================================================== */
+/* === Stress ============================================================= */
 
 #define STRESS_TABLES	64
 

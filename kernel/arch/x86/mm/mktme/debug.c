@@ -31,7 +31,7 @@ DEFINE_PER_CPU(unsigned long[MKTME_NR_STATS], mktme_stats);
 /* The largest batch of pages that the pool gave back; roughly, if two are as large. */
 unsigned long mktme_most_returned;
 
-/* === Lines that are written back late =================================== */
+/* === Late write-back of cache lines ===================================== */
 
 struct late_line {
 	unsigned long pfn;

@@ -80,7 +80,7 @@ unsigned int mktme_key_keyid(const struct mktme_key *key)
 	return key - keys;
 }
 
-/* === The end ============================================================ */
+/* === Teardown =========================================================== */
 
 /* It has none, and never has one again. */
 static bool without_pages(struct mktme_key *key)
@@ -165,7 +165,7 @@ void mktme_key_put(struct mktme_key *key)
 	queue_work(system_dfl_wq, &key->end_work);
 }
 
-/* === The beginning ====================================================== */
+/* === Creation =========================================================== */
 
 /* Under keys_lock. */
 static int start_key(unsigned int keyid, const struct mktme_key_spec *spec)
@@ -299,7 +299,7 @@ static int __init init_keys(void)
 }
 early_initcall(init_keys);
 
-/* === In between ========================================================= */
+/* === State and references =============================================== */
 
 /**
  * mktme_key_algorithm() - How memory under a key is encrypted.

@@ -25,7 +25,7 @@ struct mktme_key_spec {
 
 struct mktme_key;
 
-/* === keys.c: who uses a KeyID =========================================== */
+/* === keys.c: KeyIDs and their users ===================================== */
 
 struct mktme_key *mktme_key_new(const struct mktme_key_spec *spec);
 void mktme_key_put(struct mktme_key *key);
@@ -35,7 +35,7 @@ bool mktme_key_revoked(const struct mktme_key *key);
 void mktme_key_forbid(struct mktme_key *key);
 bool mktme_key_in_memory(struct mktme_key *key);
 
-/* === program.c: what the CPUs know of a key ============================= */
+/* === program.c: programming of keys ===================================== */
 
 u32 mktme_algorithm(u32 wanted);
 int mktme_program(unsigned int keyid, const struct mktme_key_spec *spec);

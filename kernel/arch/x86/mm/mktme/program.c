@@ -231,7 +231,7 @@ void mktme_forget(unsigned int keyid)
 	kfree(pconfig);
 }
 
-/* === Packages that come and go ========================================== */
+/* === CPU hotplug ======================================================== */
 
 static int program_added(unsigned int cpu, unsigned int keyid)
 {

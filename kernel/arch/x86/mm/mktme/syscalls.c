@@ -162,7 +162,7 @@ SYSCALL_DEFINE4(mktme_mprotect, unsigned long, start, size_t, len,
 	return err ? : mktme_mprotect_range(start, len, prot);
 }
 
-/* === Who may ============================================================ */
+/* === Permissions ======================================================== */
 
 static const struct ctl_table mktme_sysctls[] = {
 	{
