@@ -325,7 +325,7 @@ bool arm64_kpkeys_read_only(const void *table)
 		!is_writable(__phys_to_kimg(phys)));
 }
 
-/* === Lazy sections ====================================================== */
+/* === Lazy writes ======================================================== */
 
 DEFINE_STATIC_KEY_FALSE_RO(arm64_lazy_ptes_key);
 
@@ -377,7 +377,7 @@ static bool is_violation(unsigned long addr, unsigned long esr)
 }
 
 /**
- * __arm64_kpkeys_lazy_abort() - Redo a refused write of a lazy MMU section.
+ * __arm64_kpkeys_lazy_abort() - Redo a refused write of a batch section.
  * @regs: registers at the fault.
  *
  * The instruction and its address come from system registers. An attacker could

@@ -283,7 +283,7 @@ static void rmw_helpers_write(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pte_young(ptep_get(ptep)));
 	EXPECT_LEVEL_DEFAULT(test);
 
-	/* Its callers are in a lazy MMU section, where the level is raised. */
+	/* Only called in lazy MMU sections, which do not raise the level. */
 	clear_young_dirty_ptes(vma, addr, ptep, 1, CYDP_CLEAR_YOUNG);
 	KUNIT_EXPECT_FALSE(test, pte_young(ptep_get(ptep)));
 	EXPECT_LEVEL_DEFAULT(test);
