@@ -43,13 +43,7 @@ struct pool_list {
 	unsigned long nr;
 };
 
-/**
- * struct pool_cpu - Lists of a CPU.
- * @lock: protects all members.
- * @nid: node of all pages.
- * @nr: number of pages.
- * @lists: order-0 pages, indexed by KeyID - 1.
- */
+/* Lists of a CPU: order-0 pages of one node, indexed by KeyID - 1. */
 struct pool_cpu {
 	spinlock_t lock;	/* protects all members */
 	int nid;
@@ -59,12 +53,7 @@ struct pool_cpu {
 
 enum { SMALL, HUGE, NR_SIZES };
 
-/**
- * struct pool_node - Lists of a node, shared by all CPUs.
- * @lock: protects all members.
- * @nr: number of pages.
- * @lists: pages by size and KeyID - 1.
- */
+/* Lists of a node, shared by all CPUs, indexed by size and KeyID - 1. */
 struct pool_node {
 	spinlock_t lock;	/* protects all members */
 	unsigned long nr;

@@ -578,7 +578,7 @@ void kpkeys_pool_background(const struct kpkeys_pool *pool)
 /* === Start ============================================================== */
 
 /*
- * Pages for the pool's own data come from the first block, because each would
+ * Pages for the pool's own data come from the first block; each would otherwise
  * pin another block. Enough for four times the page tables that map all memory
  * with small pages, but at most a quarter of the block.
  */

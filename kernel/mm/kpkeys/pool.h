@@ -147,7 +147,7 @@ enum kpkeys_pool_event {
 	KPKEYS_POOL_FAILED_ALLOCS,
 	KPKEYS_POOL_FAILED_TAGS,
 	KPKEYS_POOL_FAILED_UNTAGS,
-	KPKEYS_POOL_BAD_TAKES,		/* page does not belong to the pool */
+	KPKEYS_POOL_BAD_TAKES,		/* page was not free, or not of the pool */
 	KPKEYS_POOL_BAD_FREES,		/* page was not handed out */
 	KPKEYS_POOL_NR_EVENTS
 };

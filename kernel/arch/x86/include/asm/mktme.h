@@ -43,7 +43,7 @@ static inline unsigned int mktme_nr_keyids(void)
 	return mktme_config.nr_keyids;
 }
 
-/* A KeyID fits into a byte, and its direct map into a 4-level address space. */
+/* KeyIDs fit into a byte, and their direct maps into 4-level page tables. */
 #define MKTME_MAX_KEYIDS	63
 
 #define ARCH_MAX_LINEAR_MAPS	(MKTME_MAX_KEYIDS + 1)
