@@ -24,7 +24,7 @@ from redoubt.core.errors import GuestError, RedoubtError
 from redoubt.linux import build, tree
 from redoubt.linux.source import version_of
 from redoubt.machine import boot, guest, kernels
-from redoubt.mutate.judge import places
+from redoubt.mutate import places
 from redoubt.mutate.places import Site, Source
 from redoubt.trial import attack, check, ktap, lifecycle
 
