@@ -28,7 +28,7 @@ from redoubt.core.errors import RedoubtError
 from redoubt.linux import source as source_module
 from redoubt.machine import host as host_module
 from redoubt.machine import provenance
-from redoubt.mutate.judge import judge, places
+from redoubt.mutate import judge, places
 from redoubt.targets import get_target
 
 
