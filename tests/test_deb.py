@@ -532,7 +532,7 @@ def test_debians_arm64_needs_a_library_of_that_architecture(
 )
 def test_bad_words(call: Callable[..., Done], words: list[str], says: str, hint: str) -> None:
     done = call("deb", *words)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert done.err == f"redoubt: {says}\n    {hint}\n"
 
 

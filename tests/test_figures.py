@@ -800,7 +800,7 @@ def test_few_rounds_are_not_publishable(
     call: Callable[..., Done], fake: list[Plan], tmp_path: Path, how: list[str]
 ) -> None:
     file = tmp_path / "x.json"
-    done = call("bench", *how, "--kind", "time", "--json", str(file))
+    done = call("bench", "um", *how, "--kind", "time", "--json", str(file))
     assert done.code == 0
     assert fake[0].rounds in (2, 4)
     assert tables.NOT_PUBLISHABLE in done.out
@@ -815,8 +815,8 @@ def test_readme_needs_a_result(call: Callable[..., Done], fake: list[Plan]) -> N
 
 
 def test_an_unknown_workload_starts_nothing(call: Callable[..., Done], fake: list[Plan]) -> None:
-    done = call("bench", "spoon")
-    assert done.code == 1
+    done = call("bench", "um", "spoon")
+    assert done.code == 2
     assert "unknown workload 'spoon'" in done.err
     assert not fake
 

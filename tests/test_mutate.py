@@ -1053,7 +1053,7 @@ def test_the_command_adds_to_a_file(
     file.write_text("{")
     done = call("mutate", "um", "--json", str(file), "--add")
     assert (done.code, file.read_text()) == (1, "{")
-    assert call("mutate", "um", "--add").code == 1
+    assert call("mutate", "um", "--add").code == 2
 
 
 def test_the_command_fails_for_what_is_not_expected(
@@ -1087,7 +1087,7 @@ def test_the_command_only_lists(call: Call, command: Callable[[Fake], None]) -> 
     one = call("mutate", "um", "--list", "--sample", "1", "--seed", "3")
     assert one.err == "seed 3\n"
     assert one.out.endswith("\n\n1 of 2 places\n")
-    assert call("mutate", "um", "--list", "--only", "z").code == 1
+    assert call("mutate", "um", "--list", "--only", "z").code == 2
     assert "judges nothing" in call("mutate", "um", "--list", "--json", "x.json").err
 
 

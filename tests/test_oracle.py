@@ -688,18 +688,18 @@ Call = Callable[..., Done]
 @pytest.mark.parametrize("name", [name for name in TARGETS if name != "x86_64"])
 def test_another_target(call: Call, name: str) -> None:
     done = call("oracle", name)
-    assert done.code == 1
+    assert done.code == 2
     assert f"and none of {name} yet" in done.err
     assert "redoubt oracle x86_64" in done.err
 
 
 def test_another_root(call: Call) -> None:
     done = call("oracle", "x86_64", "--root", "user")
-    assert done.code == 1
+    assert done.code == 2
     assert "unknown root 'user'" in done.err
     assert "roots: current, restricted" in done.err
     done = call("oracle", "x86_64", "--mistake")
-    assert done.code == 1
+    assert done.code == 2
     assert "the mistake is one of the restricted page tables, not of 'current'" in done.err
     assert "--root restricted --mistake" in done.err
 
