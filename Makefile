@@ -8,14 +8,14 @@ CACHES := .mypy_cache .pytest_cache .ruff_cache redoubt.egg-info
 demo: setup				## attack the um kernel, unprotected and protected
 	@$(REDOUBT) attack um
 
-test: setup				## all tests of the tool and of the protected kernels
-	@scripts/prerequisites x86_64 arm64
+test: style				## all tests of the tool and of the protected kernels
+	@scripts/prerequisites lint x86_64 arm64
 	@$(REDOUBT) test um x86_64 x86_64-mktme arm64
 
 test-long: test-long-um test-long-x86_64 test-long-arm64	## the same and the slow ones; writes results/
 
 test-long-%: setup
-	@scripts/prerequisites $(filter-out um,$*) $(if $(filter x86_64,$*),selftests)
+	@scripts/prerequisites lint $(filter-out um,$*) $(if $(filter x86_64,$*),selftests)
 	@$(REDOUBT) test $* --long --json results/$@.json
 
 selftests: setup			## the kernel's own tests of mm, on pristine x86-64 and ours
@@ -62,11 +62,13 @@ deb-arm64: setup			## the same for arm64
 	@scripts/prerequisites deb deb-arm64 arm64
 	@$(REDOUBT) deb arm64
 
-lint: setup				## ruff, mypy, checkpatch, W=1, sparse and the documentation
-	@scripts/prerequisites lint x86_64 arm64
+style: setup				## ruff and mypy
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
+
+lint: style				## the same, checkpatch, W=1, sparse and the documentation
+	@scripts/prerequisites lint x86_64 arm64
 	@$(REDOUBT) lint um x86_64 x86_64-mktme arm64
 
 setup: prerequisites .venv/ready	## install the tool into .venv
@@ -86,4 +88,4 @@ help:					## this list
 
 again:
 .PHONY: demo test test-long selftests selftests-arm64 check bench bench-x86_64 bench-arm64 exits-x86_64 linear-map \
-	report series deb deb-arm64 lint setup prerequisites clean help again
+	report series deb deb-arm64 style lint setup prerequisites clean help again

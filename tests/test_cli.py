@@ -21,7 +21,7 @@ from redoubt.core.errors import RedoubtError
 from redoubt.linux import source, topics
 from redoubt.linux.build import Build
 from redoubt.machine import boot, host, kernels, qemu
-from redoubt.ship import series
+from redoubt.ship import htmldocs, lint, series
 from redoubt.suite import boots, code, tool
 from redoubt.suite.run import Item, Run, verdict
 from redoubt.targets import TARGETS, Target, get_target
@@ -163,6 +163,9 @@ def test_native_is_refused_without_pku_even_with_qemu(
     assert "there is no QEMU" not in done.err
 
 
+BOOTLESS = ("tool.unit", "tool.guests", "code.audited", "code.linted", "code.series_checked")
+
+
 def quiet(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     for name in names:
         monkeypatch.setattr(f"redoubt.suite.{name}", lambda run, flavour="": iter(()))
@@ -171,8 +174,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 def test_protection_tests_are_counted_as_skipped(
     call: Call, no_pku: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    quiet(monkeypatch, "tool.unit", "tool.guests", "code.audited", "code.series_checked",
-          "flavours.stress_ng")  # fmt: skip
+    quiet(monkeypatch, *BOOTLESS, "flavours.stress_ng")
     said = result("kpkeys: page tables not hardened: no protection keys on this host")
     monkeypatch.setattr(kernels, "workbench", lambda *_, **__: BENCH)
     monkeypatch.setattr(boots, "boot", lambda *_, **__: said)
@@ -207,7 +209,14 @@ def test_an_emulated_target_without_qemu_says_what_mends_it(
 def test_an_emulated_target_without_qemu_is_skipped(
     call: Call, no_pku: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quiet(monkeypatch, "tool.unit", "tool.guests", "code.audited", "code.series_checked")
+    quiet(
+        monkeypatch,
+        "tool.unit",
+        "tool.guests",
+        "code.audited",
+        "code.linted",
+        "code.series_checked",
+    )
     # Lines in the order of the steps.
     monkeypatch.setattr("redoubt.suite.steps.AT_ONCE", 1)
     done = call("test", "x86_64")
@@ -230,16 +239,9 @@ def run_items(monkeypatch: pytest.MonkeyPatch, *items: Item) -> None:
     # Lines in the order of the steps.
     monkeypatch.setattr("redoubt.suite.steps.AT_ONCE", 1)
     quiet(
-        monkeypatch,
-        "boots.booted",
-        "isolation.from_outside",
-        "isolation.from_inside",
-        "memory_keys.encryption",
-        "tool.guests",
-        "code.audited",
-        "code.series_checked",
-        "flavours.stress_ng",
-    )
+        monkeypatch, "boots.booted", "isolation.from_outside", "isolation.from_inside",
+        "memory_keys.encryption", "flavours.stress_ng", *BOOTLESS[1:],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -410,13 +412,37 @@ def test_a_step_that_cannot_run_is_a_failure_and_the_rest_goes_on(
     def broken(run: Run) -> None:
         raise RedoubtError("the patches do not apply", "mend them")
 
-    quiet(monkeypatch, "tool.guests", "tool.unit", "code.series_checked", "flavours.stress_ng")
+    quiet(
+        monkeypatch,
+        "tool.guests",
+        "tool.unit",
+        "code.linted",
+        "code.series_checked",
+        "flavours.stress_ng",
+    )
     monkeypatch.setattr(boots, "booted", broken)
     monkeypatch.setattr(code, "audited", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
     done = call("test", "um")
     assert done.code == 1
     assert "the patches do not apply\n          mend them\n" in done.out
     assert done.out.endswith("\n1 passed, 1 failed, 0 skipped\n")
+
+
+def test_lint_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = lint.Finding("mm/a.c", 3, "checkpatch", "no")
+    asked: list[object] = []
+
+    def check(tree: Path, builds: dict[Path, str]) -> lint.Report:
+        asked.append(builds)
+        return lint.Report((wrong,), (), ("mm/a.c",), 1, 1, 0)
+
+    monkeypatch.setattr(kernels, "our_tree", lambda _: Path("tree"))
+    monkeypatch.setattr(lint, "lint", check)
+    monkeypatch.setattr(htmldocs, "check", lambda *_: htmldocs.Report((), (), (), 1))
+    code_, docs = code.linted(Run(UM, "auto", False, common.Display()))
+    assert asked == [{}]
+    assert (code_.failed, code_.detail) == (1, str(wrong))
+    assert (docs.passed, docs.failed) == (1, 0)
 
 
 @pytest.mark.parametrize(

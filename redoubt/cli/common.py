@@ -43,7 +43,7 @@ def _writable(file: Path | None) -> Path | None:
         try:
             _probe(file)
         except OSError as error:
-            raise typer.BadParameter(f"cannot write {file}: {error.strerror}") from error
+            raise UsageError(f"cannot write {file}: {error.strerror}") from error
     return file
 
 

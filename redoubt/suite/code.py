@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from redoubt.image import offcheck
 from redoubt.image.audit import audit
 from redoubt.linux import build, source, topics
 from redoubt.machine import kernels
-from redoubt.ship import cover, lint, series
+from redoubt.ship import cover, htmldocs, lint, series
 from redoubt.suite.run import Item, Run, verdict
 from redoubt.targets import Target
 
@@ -75,6 +75,20 @@ def series_checked(runs: Sequence[Run]) -> Iterator[Item]:
     targets = [run.target for run in runs]
     report = series_check(targets, runs[0].progress, sampled=not runs[0].long)
     yield verdict("series", "-", report.ok, "\n".join(series.render(report)))
+
+
+def linted(run: Run) -> Iterator[Item]:
+    """The code and its documentation, by the checkers that compile nothing."""
+    tree = kernels.our_tree(run.progress)
+    with run.progress.step("Checking the kernel code"):
+        report = lint.lint(tree, {})
+    yield verdict("checkpatch, stores to page tables", "-", report.ok, _told(report.findings))
+    documents = htmldocs.check(tree, run.progress)
+    yield verdict("kernel documentation", "-", documents.ok, _told(documents.findings))
+
+
+def _told(findings: Iterable[lint.Finding]) -> str:
+    return "\n".join(map(str, findings))
 
 
 def off_check(target: Target, progress: Progress) -> offcheck.Report:

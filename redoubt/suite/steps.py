@@ -54,6 +54,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[Step]:
             yield Step(name, run.target.name, partial(step, run), slow)
 
     yield Step("tool", "-", partial(tool.unit, one))
+    yield Step("lint", "-", partial(code.linted, one))
     yield from each("boots", boots.booted)
     yield from each("oracle", isolation.from_outside, seen)
     yield from each("address space isolation", isolation.from_inside, isolated)
