@@ -69,21 +69,26 @@ def emulators(ran: Iterable[Emulator | None]) -> list[str]:
     return list(dict.fromkeys(qemu.described(one) for one in ran if one))
 
 
+def _git(repo: Path, *arguments: str) -> str | None:
+    """What git says of a repository itself: one around an installed tool is another's."""
+    return _said(["git", *arguments], repo) if (repo / ".git").exists() else None
+
+
 def commit(repo: Path) -> tuple[str | None, bool | None]:
     """The commit that is checked out, and whether anything but results/ differs from it.
 
     Both are None where there is no git repository to ask.
     """
-    head = _said(["git", "rev-parse", "HEAD"], repo)
+    head = _git(repo, "rev-parse", "HEAD")
     if head is None:
         return None, None
-    changed = _said(["git", "status", "--porcelain", "--", ".", ":!results"], repo)
+    changed = _git(repo, "status", "--porcelain", "--", ".", ":!results")
     return head, None if changed is None else bool(changed)
 
 
 def committed(repo: Path) -> int | None:
     """When the commit that is checked out was made, in seconds since 1970; None if unknown."""
-    said = _said(["git", "log", "-1", "--format=%ct"], repo)
+    said = _git(repo, "log", "-1", "--format=%ct")
     return int(said) if said else None
 
 

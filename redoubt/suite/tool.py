@@ -11,7 +11,7 @@ from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.process import run_lines
-from redoubt.suite.run import Item, Run
+from redoubt.suite.run import Item, Run, Skipped
 
 
 def unit(run: Run) -> Iterator[Item]:
@@ -26,6 +26,8 @@ def guests(run: Run) -> Iterator[Item]:
 
 
 def _pytest(run: Run, label: str, title: str, marks: str, *options: str) -> Item:
+    if not (paths.repo() / "tests").is_dir():
+        raise Skipped(Item(label, "-", 0, 0, 1, "an installed tool has no tests of its own"))
     with (
         run.progress.step(title),
         tempfile.TemporaryDirectory(prefix="redoubt-") as name,
