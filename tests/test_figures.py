@@ -773,7 +773,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Plan]:
 def test_bench_and_report(call: Callable[..., Done], fake: list[Plan], tmp_path: Path) -> None:
     file = tmp_path / "results" / "bench-um.json"
     done = call(
-        "bench", "fork", "munmap", "--seed", "3", "--json", str(file),
+        "bench", "um", "fork", "munmap", "--seed", "3", "--json", str(file),
         "--kind", "time", "--kind", "events", "--kind", "instructions",
     )  # fmt: skip
     assert (done.code, fake[0].seed, fake[0].rounds) == (0, 3, 8)
