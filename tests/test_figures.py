@@ -580,8 +580,31 @@ def test_the_digest_counts_what_the_tables_say(made: Report) -> None:
     assert sum(int(row[1]) for row in digest) == len(judged)
     met = [row for row in judged if row[-1].removesuffix(" (mock)") == figures.MET]
     assert sum(int(row[2]) for row in digest) == len(met)
-    block = report.readme_block(report.Results([("bench-um.json", made)]))
-    assert all(f"| [{made.target}](results/bench-um.json) | {row[0]} |" in block for row in digest)
+    found = report.Results([("bench-um.json", made)])
+    block = report.benchmark_blocks(found)
+    assert all(
+        f"| [{made.target}](../results/bench-um.json) | {row[0]} |" in block for row in digest
+    )
+    sentence = f"Of {len(judged)} demands on cost, {len(met)} are met, "
+    assert sentence in report.readme_block(found)
+
+
+def test_readme_says_what_protection_and_hooks_change_on_x86_64(made: Report) -> None:
+    x86 = dataclasses.replace(
+        made,
+        target="x86_64",
+        figures=(
+            Figure("x86_64", INSTRUCTIONS, "fork", 64 << 20, "on", "instructions_per_op", 9.0,
+                   "off", 1.004),
+            Figure("x86_64", INSTRUCTIONS, "fork", GIB, "on", "instructions_per_op", 9.0,
+                   "off", 1.5),
+            Figure("x86_64", INSTRUCTIONS, "fault", 64 << 20, "off", "instructions_per_op", 9.0,
+                   "pristine", 0.99),
+        ),
+    )  # fmt: skip
+    on, off, _ = report.readme_block(report.Results([("x.json", x86)])).splitlines()
+    assert "by +0.4 % in fork: " in on
+    assert "by -1.0 % in fault (" in off
 
 
 def test_the_documents_are_in_step_with_the_results() -> None:
