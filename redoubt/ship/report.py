@@ -221,9 +221,8 @@ def benchmark_block(name: str, report: Report) -> str:
     if report.quick:
         lines += [f"**{tables.NOT_PUBLISHABLE}**", ""]
     for one in tables.counted(report):
-        # Switches stand beside the instructions as well.
-        events = one.heading == tables.heading(EVENTS, report.target)
-        if not events or report.kinds != [EVENTS, INSTRUCTIONS]:
+        # Switches stand beside times and instructions as well.
+        if one.heading != tables.heading(EVENTS, report.target) or report.kinds == [EVENTS]:
             lines += [*tables.markdown(one), ""]
     return "\n".join(lines)
 
