@@ -585,7 +585,7 @@ def test_the_digest_counts_what_the_tables_say(made: Report) -> None:
     assert all(
         f"| [{made.target}](../results/bench-um.json) | {row[0]} |" in block for row in digest
     )
-    sentence = f"Of {len(judged)} demands on cost, {len(met)} are met, "
+    sentence = f"- {len(met)} of {len(judged)} demands on cost are met, "
     assert sentence in report.readme_block(found)
 
 

@@ -229,8 +229,8 @@ def benchmark_block(name: str, report: Report) -> str:
 
 DIGEST = "Demands of this project on itself, and the verdicts of these runs"
 LINEAR_MAP = (
-    "What creating the linear map of arm64 takes, on the pristine kernel and on ours: exact "
-    "counts, of instructions as well (QEMU -icount: this is not time, and predicts none)."
+    "Counts of creating the linear map of arm64, on the pristine kernel and on ours: exact, of "
+    "instructions as well (QEMU -icount: this is not time, and predicts none)."
 )
 
 
@@ -344,9 +344,9 @@ def readme_block(results: Results) -> str:
     )
     timed = any(TIME in report.kinds for _, report in results.benchmarks)
     lines.append(
-        f"- Of {met + undecided + missed} demands on cost, {met} are met, {undecided} are "
-        f"undecided and {missed} are missed; {'' if timed else 'no '}time was measured on silicon "
-        f"that enforces ({_PAGE})."
+        f"- {met} of {met + undecided + missed} demands on cost are met, {undecided} are undecided "
+        f"and {missed} are missed; {'' if timed else 'no '}time was measured on silicon that "
+        f"enforces ({_PAGE})."
     )
     return "\n".join(lines) + "\n"
 

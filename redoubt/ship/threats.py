@@ -86,7 +86,7 @@ def _lines(model: Model) -> Iterator[str]:
             yield from (f"## {group}", "")
         yield from (f"### {one.id}: {one.title}", "")
         text = f"**Open.** {one.why}" if one.status == OPEN else f"**Closed.** {one.closed_by}"
-        parts = (text, one.limits, _shown(one.shown_by), one.finding and f"Finding {one.finding}.")
+        parts = (text, one.limits, _shown(one.shown_by), one.finding and f"({one.finding})")
         yield from (" ".join(filter(None, parts)), "")
     yield from ("## Out of scope", "")
     for other in model.out_of_scope:
@@ -104,4 +104,4 @@ def _shown(names: tuple[str, ...]) -> str:
         label = _KINDS.get(kind, "")
         found.setdefault(label, []).append(f"`{rest}`" if label else f"`{name}`")
     told = (f"{label} {', '.join(those)}".strip() for label, those in found.items())
-    return f"Shown by: {'; '.join(told)}."
+    return f"Tests: {'; '.join(told)}."
