@@ -292,7 +292,9 @@ def digest_block(results: Results) -> str:
         for found in results.linear_maps
         for row in tables.digest(linear_map_targets(found))
     ]
-    digest = Table("targets", DIGEST, ("target", *tables.DIGESTED), tuple(rows))
+    # Kinds that a machine cannot measure have no demands.
+    judged = tuple(row for row in rows if row[2] != "0")
+    digest = Table("targets", DIGEST, ("target", *tables.DIGESTED), judged)
     return "\n".join(tables.markdown(digest)) + "\n"
 
 
