@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from redoubt.linux import source
-from redoubt.machine import host, kernels
+from redoubt.machine import guest, host, kernels
 from redoubt.machine.boot import Result, boot
 from redoubt.suite.run import Item, Run, outcome_item, verdict
 from redoubt.targets import Variant, Way
@@ -110,7 +110,7 @@ def _panic_policy(run: Run, made: kernels.Workbench) -> Iterator[Item]:
         with run.progress.step(f"Attacking with kpkeys.violation=panic ({attack_name})"):
             result = boot(
                 made.machine(on, "kpkeys.violation=panic", attacks=True),
-                ["/bin/attack", attack_name],
+                [guest.ATTACK, attack_name],
                 timeout=run.patience_s,
                 name=f"panic-{run.target.name}-{attack_name}",
                 progress=run.progress,
