@@ -26,6 +26,7 @@ from redoubt.ship import cover, lint, series
 from redoubt.targets import Target, Variant, Way, get_variant
 from redoubt.trial import attack, check, ktap, lifecycle, linear_map, selftests, shortage, stress
 from redoubt.trial.asi import asi, exits, isolation
+from redoubt.trial.experiment import Outcome
 from redoubt.trial.mktme import flushes, mktme
 from redoubt.trial.oracle import oracle
 
@@ -88,7 +89,7 @@ def _verdict(name: str, variant: str, good: bool, detail: str) -> Item:
     return Item(name, variant, int(good), int(not good), 0, "" if good else detail)
 
 
-def _outcome(name: str, outcome: lifecycle.Outcome) -> Item:
+def _outcome(name: str, outcome: Outcome) -> Item:
     """The item of what a machine with protection went through."""
     detail = "\n".join((*outcome.problems, outcome.boot.describe()))
     return _verdict(name, "on", outcome.ok, detail)

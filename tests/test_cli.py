@@ -24,7 +24,7 @@ from redoubt.machine import boot, host, kernels, qemu
 from redoubt.ship import series
 from redoubt.suite import Item
 from redoubt.targets import TARGETS, Target, get_target
-from redoubt.trial import attack, check
+from redoubt.trial import attack, experiment
 
 Call = Callable[..., Done]
 UM = get_target("um")
@@ -541,7 +541,7 @@ def test_check(
     monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", lambda *_: BENCH)
     walk = ("tables 9", "untagged 0", f"foreign {foreign}")
-    monkeypatch.setattr(check, "boot", lambda *_, **__: result(*walk, *walk))
+    monkeypatch.setattr(experiment, "boot", lambda *_, **__: result(*walk, *walk))
     done = call("check", "um", "--json", str(tmp_path / "r"))
     assert done.code == code
     written = json.loads((tmp_path / "r").read_text())

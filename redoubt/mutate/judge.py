@@ -26,7 +26,7 @@ from redoubt.linux.source import version_of
 from redoubt.machine import boot, guest, kernels
 from redoubt.mutate import places
 from redoubt.mutate.places import Site, Source
-from redoubt.trial import attack, check, ktap, lifecycle
+from redoubt.trial import attack, check, experiment, ktap, lifecycle
 
 # A change here forgets all verdicts.
 _FORMAT = 2
@@ -473,7 +473,7 @@ def _judging(fragments: Sequence[str]) -> list[Path]:
         # What an installed kernel does is asked of no mutant.
         if file.is_file() and file.parent != guests / "installed"
     )
-    modules = (attack, boot, check, ktap, lifecycle, places, suite)
+    modules = (attack, boot, check, experiment, ktap, lifecycle, places, suite)
     return [
         *(build.fragment(name) for name in fragments),
         *programs,
