@@ -67,7 +67,7 @@ def test_isolation_under_stress() -> None:
 
 def test_exits_of_isolation() -> None:
     rows = exits.parse(ended("exits-x86_64").console)
-    assert {row.times for row in rows} == {1000} and len(rows) == 11
+    assert (len(rows), rows[-1].operation, rows[-1].times) == (11, "build-like", 5)
     assert not list(exits.judge(rows))
 
 
