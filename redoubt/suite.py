@@ -20,7 +20,7 @@ from redoubt.core.progress import Progress
 from redoubt.image import offcheck
 from redoubt.image.audit import audit
 from redoubt.linux import build, distro, source, topics
-from redoubt.machine import host, kernels, planes
+from redoubt.machine import guest, host, kernels, planes
 from redoubt.machine.boot import Result, boot
 from redoubt.ship import cover, lint, series
 from redoubt.targets import Target, Variant, Way, get_variant
@@ -254,7 +254,7 @@ def _panic_policy(run: Run, made: kernels.Workbench) -> Iterator[Item]:
         with run.progress.step(f"Attacking with kpkeys.violation=panic ({attack_name})"):
             result = boot(
                 made.machine(on, "kpkeys.violation=panic", attacks=True),
-                ["/bin/attack", attack_name],
+                [guest.ATTACK, attack_name],
                 timeout=run.patience_s,
                 name=f"panic-{run.target.name}-{attack_name}",
                 progress=run.progress,

@@ -185,6 +185,8 @@ def test_an_emulated_target_without_qemu_is_skipped(
     call: Call, no_pku: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet(monkeypatch, "_unit", "_guests", "_audit", "_series")
+    # Lines in the order of the steps.
+    monkeypatch.setattr(suite, "AT_ONCE", 1)
     done = call("test", "x86_64")
     lines = done.out.splitlines()
     assert lines[0] == "skip  on   no protection keys: 0 passed, 0 failed, 1 skipped"

@@ -332,8 +332,8 @@ def test_the_tables_of_a_pc() -> None:
         )
         assert tables.table(without, INSTRUCTIONS).columns[-1] == last
     assert tables.legend(made) == tables.COUNTED_LEGEND
-    block = report.benchmark_block("bench-x86_64.json", made)
-    assert "predict no silicon" in block
+    block = report.benchmark_blocks(report.Results([("bench-x86_64.json", made)]))
+    assert block.count("predict no silicon") == 1
     assert tables.LEGEND not in block
     assert "DirectMap" not in block and "Pages of the direct map" in block
     assert "Pages of the direct map" in report.page(report.Results([("x", made)]))
@@ -580,8 +580,32 @@ def test_the_digest_counts_what_the_tables_say(made: Report) -> None:
     assert sum(int(row[1]) for row in digest) == len(judged)
     met = [row for row in judged if row[-1].removesuffix(" (mock)") == figures.MET]
     assert sum(int(row[2]) for row in digest) == len(met)
-    block = report.readme_block(report.Results([("bench-um.json", made)]))
-    assert all(f"| [{made.target}](results/bench-um.json) | {row[0]} |" in block for row in digest)
+    found = report.Results([("bench-um.json", made)])
+    block = report.benchmark_blocks(found)
+    assert all(
+        (f"| [{made.target}](../results/bench-um.json) | {row[0]} |" in block) == (row[1] != "0")
+        for row in digest
+    )
+    sentence = f"- {len(met)} of {len(judged)} demands on cost are met, "
+    assert sentence in report.readme_block(found)
+
+
+def test_readme_says_what_protection_and_hooks_change_on_x86_64(made: Report) -> None:
+    x86 = dataclasses.replace(
+        made,
+        target="x86_64",
+        figures=(
+            Figure("x86_64", INSTRUCTIONS, "fork", 64 << 20, "on", "instructions_per_op", 9.0,
+                   "off", 1.004),
+            Figure("x86_64", INSTRUCTIONS, "fork", GIB, "on", "instructions_per_op", 9.0,
+                   "off", 1.5),
+            Figure("x86_64", INSTRUCTIONS, "fault", 64 << 20, "off", "instructions_per_op", 9.0,
+                   "pristine", 0.99),
+        ),
+    )  # fmt: skip
+    on, off, _ = report.readme_block(report.Results([("x.json", x86)])).splitlines()
+    assert "by +0.4 % in fork: " in on
+    assert "by -1.0 % in fault (" in off
 
 
 def test_the_documents_are_in_step_with_the_results() -> None:

@@ -660,13 +660,13 @@ def repository(where: Path) -> Path:
         where,
         {
             "patches/COVER": "mm: do all of it\n\nThis is what for.\n",
-            "docs/threat-model.md": (
-                "# Threats\n\n| other | table |\n|---|---|\n| no | **Open.** not this |\n\n"
-                "| bypass | answer |\n|---|---|\n| a spilled `level` | Not used. |\n"
-                "| a frame | **Open.** The [window](x.md) is "
-                "as long as an interrupt\\|exception takes, which is long enough to wrap. |\n\n"
-                "Behind it.\n\n## Out of scope\n\n- **Other\n  data.** `cred`.\n- Reading.\n\n"
-                "## More\n\n- No.\n"
+            "configs/threat-model.toml": (
+                '[[bypass]]\nid = "spilled"\ngroup = "g"\ntitle = "A spilled level"\n'
+                'status = "closed"\nclosed_by = "Not used."\nshown_by = []\n'
+                '[[bypass]]\nid = "frame"\ngroup = "g"\ntitle = "A frame"\nstatus = "open"\n'
+                'why = "The window is as long as an interrupt takes, which is long enough to wrap."'
+                "\nshown_by = []\n"
+                '[[out_of_scope]]\ntitle = "Other data"\nwhy = "`cred`."\nshown_by = []\n'
             ),
             "results/test-long-um.json": json.dumps(
                 [
@@ -703,15 +703,14 @@ def suite_of(name: str, passed: int, failed: int, skipped: int) -> dict[str, Any
     return {"name": name, "passed": passed, "failed": failed, "skipped": skipped}
 
 
-def test_the_text_comes_from_docs_and_results(tmp_path: Path) -> None:
+def test_the_text_comes_from_the_threat_model_and_results(tmp_path: Path) -> None:
     text = cover.letter(repository(tmp_path), Source(tmp_path / "linux", "7.3.4"))
     assert text.startswith("mm: do all of it\n\nThis is what for.\n\nBase\n====\n")
     assert "\nbase-version: Linux 7.3.4, a tree given as LINUX_SRC\n" in text
-    assert "\n- a frame. The window is as long as an interrupt|exception takes, which\n" in text
-    assert "\n  is long enough to wrap.\n" in text
-    assert "\n- Other data. `cred`.\n- Reading.\n\nTests\n" in text
+    assert "\n- A frame: The window is as long as an interrupt takes, which is long\n" in text
+    assert "\n  enough to wrap.\n" in text
+    assert "\n- Other data: `cred`.\n\nTests\n" in text
     assert "Not used" not in text
-    assert "not this" not in text
     lines = [line.split() for line in text.splitlines()]
     # The tests of the tool say nothing about the kernel.
     assert ["um", "-", "0", "0", "0"] in lines
@@ -734,9 +733,14 @@ def test_the_package_is_named_if_the_tree_is_its(
     [
         ("patches/COVER", "mm: do", "do", "must begin with a subsystem"),
         ("patches/COVER", "This is", "Das ist für", "cannot have this line: Das ist für"),
-        ("docs/threat-model.md", "| bypass |", "| what |", "should have a table"),
-        ("docs/threat-model.md", "| a frame |", "| a frame | b |", "should have a table"),
-        ("docs/threat-model.md", "## Out of scope", "## Else", "should have a list under"),
+        ("configs/threat-model.toml", "[[out_of_scope]]", "[[else]]", "is damaged: 'out_of_scope'"),
+        ("configs/threat-model.toml", 'id = "frame"', 'name = "frame"', "is damaged: .* 'name'"),
+        (
+            "configs/threat-model.toml",
+            'status = "open"',
+            'status = "closed"',
+            "frame must be closed",
+        ),
         ("results/test-long-um.json", "suites", "sweets", "neither the result"),
     ],
 )

@@ -117,7 +117,7 @@ def report(
         typer.Option("--out", help="The page; build/report.html if none.", dir_okay=False),
     ] = None,
     readme: Annotated[
-        bool, typer.Option("--readme", help="Rewrite docs/benchmarks.md and README's part instead.")
+        bool, typer.Option("--readme", help="Rewrite the generated parts of README and docs/.")
     ] = False,
 ) -> None:
     """Render one HTML page of all results in results/."""

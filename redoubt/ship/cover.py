@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The text of the series' cover letter.
 
-What the series is for stands in patches/COVER. The rest comes from docs/threat-model.md and from
-the files of results/, so that it says what runs have shown and nothing else; the list of mails and
-the diffstat are git's.
+The purpose of the series stands in patches/COVER. The rest comes from configs/threat-model.toml and
+from the files of results/, so that it says what runs have shown and nothing else; the list of mails
+and the diffstat are git's.
 """
 
 from __future__ import annotations
 
-import itertools
-import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +20,9 @@ from redoubt.cost.tables import Table
 from redoubt.cost.workloads import EVENTS
 from redoubt.linux import source
 from redoubt.linux.source import Source
-from redoubt.ship import report, series
+from redoubt.ship import report, series, threats
 from redoubt.ship.report import Results
+from redoubt.ship.threats import Model
 
 # Mails are read in a terminal, and answered to.
 WIDTH = 75
@@ -38,8 +37,6 @@ _ASCII = str.maketrans({**_SPELLED, _FIXED: " "})
 # Of the tables of a benchmark. A switch for each entry is there to compare with; nobody boots so.
 _COLUMNS = ("workload", "size", "off/pristine", "on/off", "switches/op")
 
-_BYPASSES = "| bypass | answer |"
-_OPEN = "**Open.**"
 _MOCKED = f"{MET} (mock)"
 # Suites that are about the tool.
 _TOOL = "tool"
@@ -52,13 +49,13 @@ def letter(repo: Path, base: Source) -> str:
     that a cover letter cannot carry.
     """
     purpose = series.message(repo / "patches" / "COVER")
-    threats = repo / "docs" / "threat-model.md"
+    model = threats.load(repo)
     results = report.load(repo / "results")
     parts = [
         purpose.splitlines(),
         [*_heading("Base"), *_base(base)],
-        [*_heading("Known ways around it"), *_open(threats)],
-        [*_heading("Out of scope"), *_out_of_scope(threats)],
+        [*_heading("Known ways around it"), *_open(model)],
+        [*_heading("Out of scope"), *_out_of_scope(model)],
         [*_heading("Tests"), *_tests(results)],
         [*_heading("Costs"), *_costs(results)],
     ]
@@ -107,44 +104,18 @@ def _base(base: Source) -> Iterator[str]:
 # === Limits ======================================================================================
 
 
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise RedoubtError(f"cannot read {file}: {error.strerror}") from error
-
-
-def _plain(text: str) -> str:
-    """Text without the marks of Markdown that nobody writes in a mail."""
-    return re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text).replace("**", "").replace("\\|", "|")
-
-
-def _open(file: Path) -> Iterator[str]:
-    """The bypasses that have no answer."""
-    rest = itertools.dropwhile(lambda line: not line.startswith(_BYPASSES), _lines(file))
-    rows = [
-        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        for line in itertools.takewhile(lambda line: line.startswith("|"), rest)
-    ]
-    # The names of the columns, and the rule below them.
-    bypasses = rows[2:]
-    if not bypasses or any(len(row) != 2 for row in rows):
-        raise RedoubtError(f"{file} should have a table '{_BYPASSES}'")
-    found = [(bypass, answer) for bypass, answer in bypasses if answer.startswith(_OPEN)]
+def _open(model: Model) -> Iterator[str]:
+    """The ways around that are open."""
+    found = [one for one in model.bypasses if one.status == threats.OPEN]
     if not found:
         yield "None."
-    for bypass, answer in found:
-        yield from _filled(_plain(f"{bypass}. {answer.removeprefix(_OPEN)}"), "- ")
+    for one in found:
+        yield from _filled(f"{one.title}: {one.why}", "- ")
 
 
-def _out_of_scope(file: Path) -> Iterator[str]:
-    """The list of that section."""
-    _, _, section = "\n".join(_lines(file)).partition("\n## Out of scope\n")
-    points = section.partition("\n## ")[0].strip().split("\n- ")
-    if not points[0].startswith("- "):
-        raise RedoubtError(f"{file} should have a list under 'Out of scope'")
-    for point in points:
-        yield from _filled(_plain(point.removeprefix("- ")), "- ")
+def _out_of_scope(model: Model) -> Iterator[str]:
+    for one in model.out_of_scope:
+        yield from _filled(f"{one.title}: {one.why}", "- ")
 
 
 # === Tests =======================================================================================

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One page of all results, docs/benchmarks.md and its digest in README; from the files alone."""
+"""One page of all results, and the parts of the documents that are made of files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.cost import figures, plots, tables
 from redoubt.cost.figures import Report
 from redoubt.cost.tables import Table
 from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME
 from redoubt.machine import provenance
+from redoubt.ship import threats
 from redoubt.trial import linear_map
 from redoubt.trial.asi import exits
 
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+# Between these `redoubt report --readme` writes.
+BEGIN, END = "<!-- generated:begin -->", "<!-- generated:end -->"
 
 KINDS = {
     TIME: "measured on a CPU whose protection keys enforce.",
@@ -193,7 +196,7 @@ def _run(file: Path, value: dict[str, Any], kind: str) -> Run:
         raise RedoubtError(f"{file} is damaged: {error!r}") from error
 
 
-# === README and docs/benchmarks.md ===============================================================
+# === Parts of the documents ======================================================================
 
 
 def origin(collected: dict[str, Any]) -> str:
@@ -213,24 +216,20 @@ def benchmark_block(name: str, report: Report) -> str:
         f"From [results/{name}](../results/{name}): `{report.provenance['command']}` on "
         f"{origin(report.provenance)}; {report.rounds} rounds, seed {report.seed}.",
         "",
-        tables.legend(report),
-        "",
     ]
     if report.quick:
         lines += [f"**{tables.NOT_PUBLISHABLE}**", ""]
     for one in tables.counted(report):
-        # Switches stand beside the instructions as well, and what is demanded of them below.
-        events = one.heading == tables.heading(EVENTS, report.target)
-        if not events or report.kinds != [EVENTS, INSTRUCTIONS]:
+        # Switches stand beside times and instructions as well.
+        if one.heading != tables.heading(EVENTS, report.target) or report.kinds == [EVENTS]:
             lines += [*tables.markdown(one), ""]
-    lines += [*tables.markdown(tables.targets(report)), ""]
     return "\n".join(lines)
 
 
-DIGEST = "What this project demands of itself, and whether these runs show that it holds"
+DIGEST = "Demands of this project on itself, and the verdicts of these runs"
 LINEAR_MAP = (
-    "What creating the linear map of arm64 takes, on the pristine kernel and on ours: exact "
-    "counts, of instructions as well (QEMU -icount: this is not time, and predicts none)."
+    "Counts of creating the linear map of arm64, on the pristine kernel and on ours: exact, of "
+    "instructions as well (QEMU -icount: this is not time, and predicts none)."
 )
 
 
@@ -273,30 +272,93 @@ def linear_map_targets(found: LinearMap) -> Table:
 
 
 def benchmark_blocks(results: Results) -> str:
-    """All tables; what follows a table needs an empty line before it."""
-    blocks = [benchmark_block(name, report) for name, report in results.benchmarks]
+    """All tables, those of the demands first; text after a table needs an empty line before it."""
+    legends = dict.fromkeys(tables.legend(report) for _, report in results.benchmarks)
+    blocks = [digest_block(results), *(f"{legend}\n" for legend in legends)]
+    blocks += [benchmark_block(name, report) for name, report in results.benchmarks]
     return "\n".join(blocks + [linear_map_block(one) for one in results.linear_maps])
 
 
-def readme_block(results: Results) -> str:
-    """What is demanded and what of it holds, in one table."""
+def digest_block(results: Results) -> str:
+    """A row for each result file and kind of figures: its demands, and those that are not met."""
     rows = [
-        (f"[{report.target}](results/{name})", *row)
+        (f"[{report.target}](../results/{name})", *row)
         for name, report in results.benchmarks
         for row in tables.digest(tables.targets(report))
     ]
     rows += [
-        (f"[arm64](results/{found.file})", *row)
+        (f"[arm64](../results/{found.file})", *row)
         for found in results.linear_maps
         for row in tables.digest(linear_map_targets(found))
     ]
-    digest = Table("targets", DIGEST, ("target", *tables.DIGESTED), tuple(rows))
+    # Kinds that a machine cannot measure have no demands.
+    judged = tuple(row for row in rows if row[2] != "0")
+    digest = Table("targets", DIGEST, ("target", *tables.DIGESTED), judged)
     return "\n".join(tables.markdown(digest)) + "\n"
 
 
+# Operations that README names, on the target that counts them with protection enforced.
+_NAMED = ("fork", "munmap", "fault")
+_SIZE = 64 << 20
+_COUNTED_ON = "x86_64"
+_PAGE = "[docs/benchmarks.md](docs/benchmarks.md)"
+
+
+def readme_block(results: Results) -> str:
+    """Three sentences: the cost of protection, the cost of the hooks, and the demands."""
+    counted = {
+        (one.workload, one.variant): one
+        for _, report in results.benchmarks
+        if report.target == _COUNTED_ON
+        for one in report.figures
+        if one.kind == INSTRUCTIONS and one.size == _SIZE and one.ratio is not None
+    }
+
+    def changes(variant: str) -> str:
+        return ", ".join(
+            f"{tables.change(one.ratio)} in {name}"
+            for name in _NAMED
+            if (one := counted.get((name, variant))) and one.ratio is not None
+        )
+
+    lines = []
+    if on := changes("on"):
+        lines.append(
+            f"- Protection changes the number of instructions by {on}: x86-64, as QEMU counts "
+            f"them, 64 MiB of small pages ({_PAGE})."
+        )
+    if off := changes("off"):
+        lines.append(
+            f"- With protection built in and off the same kernel differs from pristine Linux by "
+            f"{off} ({_PAGE})."
+        )
+    verdicts = Counter(
+        row[-1].removesuffix(" (mock)")
+        for demanded in (
+            *(tables.targets(report) for _, report in results.benchmarks),
+            *(linear_map_targets(found) for found in results.linear_maps),
+        )
+        for row in demanded.rows
+    )
+    met, undecided, missed = (
+        verdicts[name] for name in (figures.MET, figures.UNDECIDED, figures.MISSED)
+    )
+    timed = any(TIME in report.kinds for _, report in results.benchmarks)
+    lines.append(
+        f"- {met} of {met + undecided + missed} demands on cost are met, {undecided} are undecided "
+        f"and {missed} are missed; {'' if timed else 'no '}time was measured on silicon that "
+        f"enforces ({_PAGE})."
+    )
+    return "\n".join(lines) + "\n"
+
+
 def blocks(results: Results) -> dict[str, str]:
-    """What the documents have of the results, by the name of the file."""
-    return {"README.md": readme_block(results), "docs/benchmarks.md": benchmark_blocks(results)}
+    """The generated parts of the documents, by the name of the document."""
+    return {
+        "README.md": readme_block(results),
+        "docs/benchmarks.md": benchmark_blocks(results),
+        "docs/threat-model.md": threats.markdown(threats.load(paths.repo())),
+    }
 
 
 def with_block(text: str, block: str, name: str) -> str:
