@@ -25,7 +25,7 @@ from redoubt.ship import htmldocs, lint, series
 from redoubt.suite import boots, code, tool
 from redoubt.suite.run import Item, Run, verdict
 from redoubt.targets import TARGETS, Target, get_target
-from redoubt.trial import attack, check
+from redoubt.trial import attack, experiment
 
 Call = Callable[..., Done]
 UM = get_target("um")
@@ -581,7 +581,7 @@ def test_check(
     monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(kernels, "workbench", lambda *_, **__: BENCH)
     walk = ("tables 9", "untagged 0", f"foreign {foreign}")
-    monkeypatch.setattr(check, "boot", lambda *_, **__: result(*walk, *walk))
+    monkeypatch.setattr(experiment, "boot", lambda *_, **__: result(*walk, *walk))
     monkeypatch.setattr(qemu, "described", lambda emulator: f"{emulator.program}: 9")
     done = call("check", "um", "--json", str(tmp_path / "r"))
     assert done.code == code

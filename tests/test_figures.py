@@ -639,12 +639,15 @@ class Page(HTMLParser):
         super().__init__()
         self.references: list[str] = []
         self.open: list[str] = []
+        self.ids: list[str] = []
         self.text = ""
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag not in ("script", "link", "iframe", "object", "base")
         for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
             if name in ("src", "href", "srcset", "action", "data", "poster"):
                 self.references.append(value or "")
         if tag not in ("meta", "img"):
@@ -660,8 +663,11 @@ class Page(HTMLParser):
 def test_the_page_needs_no_other_file(page_text: str) -> None:
     page = Page(page_text)
     assert not page.open
-    assert len(page.references) == 4
-    assert all(one.startswith("data:image/png;base64,") for one in page.references)
+    links = [one.removeprefix("#") for one in page.references if one.startswith("#")]
+    assert links == page.ids == ["summary", "bench-um.json", "tests"]
+    pictures = page.references[len(links) :]
+    assert len(pictures) == 4
+    assert all(one.startswith("data:image/png;base64,") for one in pictures)
     assert not re.search(r"https?://|@import|url\(", page_text)
     assert "prefers-color-scheme: dark" in page_text
     assert 'name="viewport"' in page_text
@@ -677,6 +683,40 @@ def test_the_page_says_where_everything_comes_from(page_text: str) -> None:
     ):  # fmt: skip
         assert said in text
     assert tables.NOT_PUBLISHABLE not in text
+
+
+def test_attacks_come_first() -> None:
+    suites = [
+        {"name": name, "passed": 7, "failed": 0, "skipped": 2} for name in ("kunit", "attacks")
+    ]
+    tests = report.Tests("t.json", None, [{"target": "um", "variant": "on", "suites": suites}])
+    page = Page(report.page(report.Results(tests=[tests])))
+    assert page.ids == ["summary", "attacks", "tests"]
+    assert "7 end as expected, 0 do not" in page.text
+
+
+@pytest.mark.parametrize(
+    ("text", "tone"),
+    [
+        ("(R) +3.1 %", ""), ("(I) -3.1 %", "better"), ("≤ +10 %: met", "better"),
+        ("≤ +10 %: met (mock)", "better"), ("≤ +10 %: missed (mock)", "worse"),
+        ("missed", "worse"), ("failed", "worse"), ("passed", "better"), ("undecided", ""),
+    ],
+)  # fmt: skip
+def test_only_a_missed_demand_is_red(text: str, tone: str) -> None:
+    assert report._tone(text) == tone
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (-1, 3, [-10, 0, 10]),
+        (-7, 40, [-10, -5, 0, 5, 10, 20, 50]),
+        (20, 300, [-10, 0, 20, 50, 100, 200, 500]),
+    ],
+)
+def test_an_axis_has_a_mark_beyond_each_end(low: float, high: float, expected: list[int]) -> None:
+    assert plots.ticks(low, high) == expected
 
 
 def test_a_quick_run_is_marked_on_the_page(made: Report) -> None:

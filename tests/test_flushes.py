@@ -15,6 +15,7 @@ from redoubt.linux.build import Build
 from redoubt.machine.boot import Machine, Result
 from redoubt.machine.kernels import Workbench
 from redoubt.targets import X86_64, X86_64_MKTME, get_variant
+from redoubt.trial import experiment
 from redoubt.trial.mktme import flushes
 from redoubt.trial.mktme.flushes import AGAIN, FIRST, OFF, ON, Report
 
@@ -107,7 +108,7 @@ def boots(
         asked.append(machine.args)
         return Result(outcome, 0, tuple(left.pop(0)), (), Path("log"))
 
-    monkeypatch.setattr(flushes, "boot", booted)
+    monkeypatch.setattr(experiment, "boot", booted)
     return asked
 
 

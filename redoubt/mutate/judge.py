@@ -27,7 +27,7 @@ from redoubt.mutate import places
 from redoubt.mutate.places import Site, Source
 from redoubt.suite import boots
 from redoubt.suite.run import Item, Run
-from redoubt.trial import attack, check, ktap, lifecycle
+from redoubt.trial import attack, check, experiment, ktap, lifecycle
 
 # A change here forgets all verdicts.
 _FORMAT = 2
@@ -474,7 +474,7 @@ def _judging(fragments: Sequence[str]) -> list[Path]:
         # What an installed kernel does is asked of no mutant.
         if file.is_file() and file.parent != guests / "installed"
     )
-    modules = (attack, boot, boots, check, ktap, lifecycle, places)
+    modules = (attack, boot, boots, check, experiment, ktap, lifecycle, places)
     return [
         *(build.fragment(name) for name in fragments),
         *programs,

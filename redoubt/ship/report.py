@@ -6,9 +6,8 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -378,75 +377,73 @@ def with_block(text: str, block: str, name: str) -> str:
 
 # === HTML ========================================================================================
 
-_STYLE = """
-:root { color-scheme: light dark; --fg: #1b1f24; --bg: #fff; --soft: #5b6570; --line: #d5dbe1;
-  --card: #f5f7f9; --accent: #0b62a4; --bad: #b3261e; --good: #1a7f37; }
-@media (prefers-color-scheme: dark) { :root { --fg: #e4e8ec; --bg: #14181c; --soft: #9aa5b0;
-  --line: #343c44; --card: #1d2329; --accent: #6cb6ff; --bad: #ff8f87; --good: #6fd18a; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 92rem; padding: 1rem; background: var(--bg); color: var(--fg);
-  font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { margin: 2.5rem 0 .5rem; font-size: 1.3rem;
-  border-bottom: 1px solid var(--line); } h3 { margin: 1.8rem 0 .4rem; font-size: 1.05rem; }
-p { max-width: 48rem; } .soft { color: var(--soft); }
-.kind { display: inline-block; padding: 0 .5rem; border-radius: 1rem; font-size: .8rem;
-  border: 1px solid currentColor; color: var(--accent); white-space: nowrap; }
-.kind.mock, .warn { color: var(--bad); }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .5rem 0;
-  padding: .6rem .8rem; background: var(--card); border-radius: .4rem; }
-dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
-code { font: .9em ui-monospace, monospace; }
-.wide { overflow-x: auto; margin: .5rem 0; border: 1px solid var(--line); border-radius: .4rem; }
-table { border-collapse: collapse; width: 100%; font-size: .85rem;
-  font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
-  border-top: 1px solid var(--line); }
-thead th { border-top: 0; background: var(--card); }
-th:nth-child(-n+2), td:nth-child(-n+2), .words th, .words td { text-align: left; }
-.words td { white-space: normal; }
-td.worse { color: var(--bad); } td.better { color: var(--good); }
-img { display: block; max-width: 100%; height: auto; margin: .8rem 0; padding: .4rem;
-  background: #fff; border: 1px solid var(--line); border-radius: .4rem; }
-@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .3rem; } }
-"""
+_TEMPLATE = Path(__file__).with_name("report.html.j2")
+_ATTACKS = "attacks"
 
 
 def _tone(text: str) -> str:
-    if text.startswith("(R)") or text.endswith(("missed", "missed (mock)")):
-        return ' class="worse"'
-    if text.startswith("(I)") or text.endswith((": met", ": met (mock)")) or text == "met":
-        return ' class="better"'
+    """How a cell is coloured. A regression is only one if it misses its demand."""
+    if text == "failed" or text.endswith(("missed", "missed (mock)")):
+        return "worse"
+    if (
+        text.startswith("(I)")
+        or text in ("met", "passed")
+        or text.endswith((": met", "met (mock)"))
+    ):
+        return "better"
     return ""
 
 
-def _html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], words: bool = False) -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td{_tone(text)}>{escape(text)}</td>" for text in row) + "</tr>"
-        for row in rows
-    )
-    style = ' class="words"' if words else ""
-    return (
-        f'<div class="wide"><table{style}><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
+def _verdict(good: bool) -> str:
+    return "passed" if good else "failed"
 
 
-def _chip(kind: str) -> str:
-    style = "kind mock" if kind == MOCK else "kind"
-    return f'<span class="{style}">{escape(tables.SHORT[kind])}</span>'
+def _suites(tests: Tests, prefix: str = "") -> list[tuple[str, ...]]:
+    return [
+        (suite["name"], entry["variant"], entry["target"],
+         *(str(suite[name]) for name in ("passed", "failed", "skipped")))
+        for entry in tests.entries
+        for suite in entry["suites"]
+        if suite["name"].startswith(prefix)
+    ]  # fmt: skip
 
 
-def _section(one: Table) -> str:
-    return f"<h3>{_chip(one.kind)} {escape(one.heading)}</h3>\n" + _html_table(
-        one.columns, one.rows
-    )
+def _totals(rows: Iterable[Sequence[str]]) -> tuple[int, int, int]:
+    """Passed, failed and skipped."""
+    counts = [tuple(map(int, row[-3:])) for row in rows]
+    passed, failed, skipped = (sum(column) for column in zip(*counts, strict=True))
+    return passed, failed, skipped
 
 
-def _facts(report: Report) -> str:
+def _summary(results: Results) -> Iterator[tuple[str, str, str, str]]:
+    """File, subject, finding and verdict: attacks first."""
+    for one in results.tests:
+        if attacks := _suites(one, _ATTACKS):
+            passed, failed, _ = _totals(attacks)
+            found = f"{passed} end as expected, {failed} do not"
+            yield one.file, "attacks", found, _verdict(not failed)
+    demands = [(name, tables.targets(report)) for name, report in results.benchmarks]
+    demands += [(found.file, linear_map_targets(found)) for found in results.linear_maps]
+    for name, table in demands:
+        for kind, number, met, undecided, missed in tables.digest(table):
+            if number != "0":
+                verdict = (
+                    figures.MISSED if missed else figures.UNDECIDED if undecided else figures.MET
+                )
+                yield name, f"demands on {kind}", f"{met} of {number} are met", verdict
+    for one in results.tests:
+        if rows := _suites(one):
+            passed, failed, skipped = _totals(rows)
+            found = f"{passed} passed, {failed} failed, {skipped} skipped"
+            yield one.file, "tests", found, _verdict(not failed)
+    for run in results.runs:
+        yield run.file, run.provenance["command"], run.words, _verdict(run.ok)
+
+
+def _facts(report: Report) -> dict[str, str]:
     machine = report.provenance["machine"]
     changed = ", with uncommitted changes" if report.provenance["dirty"] else ""
-    facts = {
+    return {
         "command": report.provenance["command"],
         "commit": f"{report.provenance['commit'] or 'unknown'}{changed}",
         "date": report.provenance["date"],
@@ -457,88 +454,59 @@ def _facts(report: Report) -> str:
         "emulator": ", ".join(machine.get("emulators") or ()) or machine.get("qemu") or "none",
         "method": f"{report.rounds} rounds, seed {report.seed}",
     }
-    return "<dl>" + "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items()
-    ) + "</dl>"  # fmt: skip
 
 
-def _benchmark_html(name: str, report: Report) -> str:
-    parts = [f"<h2>Cost on {escape(report.target)} <small class='soft'>{escape(name)}</small></h2>"]
-    if report.quick:
-        parts.append(f'<p class="warn"><strong>{escape(tables.NOT_PUBLISHABLE)}</strong></p>')
-    parts.append(_facts(report))
-    demanded = tables.targets(report)
-    parts += [
-        f"<h3>{escape(demanded.heading)}</h3>",
-        _html_table(demanded.columns, demanded.rows, words=True),
-        f'<p class="soft">{escape(tables.legend(report))}</p>',
-    ]
+def _cost(name: str, report: Report) -> dict[str, Any]:
     pictures = plots.plots(report)
-    for kind in report.kinds:
-        one = tables.table(report, kind)
-        if not one.rows:
-            continue
-        parts.append(_section(one))
-        for which, title in (("overhead", "Change by workload"), ("size", "Cost by mapping size")):
-            if picture := pictures.get(f"{which}-{kind}"):
-                data = base64.b64encode(picture).decode()
-                label = escape(f"{title}, {tables.SHORT[kind]}")
-                parts.append(f'<img alt="{label}" src="data:image/png;base64,{data}">')
-    if pages := tables.direct_map(report):
-        parts.append(_section(pages))
-    return "\n".join(parts)
-
-
-def _tests_html(tests: Tests) -> str:
-    rows = [
-        (suite["name"], entry["variant"], entry["target"],
-         *(str(suite[name]) for name in ("passed", "failed", "skipped")))
-        for entry in tests.entries
-        for suite in entry["suites"]
-    ]  # fmt: skip
-    total = [sum(int(row[index]) for row in rows) for index in (3, 4, 5)]
-    counts = "{} passed, {} failed, {} skipped".format(*total)
-    commit = f"; last changed by commit {tests.commit}" if tests.commit else ""
-    return (
-        f"<h2>Tests <small class='soft'>{escape(tests.file)}</small></h2>\n"
-        f"<p>{counts}{escape(commit)}.</p>\n"
-        + _html_table(("suite", "variant", "target", "passed", "failed", "skipped"), rows)
-    )
-
-
-def _linear_map_html(found: LinearMap) -> str:
-    one = linear_map_table(found)
-    return (
-        f"<h2>The linear map of arm64 <small class='soft'>{escape(found.file)}</small></h2>\n"
-        f"<p>{escape(one.heading)} {escape(origin(found.provenance))}.</p>\n"
-        + _html_table(one.columns, one.rows)
-    )
-
-
-def _runs_html(runs: Sequence[Run]) -> str:
-    columns = ("file", "what was found", "verdict", "command", "where")
-    rows = [
-        (one.file, one.words, "passed" if one.ok else "failed", one.provenance["command"],
-         origin(one.provenance))
-        for one in runs
-    ]  # fmt: skip
-    return "<h2>Other runs</h2>\n" + _html_table(columns, rows, words=True)
+    titles = {"overhead": "Change by workload", "size": "Cost by mapping size"}
+    sections = [
+        (
+            one,
+            [
+                (f"{title}, {tables.SHORT[one.kind]}", base64.b64encode(picture).decode())
+                for which, title in titles.items()
+                if (picture := pictures.pop(f"{which}-{one.kind}", None))
+            ],
+        )
+        for one in tables.counted(report)
+    ]
+    return {
+        "file": name, "report": report, "facts": _facts(report), "sections": sections,
+        "demanded": tables.targets(report), "legend": tables.legend(report),
+    }  # fmt: skip
 
 
 def page(results: Results) -> str:
     """One HTML page that needs no other file."""
-    kinds = "".join(f"<p>{_chip(kind)} {escape(text)}</p>" for kind, text in KINDS.items())
-    parts = [_benchmark_html(name, report) for name, report in results.benchmarks]
-    parts += [_linear_map_html(one) for one in results.linear_maps]
-    parts += [_tests_html(one) for one in results.tests]
-    if results.runs:
-        parts.append(_runs_html(results.runs))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Redoubt: results</title>\n<style>{_STYLE}</style></head>\n<body>\n"
-        "<h1>Redoubt: results</h1>\n"
-        "<p>Page tables read-only to the kernel itself: what it costs, and what was tested. "
-        "There are four kinds of figures; no table mixes them.</p>\n"
-        f"{kinds}\n" + "\n".join(parts) + "\n</body></html>\n"
+    # Loaded here as no other verb needs it.
+    from jinja2 import Environment, StrictUndefined
+
+    made = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        _TEMPLATE.read_text()
     )
+    return made.render(
+        tone=_tone,
+        mock=MOCK,
+        short=tables.SHORT,
+        kinds=KINDS,
+        quick=tables.NOT_PUBLISHABLE,
+        summary=_summary(results),
+        attacks=[row for one in results.tests for row in _suites(one, _ATTACKS)],
+        costs=[_cost(name, report) for name, report in results.benchmarks],
+        linear_maps=[
+            {"file": one.file, "table": linear_map_table(one), "origin": origin(one.provenance)}
+            for one in results.linear_maps
+        ],
+        tests=[
+            {
+                "file": one.file, "commit": one.commit, "rows": rows,
+                "counts": "{} passed, {} failed, {} skipped".format(*_totals(rows)),
+            }
+            for one in results.tests if (rows := _suites(one))
+        ],
+        runs=[
+            (one.file, one.words, _verdict(one.ok), one.provenance["command"],
+             origin(one.provenance))
+            for one in results.runs
+        ],
+    )  # fmt: skip

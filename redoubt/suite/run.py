@@ -10,7 +10,7 @@ from typing import Any
 from redoubt.core.progress import Progress
 from redoubt.machine import host
 from redoubt.targets import Target, Variant, get_variant
-from redoubt.trial import lifecycle
+from redoubt.trial.experiment import Outcome
 
 # Seconds: ten times what it takes, as others may use this machine as well.
 PATIENCE_S = 300.0
@@ -70,7 +70,7 @@ def verdict(name: str, variant: str, good: bool, detail: str) -> Item:
     return Item(name, variant, int(good), int(not good), 0, "" if good else detail)
 
 
-def outcome_item(name: str, outcome: lifecycle.Outcome) -> Item:
+def outcome_item(name: str, outcome: Outcome) -> Item:
     """The item of what a machine with protection went through."""
     detail = "\n".join((*outcome.problems, outcome.boot.describe()))
     return verdict(name, "on", outcome.ok, detail)

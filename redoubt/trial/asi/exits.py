@@ -8,16 +8,14 @@ With two CPUs they are not, and there are IPIs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
-from redoubt.machine.boot import boot
 from redoubt.machine.kernels import Workbench
 from redoubt.targets import Variant
+from redoubt.trial import experiment
 from redoubt.trial.asi import asi
 
 TIMES = 10_000
@@ -57,7 +55,6 @@ WAYS = {
     ON: (*asi.ARGS, FLUSH),
 }
 
-_ROW = re.compile(r"^@exits: operation=(\S+) times=(\d+)((?: \w+=\d+)+)$")
 _TIMEOUT = 600.0
 
 
@@ -69,6 +66,10 @@ class Row:
     times: int
     counts: Mapping[str, int]
     way: str = ON
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md."""
+        return {"operation": self.operation, "way": self.way, "times": self.times, **self.counts}
 
     @property
     def exits(self) -> dict[str, int]:
@@ -93,39 +94,15 @@ class Row:
         return {name: count / self.times for name, count in counted.items()}
 
 
-@dataclass(frozen=True)
-class Report:
-    """All rows, and what was wrong in words."""
-
-    rows: tuple[Row, ...]
-    problems: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Did everything run to its end, and nothing leave that must not?"""
-        return not self.problems
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form, see docs/json.md."""
-        return {
-            "ok": self.ok,
-            "problems": list(self.problems),
-            "rows": [
-                {"operation": row.operation, "way": row.way, "times": row.times, **row.counts}
-                for row in self.rows
-            ],
-        }
+Report = experiment.Report[Row]
 
 
 def parse(lines: Sequence[str], way: str = ON) -> tuple[Row, ...]:
     """All operations on a console."""
-    rows = []
-    for line in lines:
-        if match := _ROW.match(line):
-            words = (word.split("=") for word in match[3].split())
-            counts = {name: int(value) for name, value in words}
-            rows.append(Row(match[1], int(match[2]), counts, way))
-    return tuple(rows)
+    return tuple(
+        Row(operation, int(times), counts, way)
+        for (operation, times), counts in experiment.said("exits", ("operation", "times"), lines)
+    )
 
 
 def judge(rows: Sequence[Row]) -> Iterator[str]:
@@ -181,24 +158,17 @@ def run(
 
     Raises RedoubtError if one does not get to its end.
     """
-    rows: list[Row] = []
-    problems: list[str] = []
-    for way in ways:
-        with progress.step(f"Counting exits of the restricted address space ({way})"):
-            result = boot(
-                made.machine(variant, *WAYS[way], cpus=cpus),
-                ["/bin/exits", str(times)],
-                timeout=_TIMEOUT,
-                name=f"exits-{way}",
-                progress=progress,
-            )
-        found = parse(result.console, way)
-        if result.outcome != "finished" or result.status or not found:
-            raise RedoubtError(f"{len(found)} operations were counted; {result.describe()}")
-        wrong = judge(found) if cpus == 1 else ()
-        problems += [f"{way}: {problem}" for problem in (*wrong, *result.complaints)]
-        rows += found
-    return Report(tuple(rows), tuple(problems))
+    return Report(
+        *experiment.count(
+            {way: made.machine(variant, *WAYS[way], cpus=cpus) for way in ways},
+            ["/bin/exits", str(times)],
+            parse,
+            judge if cpus == 1 else lambda rows: (),
+            title="Counting exits of the restricted address space",
+            timeout=_TIMEOUT,
+            progress=progress,
+        )
+    )
 
 
 def render(report: Report) -> Iterator[str]:

@@ -7,16 +7,14 @@ pages under KeyIDs and without. What a flush takes no emulator tells.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
-from redoubt.machine.boot import boot
 from redoubt.machine.kernels import Workbench
 from redoubt.targets import Variant
+from redoubt.trial import experiment
 from redoubt.trial.mktme import mktme
 
 TIMES = 10_000
@@ -36,7 +34,6 @@ COUNTERS = (INSTRUCTIONS, *FLUSHED, RANGES, WHOLE, HITS, MISSES, REFUSED, RETURN
 # Of what the same operation flushes without the pool: for the beginning of a name.
 TARGETS = {"build-like": 0.01, "churn": 0.05}
 
-_ROW = re.compile(r"^@flushes: operation=(\S+) phase=(\w+) times=(\d+)((?: \w+=-?\d+)+)$")
 _TIMEOUT = 1800.0
 
 
@@ -49,6 +46,13 @@ class Row:
     times: int
     counts: Mapping[str, int]
     way: str = ON
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md."""
+        return {
+            "operation": self.operation, "way": self.way, "phase": self.phase,
+            "times": self.times, **self.counts,
+        }  # fmt: skip
 
     @property
     def flushed(self) -> int:
@@ -71,16 +75,8 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class Report:
-    """All rows, and what was wrong in words."""
-
-    rows: tuple[Row, ...]
-    problems: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Did everything run to its end, and was nothing counted wrongly?"""
-        return not self.problems
+class Report(experiment.Report[Row]):
+    """All rows, what was wrong in words, and what was aimed at."""
 
     @property
     def aims(self) -> tuple[Aim, ...]:
@@ -98,31 +94,23 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/json.md."""
-        return {
-            "ok": self.ok,
-            "problems": list(self.problems),
+        return super().as_json() | {
             "targets": [
                 {"operation": aim.operation, "share": aim.share, "allowed": aim.allowed,
                  "met": aim.met}
                 for aim in self.aims
-            ],
-            "rows": [
-                {"operation": row.operation, "way": row.way, "phase": row.phase,
-                 "times": row.times, **row.counts}
-                for row in self.rows
             ],
         }  # fmt: skip
 
 
 def parse(lines: Sequence[str], way: str = ON) -> tuple[Row, ...]:
     """All operations on a console."""
-    rows = []
-    for line in lines:
-        if match := _ROW.match(line):
-            words = dict(word.split("=") for word in match[4].split())
-            counts = {name: int(words.get(name, 0)) for name in COUNTERS}
-            rows.append(Row(match[1], match[2], int(match[3]), counts, way))
-    return tuple(rows)
+    return tuple(
+        Row(operation, phase, int(times), {name: counts.get(name, 0) for name in COUNTERS}, way)
+        for (operation, phase, times), counts in experiment.said(
+            "flushes", ("operation", "phase", "times"), lines
+        )
+    )
 
 
 def judge(rows: Sequence[Row]) -> Iterator[str]:
@@ -153,24 +141,23 @@ def run(
     Raises RedoubtError if the target has no KeyIDs, or a guest does not get to its end.
     """
     mktme.needs(made.build.target)
-    rows: list[Row] = []
-    problems: list[str] = []
-    for way in ways:
-        with progress.step(f"Counting pages that are flushed ({way})"):
-            machine = made.machine(variant, f"mktme_anon={KEYID}", *WAYS[way])
-            result = boot(
-                replace(machine, count_instructions=True),
-                ["/bin/flushes", str(times)],
-                timeout=_TIMEOUT,
-                name=f"flushes-{way}",
-                progress=progress,
-            )
-        found = parse(result.console, way)
-        if result.outcome != "finished" or result.status or not found:
-            raise RedoubtError(f"{len(found)} operations were counted; {result.describe()}")
-        problems += [f"{way}: {problem}" for problem in (*judge(found), *result.complaints)]
-        rows += found
-    return Report(tuple(rows), tuple(problems))
+    machines = {
+        way: replace(
+            made.machine(variant, f"mktme_anon={KEYID}", *WAYS[way]), count_instructions=True
+        )
+        for way in ways
+    }
+    return Report(
+        *experiment.count(
+            machines,
+            ["/bin/flushes", str(times)],
+            parse,
+            judge,
+            title="Counting pages that are flushed",
+            timeout=_TIMEOUT,
+            progress=progress,
+        )
+    )
 
 
 _CAUSES = {MISSES: "not in the pool", REFUSED: "not taken", RETURNED: "given back"}
