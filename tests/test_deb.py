@@ -771,7 +771,7 @@ def test_what_boots_is_installed_and_kept_if_that_is_well(
 
 def test_installing_needs_a_boot(shop: Sandbox, call: Callable[..., Done]) -> None:
     done = said(call, "--install", "--no-boot")
-    assert (done.code, "--no-boot forbids" in done.err) == (1, True)
+    assert (done.code, "--no-boot forbids" in done.err) == (2, True)
 
 
 def said(call: Callable[..., Done], *words: str) -> Done:

@@ -101,14 +101,14 @@ def test_a_compiler_that_found_no_room(sandbox: Sandbox) -> None:
 
 def test_json(small_disk: Path) -> None:
     file = small_disk / "result.json"
-    common.write_json(file, ["an older one"])
+    common.write_bytes(file, b"an older one")
     older = file.read_text()
     with pytest.raises(RedoubtError, match=r"cannot write .*result\.json: No space left"):
-        common.write_json(file, ["x" * 2_000_000])
+        common.write_bytes(file, b"x" * 2_000_000)
     assert file.read_text() == older
     assert [entry.name for entry in small_disk.iterdir()] == ["result.json"]
 
 
 def test_json_nowhere(tmp_path: Path) -> None:
     with pytest.raises(RedoubtError, match=r"cannot write .*: No such file or directory"):
-        common.write_json(tmp_path / "nowhere/result.json", [])
+        common.write_bytes(tmp_path / "nowhere/result.json", b"")
