@@ -439,10 +439,11 @@ def test_lint_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "our_tree", lambda _: Path("tree"))
     monkeypatch.setattr(lint, "lint", check)
     monkeypatch.setattr(htmldocs, "check", lambda *_: htmldocs.Report((), (), (), 1))
-    code_, docs = code.linted(Run(UM, "auto", False, common.Display()))
+    (item,) = code.linted(run := Run(UM, "auto", False, common.Display()))
     assert asked == [{}]
-    assert (code_.failed, code_.detail) == (1, str(wrong))
-    assert (docs.passed, docs.failed) == (1, 0)
+    assert (item.failed, item.detail) == (1, str(wrong))
+    (item,) = code.documented(run)
+    assert (item.passed, item.failed) == (1, 0)
 
 
 @pytest.mark.parametrize(

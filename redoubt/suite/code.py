@@ -78,12 +78,15 @@ def series_checked(runs: Sequence[Run]) -> Iterator[Item]:
 
 
 def linted(run: Run) -> Iterator[Item]:
-    """The code and its documentation, by the checkers that compile nothing."""
-    tree = kernels.our_tree(run.progress)
+    """The code, by the checkers that compile nothing."""
     with run.progress.step("Checking the kernel code"):
-        report = lint.lint(tree, {})
+        report = lint.lint(kernels.our_tree(run.progress), {})
     yield verdict("checkpatch, stores to page tables", "-", report.ok, _told(report.findings))
-    documents = htmldocs.check(tree, run.progress)
+
+
+def documented(run: Run) -> Iterator[Item]:
+    """The documentation, by Sphinx."""
+    documents = htmldocs.check(kernels.our_tree(run.progress), run.progress)
     yield verdict("kernel documentation", "-", documents.ok, _told(documents.findings))
 
 

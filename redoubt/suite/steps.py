@@ -55,6 +55,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[Step]:
 
     yield Step("tool", "-", partial(tool.unit, one))
     yield Step("lint", "-", partial(code.linted, one))
+    yield Step("kernel documentation", "-", partial(code.documented, one), slow=True)
     yield from each("boots", boots.booted)
     yield from each("oracle", isolation.from_outside, seen)
     yield from each("address space isolation", isolation.from_inside, isolated)
