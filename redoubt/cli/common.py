@@ -22,8 +22,8 @@ from redoubt.linux import source as source_module
 from redoubt.linux import tree as tree_module
 from redoubt.machine import host as host_module
 from redoubt.machine import kernels
+from redoubt.ship import branch as branch_module
 from redoubt.ship import htmldocs as htmldocs_module
-from redoubt.ship import port as port_module
 from redoubt.ship.deb import deb as deb_module
 from redoubt.ship.deb import shipped
 from redoubt.targets import TARGETS, Target, Variant, get_target, get_variant
@@ -112,7 +112,7 @@ class Display:
 _UNFINISHED = (
     source_module.UNFINISHED,
     tree_module.UNFINISHED,
-    port_module.UNFINISHED,
+    branch_module.UNFINISHED,
     shipped.UNFINISHED,
     deb_module.UNFINISHED,
     htmldocs_module.UNFINISHED,

@@ -25,93 +25,100 @@ from redoubt.core.errors import RedoubtError
 from redoubt.linux import source as source_module
 from redoubt.machine import host as host_module
 from redoubt.machine import provenance
+from redoubt.ship import branch as branch_module
 from redoubt.ship import cover
-from redoubt.ship import port as port_module
-from redoubt.ship import recipients as recipients_module
 from redoubt.ship import series as series_module
 from redoubt.ship.deb import deb as deb_module
 from redoubt.ship.deb import shipped
 from redoubt.targets import TARGETS, get_target
 
+TopicOpt = Annotated[
+    list[str] | None,
+    typer.Option("--topic", help="Only this topic of patches/topics, and those it needs."),
+]
+
 
 @app.command()
 def series(
+    topic: TopicOpt = None,
     check: Annotated[
         bool, typer.Option("--check", help="Take the mails back and build every prefix.")
     ] = False,
     check_mails: Annotated[
         bool, typer.Option("--check-mails", help="Take the mails back, and build nothing.")
     ] = False,
-    recipients: Annotated[
-        bool,
-        typer.Option("--recipients", help="Write To: and Cc: into the mails, not beside them."),
+    each: Annotated[
+        bool, typer.Option("--each", help="With --check: build after each mail, not each topic.")
     ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", help="Where to write the mails.", file_okay=False)
     ] = None,
     json_file: JsonOpt = None,
 ) -> None:
-    """Export the queue as mails for git am, one commit per topic."""
+    """Export the queue as mails for git am, one for each patch."""
     if json_file and not (check or check_mails):
         raise RedoubtError("--json is for a check", "redoubt series --check-mails --json FILE")
     display = Display()
+    names = tuple(topic or ())
     where = output or paths.build_dir() / "series"
     with alone():
         base = source_module.obtain(display)
-        letter = cover.letter(paths.repo(), base)
-
-        def ask(mail: Path) -> recipients_module.Recipients:
-            display.detail(f"recipients of {mail.name}")
-            return recipients_module.ask(base.path, mail)
-
+        letter = cover.letter(paths.repo(), base, names)
         with display.step("Writing the mails"):
-            written = series_module.export(
-                base.path, where, letter=letter, ask=ask, address=recipients
-            )
+            written = series_module.export(base.path, where, topics=names, letter=letter)
         for file in written:
             out.print(str(file), markup=False)
         if not (check or check_mails):
+            print_lines(["send them with:", f"    {series_module.sending(base.path, where)}"])
             return
         targets = list(TARGETS.values()) if check else []
-        report = suite_module.series_check(targets, display, sampled=not check, mails=where)
+        report = suite_module.series_check(
+            targets, display, sampled=not check, mails=where, names=names, each=each
+        )
     write_json(json_file, report.as_json())
     print_lines(series_module.render(report))
     raise typer.Exit(0 if report.ok else 1)
 
 
 @app.command()
-def port(
+def branch(
+    topic: TopicOpt = None,
     onto: Annotated[
-        Path | None, typer.Option("--onto", help="A Linux tree; only read.", file_okay=False)
-    ] = None,
-    package: Annotated[
-        str | None, typer.Option("--package", help="Or a source package, as linux-source-7.2.")
-    ] = None,
-    output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--output",
-            help="Where to write the merged patches; build/port/VERSION if none.",
-            file_okay=False,
+            "--onto", help="Rebase onto this Linux tree, or source package as linux-source-7.2."
         ),
     ] = None,
-    json_file: JsonOpt = None,
+    rehearse: Annotated[
+        bool, typer.Option("--try", help="With --onto: keep nothing, and report on all patches.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="The repository; build/branch if none.", file_okay=False),
+    ] = None,
 ) -> None:
-    """Merge the queue onto another kernel, and say what of it applies there."""
+    """Make the queue a branch of git, one commit for each patch."""
     display = Display()
-    if (onto is None) == (package is None):
-        raise typer.BadParameter("give a tree, with --onto, or the name of one, with --package")
+    names = tuple(topic or ())
+    if rehearse and onto is None:
+        raise typer.BadParameter("--try is for another kernel: give it with --onto")
     with alone():
-        if onto is not None:
-            other = source_module.other(onto)
-        else:
-            other = source_module.packaged(package or "", display)
-        where = output or paths.build_dir() / "port" / other.version
-        report = port_module.port(source_module.obtain(display), other, where, display)
-    if json_file:
-        write_json(json_file, report.as_json() | provenance.collect(sys.argv[1:]))
-    print_lines(list(port_module.render(report)))
-    raise typer.Exit(0 if report.ok else 1)
+        base = source_module.obtain(display)
+        other = None
+        if onto is not None and Path(onto).exists():
+            other = source_module.other(Path(onto))
+        elif onto is not None:
+            other = source_module.packaged(onto, display)
+        if rehearse and other:
+            with display.step(f"Trying all patches on Linux {other.version}"):
+                outcomes = branch_module.rehearse(base, other, topics=names)
+            print_lines(list(branch_module.tried(other.version, outcomes)))
+            conflict = any(one.verdict == branch_module.CONFLICTS for one in outcomes)
+            raise typer.Exit(int(conflict))
+        where = (output or paths.build_dir() / "branch").resolve()
+        made = branch_module.make(base, where, display, topics=names, onto=other)
+    print_lines(list(branch_module.render(made)))
+    raise typer.Exit(0 if made.ok else 1)
 
 
 @app.command()
