@@ -130,16 +130,26 @@ def make(
         target = _imported(git, onto, "onto")
     with progress.step(f"Rebasing onto Linux {onto.version}"):
         ended = git.ended("rebase", "-q", "--onto", target, base, NAME)
-    stopped_at = where / ".git" / "rebase-merge" / "msgnum"
+        stopped_at = where / ".git" / "rebase-merge" / "msgnum"
+        # What rerere remembers how to mend needs nobody.
+        while ended.returncode and stopped_at.is_file() and not _unmerged(git):
+            before = stopped_at.read_text()
+            ended = git.ended("-c", "core.editor=true", "rebase", "--continue")
+            if stopped_at.is_file() and stopped_at.read_text() == before:
+                raise failed("rebase", ended)
     if ended.returncode and not stopped_at.is_file():
         raise failed("rebase", ended)
     if ended.returncode:
         number = int(stopped_at.read_text())
-        files = git("diff", "--name-only", "--diff-filter=U").split()
-        stopped = Outcome(names[number - 1], CONFLICTS, tuple(files))
+        stopped = Outcome(names[number - 1], CONFLICTS, _unmerged(git))
         return Branch(where, onto.version, tuple(names), stopped, tuple(names[number:]))
     git("update-ref", _MADE, NAME)
     return Branch(where, onto.version, tuple(names))
+
+
+def _unmerged(git: Git) -> tuple[str, ...]:
+    """The files that conflict."""
+    return tuple(git("diff", "--name-only", "--diff-filter=U").splitlines())
 
 
 def _start(where: Path, identity: dict[str, str]) -> None:
@@ -155,6 +165,7 @@ def _start(where: Path, identity: dict[str, str]) -> None:
             ("feature.manyFiles", "true"),
             ("merge.conflictStyle", "zdiff3"),
             ("rerere.enabled", "true"),
+            ("rerere.autoUpdate", "true"),
         ):
             git("config", option, value)
         fresh.rename(where)
@@ -243,11 +254,11 @@ def _rehearsed(git: Git, commit: commits.Commit, other: Source) -> Outcome:
     """Apply one commit on top of what is checked out, and commit what of it does not conflict."""
     name = str(commit.patch)
     git.ended("cherry-pick", "--no-commit", commit.id)
-    files = git("diff", "--name-only", "--diff-filter=U").split()
+    files = _unmerged(git)
     if files:
         git("reset", "-q", "--hard")
         git.ended("cherry-pick", "--no-commit", "-X", "ours", commit.id)
-        for file in git("diff", "--name-only", "--diff-filter=U").split():
+        for file in _unmerged(git):
             # The other kernel has no such file.
             git("rm", "-q", "-f", "--", file)
     changes = bool(git("diff", "--cached", "--name-only").strip())
