@@ -8,14 +8,14 @@ CACHES := .mypy_cache .pytest_cache .ruff_cache redoubt.egg-info
 demo: setup				## attack the um kernel, unprotected and protected
 	@$(REDOUBT) attack um
 
-test: setup				## all tests of the tool and of the protected kernels
-	@scripts/prerequisites x86_64 arm64
+test: style				## all tests of the tool and of the protected kernels
+	@scripts/prerequisites lint x86_64 arm64
 	@$(REDOUBT) test um x86_64 x86_64-mktme arm64
 
 test-long: test-long-um test-long-x86_64 test-long-arm64	## the same and the slow ones; writes results/
 
 test-long-%: setup
-	@scripts/prerequisites $(filter-out um,$*) $(if $(filter x86_64,$*),selftests)
+	@scripts/prerequisites lint $(filter-out um,$*) $(if $(filter x86_64,$*),selftests)
 	@$(REDOUBT) test $* --long --json results/$@.json
 
 selftests: setup			## the kernel's own tests of mm, on pristine x86-64 and ours
@@ -30,15 +30,15 @@ check: setup				## compare page tables and their keys after boot and under stres
 	@$(REDOUBT) check um
 
 bench: setup				## measure what protection costs; writes results/
-	@$(REDOUBT) bench --json results/bench-um.json
+	@$(REDOUBT) bench um --json results/bench-um.json
 
 bench-x86_64: setup			## the same on x86-64: instructions and events, as QEMU runs it
 	@scripts/prerequisites x86_64
-	@$(REDOUBT) bench --target x86_64 --json results/bench-x86_64.json
+	@$(REDOUBT) bench x86_64 --json results/bench-x86_64.json
 
 bench-arm64: setup			## the same on arm64, with a mock of its keys
 	@scripts/prerequisites arm64
-	@$(REDOUBT) bench --target arm64 --json results/bench-arm64.json
+	@$(REDOUBT) bench arm64 --json results/bench-arm64.json
 
 exits-x86_64: setup			## exits of the restricted address space; writes results/
 	@scripts/prerequisites x86_64
@@ -46,7 +46,7 @@ exits-x86_64: setup			## exits of the restricted address space; writes results/
 
 linear-map: setup			## what creating the linear map of arm64 takes; writes results/
 	@scripts/prerequisites arm64
-	@$(REDOUBT) linear-map --json results/linear-map-arm64.json
+	@$(REDOUBT) linear-map arm64 --json results/linear-map-arm64.json
 
 report: setup				## one HTML page of all that is in results/
 	@$(REDOUBT) report
@@ -62,11 +62,13 @@ deb-arm64: setup			## the same for arm64
 	@scripts/prerequisites deb deb-arm64 arm64
 	@$(REDOUBT) deb arm64
 
-lint: setup				## ruff, mypy, checkpatch, W=1, sparse and the documentation
-	@scripts/prerequisites lint x86_64 arm64
+style: setup				## ruff and mypy
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
+
+lint: style				## the same, checkpatch, W=1, sparse and the documentation
+	@scripts/prerequisites lint x86_64 arm64
 	@$(REDOUBT) lint um x86_64 x86_64-mktme arm64
 
 setup: prerequisites .venv/ready	## install the tool into .venv
@@ -86,4 +88,4 @@ help:					## this list
 
 again:
 .PHONY: demo test test-long selftests selftests-arm64 check bench bench-x86_64 bench-arm64 exits-x86_64 linear-map \
-	report series deb deb-arm64 lint setup prerequisites clean help again
+	report series deb deb-arm64 style lint setup prerequisites clean help again

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What an attack can win, and a look by root at whether it was won. */
+/* The prizes of attacks, and root's look at whether one was won. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

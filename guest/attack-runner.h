@@ -22,7 +22,7 @@ enum prize_kind {
 	PRIZE_KERNEL,		/* a secret that a driver keeps */
 };
 
-/* What there is to win in one run of one attack, and for whom. */
+/* The prize of one run of one attack, and the words the attacker gets. */
 struct prize {
 	enum prize_kind kind;
 	char token[TOKEN_LEN + 1];

@@ -54,7 +54,7 @@ static int open_driver(void)
 	return fd;
 }
 
-/* What an attack is about may be missing in this kernel: NULL, or what it is. */
+/* This kernel may lack the subject of an attack: NULL, or its name. */
 static const char *lacking_frames(void)
 {
 	struct kpkeys_vuln_frame frame = { .pid = getpid() };

@@ -88,7 +88,7 @@ static u64 now(clockid_t clock)
 
 /* === What the kernel says === */
 
-/* What the kernel counts, if it does. */
+/* The counters of the kernel, if it has them. */
 static void read_stats(struct stats *stats)
 {
 	FILE *file = fopen(STATS, "re");
@@ -103,7 +103,7 @@ static void read_stats(struct stats *stats)
 	fclose(file);
 }
 
-/* What is not there, is 0: no pool, or pages of a size that nothing has. */
+/* A missing value is 0: no pool, or no pages of that size. */
 static void read_layout(struct layout *layout)
 {
 	FILE *file = fopen(MEMINFO, "re");

@@ -30,7 +30,7 @@
 #define KB		1024UL
 #define MB		(1024 * KB)
 
-/* What one page table of the lowest level maps. */
+/* The memory that one page table of the lowest level maps. */
 #define PMD_SIZE	(2 * MB)
 #define TABLES		512UL
 /* A limit that the tables alone exceed. */
@@ -135,7 +135,7 @@ static unsigned long wait_for(unsigned long (*read)(void), unsigned long low,
 
 /* === A process in a cgroup === */
 
-/* What a child does between "ready" and the end. */
+/* A child between "ready" and its end. */
 struct child {
 	pid_t pid;
 	int ready, end;

@@ -10,7 +10,7 @@
 
 typedef __u64 u64;
 
-/* What the counter of the CPU that goes at a constant rate shows. */
+/* Read the CPU's counter that goes at a constant rate. */
 static inline u64 cpu_counter(void)
 {
 #ifdef __aarch64__

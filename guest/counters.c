@@ -10,9 +10,9 @@
 #include "counters.h"
 #include "fail.h"
 
-/* Of address space isolation, if that is on. */
+/* Counters of address space isolation, if that is on. */
 #define SWITCHES	"/sys/kernel/debug/asi/switches"
-/* Of memory under KeyIDs, if there is any. */
+/* Counters of memory under KeyIDs, if there is any. */
 #define FLUSHES		"/sys/kernel/debug/mktme/stats"
 #define VMSTAT		"/proc/vmstat"
 #define TLB_PREFIX	"nr_tlb_"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the kernel counts of address spaces, of flushes of caches and TLBs, and of IPIs. */
+/* The kernel's counters of address spaces, flushes of caches and TLBs, and IPIs. */
 #ifndef GUEST_COUNTERS_H
 #define GUEST_COUNTERS_H
 
@@ -13,7 +13,7 @@ struct counters {
 	u64 values[MAX_COUNTERS];
 };
 
-/* All of them. What this kernel does not count is not among them. */
+/* Read all counters that this kernel has. */
 void look(struct counters *counters);
 
 #endif /* GUEST_COUNTERS_H */

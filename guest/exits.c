@@ -223,7 +223,7 @@ int main(int argc, char *argv[])
 
 	sleep(SETTLE_S);
 	for (i = 0; i < ARRAY_SIZE(operations); i++) {
-		/* What is done the first time only. */
+		/* The first run does what later ones need not. */
 		run(i, all < 16 ? all : 16);
 		fflush(stdout);
 		look(&before);

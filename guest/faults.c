@@ -34,7 +34,7 @@
 #define SPARED		"maybe_map"
 #define STACK_DEPTH	"32"
 
-/* What the C library exits with if a fault hits it before main(). */
+/* The C library exits with this if a fault hits it before main(). */
 #define NOT_STARTED	127
 #define TRIES		5
 
@@ -63,7 +63,7 @@ static const struct round rounds[] = {
 	{ "pages", { { DEBUGFS "fail_page_alloc/", "10", "0" } } },
 	/* Blocks only, and all of them. */
 	{ "blocks", { { DEBUGFS "fail_page_alloc/", "100", "9" } } },
-	/* What is around page tables: mm_struct, VMAs, tasks. */
+	/* The objects around page tables: mm_struct, VMAs, tasks. */
 	{ "slab", { { DEBUGFS "failslab/", "5", NULL } } },
 	{ "all", { { DEBUGFS "fail_page_alloc/", "10", "0" },
 		   { DEBUGFS "failslab/", "5", NULL } } },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the first process of any machine does.
+ * The work of the first process of any machine.
  */
 #include <errno.h>
 #include <fcntl.h>

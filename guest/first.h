@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the first process of any machine does. */
+/* The work of the first process of any machine. */
 #ifndef GUEST_FIRST_H
 #define GUEST_FIRST_H
 

@@ -62,7 +62,7 @@ static u64 next_random(u64 *state)
 	return *state >> 33;
 }
 
-/* Of all sizes up to 512 KB, in any order: some 16 MB at a time. */
+/* Allocate and free all sizes up to 512 KB, in any order: some 16 MB at a time. */
 static void churn_mixed(void)
 {
 	struct { char *at; size_t size; } slots[SLOTS] = { 0 };

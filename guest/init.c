@@ -96,7 +96,7 @@ static int open_terminal(void)
 
 	if (!read_text(CONSOLES, name, path + sizeof(path) - name) || !*name)
 		return -1;
-	/* Of several the last one is /dev/console. */
+	/* If there are several, the last one is /dev/console. */
 	last = strrchr(name, ' ');
 	if (last)
 		memmove(name, last + 1, strlen(last));

@@ -9,7 +9,7 @@
 /* Keeps memory of this process under a KeyID. -1, with errno, if it cannot. */
 int encrypt(void *at, size_t size, unsigned int keyid);
 
-/* What the kernel counts of memory under KeyIDs; 0 if there is no such name. */
+/* A kernel counter of memory under KeyIDs; 0 if there is no such name. */
 u64 counted(const char *name);
 
 #endif /* GUEST_KEYIDS_H */

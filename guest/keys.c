@@ -54,7 +54,7 @@ static void close_keys(const int *keys, unsigned int nr)
 
 /* === Programs =========================================================== */
 
-/* What a program makes of its input. */
+/* Run a program, and return the output that it makes of its input. */
 static void run(const char *program, const char *input, char *output, size_t size)
 {
 	int to[2], from[2], status;
@@ -217,7 +217,7 @@ static void let_allocations_fail(const char *kind)
 	}
 }
 
-/* What it gets is right; returns how much that was. */
+/* Check that memory under a key is right; returns how often it got some. */
 static unsigned int use_key(void)
 {
 	int key = mktme_random_key();

@@ -73,7 +73,7 @@ static u64 word(const volatile u64 *at, u64 salt)
 	return x ^ x >> 31 ^ keyid;
 }
 
-/* What is written depends on where it was first: it may be moved by OFFSET. */
+/* The words depend on the first place of the memory: it may be moved by OFFSET. */
 static void fill(char *m, size_t size, u64 salt)
 {
 	volatile u64 *at;
@@ -232,7 +232,7 @@ static bool mappings_move(void)
 		fail("mremap");
 	if (!holds(moved, SIZE, 1, moved - m))
 		return false;
-	/* What has been added is under the KeyID, too. */
+	/* Added memory is under the KeyID, too. */
 	fill(moved + SIZE, SIZE, 2);
 	if (!holds(moved + SIZE, SIZE, 2, 0))
 		return false;
@@ -419,7 +419,7 @@ static bool neighbours_do_not_merge(void)
 	if (nr_vmas(m, 3 * SIZE) != 3)
 		return because("%lu VMAs", nr_vmas(m, 3 * SIZE));
 	fill(m, 3 * SIZE, 1);
-	/* What is mapped beside is not under the KeyID. */
+	/* Memory mapped beside it is not under the KeyID. */
 	if (munmap(m, SIZE) ||
 	    mmap(m, SIZE, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != m)
@@ -474,14 +474,14 @@ static bool each_page_is_flushed_twice(void)
 	later = counted("flushed_for_keyid");
 	if (munmap(m, SIZE) || !write_text(COMPACT, "1"))
 		fail("munmap");
-	/* What has been moved meanwhile counts for both. */
+	/* Pages moved meanwhile count for both. */
 	freed = counted("flushed_when_freed") - freed;
 	later = counted("flushed_for_keyid") - later;
 	return freed - later == PAGES ||
 	       because("%llu when they were freed", freed - later);
 }
 
-/* What is used again is not; but for what another CPU has kept. */
+/* Reused pages are not flushed, but for those that another CPU has kept. */
 static bool the_pool_saves_flushes(void)
 {
 	size_t size = 16 * SIZE;
@@ -504,7 +504,7 @@ static bool the_pool_saves_flushes(void)
 	return holds(m, size, 2, 0) && !munmap(m, size);
 }
 
-/* Nobody else goes short of memory, of which the pool has a good part. */
+/* The pool has a good part of memory, and others do not go short of it. */
 static bool the_pool_gives_way(void)
 {
 	size_t size = (size_t)sysconf(_SC_PHYS_PAGES) / 8 * 3 * PAGE, i;
@@ -530,7 +530,7 @@ static bool the_pool_gives_way(void)
 	       because("%llu pages of %llu are still in the pool", after, before);
 }
 
-/* Of a hog: huge pages while there are some, and small ones in their stead. */
+/* A hog takes huge pages while there are some, and then small ones. */
 static bool takes_memory(char *m)
 {
 	size_t size = *(size_t *)m, i, j;
@@ -647,7 +647,7 @@ static bool it_is_not_paged_out(void)
 {
 	char *m = map_under_keyid(SIZE), *plain = map(SIZE);
 
-	/* What others have there since memory was short leaves no room. */
+	/* Pages that others swapped out while memory was short leave no room. */
 	if (swapoff(SWAP_DISK) || !swap_on(SWAP_DISK, 0))
 		fail("swap on " SWAP_DISK);
 	fill(m, SIZE, 1);

@@ -41,7 +41,7 @@
 #define SIZE		PATTERN_SIZE
 #define WORDS		PATTERN_WORDS
 
-/* Of what is freed, as memory that was freed last is used again first. */
+/* Copies of the freed secret, as memory freed last is reused first. */
 #define COPIES		256
 /* More than the kernel takes at a time. */
 #define BATCH		64
@@ -375,7 +375,7 @@ static void have_secret_freed(void)
 }
 
 #ifdef __x86_64__
-/* What may be read is mapped while it is, and not afterwards. */
+/* Read the readable file: its pages are mapped during the read only. */
 static void read_file(void)
 {
 	static volatile char page[PAGE];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What is searched for in memory from outside, see redoubt/trial/oracle/patterns.py. */
+/* The pattern searched for in memory from outside: redoubt/trial/oracle/patterns.py. */
 #ifndef GUEST_PATTERN_H
 #define GUEST_PATTERN_H
 

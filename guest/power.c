@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What switches the CPU's registers off and on again.
+ * Switch the CPU's registers off and on again.
  *
  * power suspend [TIMES]: suspend to RAM until the clock wakes the machine.
  * power kexec KERNEL ARGS: start another kernel, which gets no initramfs.

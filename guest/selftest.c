@@ -55,7 +55,7 @@ static int left_out(const char *line)
 	return 0;
 }
 
-/* What the program started is ours when it is gone: nothing of it stays. */
+/* Processes that a program leaves behind become ours: end all of them. */
 static void end_all(pid_t pid)
 {
 	char path[64], buffer[4096], *next;

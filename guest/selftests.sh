@@ -39,7 +39,7 @@ others() {
 	done
 }
 
-# What they swap to.
+# A disk for the tests to swap to.
 if [ -b /dev/ram0 ]; then
 	mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
 fi

@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /*
- * What smaps has by that name, in kB, summed over the mappings of this process
- * that a range touches. ~0 if the kernel does not say.
+ * The value of that name in smaps, in kB, summed over the mappings of this
+ * process that a range touches. ~0 if the kernel does not say.
  */
 unsigned long smaps_kb(const char *m, size_t size, const char *name);
 

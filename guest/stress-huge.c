@@ -27,7 +27,7 @@ static enum start start_huge(void)
 		return LEFT_OUT;
 	if (!strstr(text, "[never]"))
 		return READY;
-	/* What the kernel has decided on a machine with little memory. */
+	/* On a machine with little memory the kernel's own choice stays. */
 	if (!may_change_machine())
 		return LEFT_OUT;
 	if (write_text(ENABLED, "madvise"))

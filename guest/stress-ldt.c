@@ -18,7 +18,7 @@
 #include <asm/ldt.h>
 
 #define WRITE_ENTRY	0x11
-/* Of the table, and of privilege level 3. */
+/* A selector of the LDT, with privilege level 3. */
 #define SELECTOR(n)	(((n) << 3) | 7)
 
 /* With a null pointer there is nothing behind it. */

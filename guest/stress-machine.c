@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What changes the machine: modules come and go, a CPU goes off and on.
+ * Change the machine: load and unload modules, switch a CPU off and on.
  *
  * A writer of code that runs is missing on purpose: QEMU 7.2 shows breakpoints
  * to CPUs after they are gone, with protection off as well.

@@ -12,8 +12,8 @@
  * told so ends there and is counted apart; what it finds in memory must still
  * be right.
  *
- * Not every machine has everything: the last line says what was left out. What
- * was not left out has to happen once at least.
+ * Not every machine has everything: the last line says what was left out. All
+ * else has to happen once at least.
  */
 #define _GNU_SOURCE
 #include <errno.h>

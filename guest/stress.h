@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the operations of stress share. */
+/* Declarations shared by the operations of stress. */
 #ifndef GUEST_STRESS_H
 #define GUEST_STRESS_H
 
@@ -39,8 +39,8 @@ extern size_t page;
 extern bool scarce;
 
 /*
- * Of the current operation: it was refused memory; it found something wrong;
- * or all was well, but what it is about did not happen this time.
+ * The current operation was refused memory; it found something wrong; or all
+ * was well, but the event that it is about did not happen this time.
  */
 extern bool refused, wrong, missed;
 

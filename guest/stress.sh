@@ -11,8 +11,8 @@
 # ROUND     what stress-ng is asked for, in one argument. When all had their turn they start over,
 #           and the next call of this script goes on where this one ends
 #
-# What stress-ng says is put on the console when a round is done, behind "| ", and operations of its
-# report behind ": ", each round in one piece. Other figures are left out: no more than User-Mode
+# When a round is done its words are put on the console behind "| ", and operations of its report
+# behind ": ", each round in one piece. Other figures are left out: no more than User-Mode
 # Linux can buffer, as it may wait for ever for its host to take the rest.
 
 set -u
@@ -96,11 +96,11 @@ changes() {
 	echo "@stress-ng: modules=$modules cpus=$cpus failed=$failed swap_kb=$most_kb"
 }
 
-# What is worth showing of what stress-ng said, and of its report.
+# Keep the words of stress-ng and of its report that are worth showing.
 digest() {
 	sed -E -e '/^(stressor)? +|^[a-z0-9-]+ +[0-9]|: using .* per stressor/d' \
 		-e '/^(setting|dispatching|note:|miscellaneous)/d; s/^/| /' "$1"
-	# What was cut short ended within a line.
+	# Output that was cut short ended within a line.
 	echo
 	[ ! -e "$2" ] || sed -n -E '/^metrics:/,$s/^(.*(stressor|bogo-ops):.*|\.\.\.)$/: \1/p' "$2"
 	echo
@@ -162,7 +162,7 @@ touch $kept/stop
 wait
 rm -rf $work
 [ ! -e $hugepages ] || echo 0 >$hugepages
-# What is out comes back, and may be too much for memory.
+# Swapped pages come back, and may be too much for memory.
 if [ -n "$swap" ] && ! swapoff $swap; then
 	echo "@stress-ng: swap stays"
 	exit 1

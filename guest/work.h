@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What programs do to have something counted. */
+/* Operations of programs, to have something counted. */
 #ifndef GUEST_WORK_H
 #define GUEST_WORK_H
 
@@ -18,7 +18,7 @@ char *map_huge(size_t size);
 /* So many bytes of small pages, each by a fault of its own. */
 char *faulted_in(size_t size);
 
-/* What the parent has is copied for the child, who writes to it. */
+/* Fork a child that writes to memory of its parent, which copies it. */
 void copy_on_write(size_t size);
 
 /* A program with a number as its argument, which has to succeed. */

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from redoubt.core.errors import RedoubtError
+from redoubt.core.errors import UsageError
 
 # Of a CPU whose uppermost bits of an address are a KeyID.
 KEYID_PHYS_BITS = 40
@@ -237,9 +237,8 @@ X86_64 = Target(
         # With five levels, Linux's KASAN takes an interrupt for a wild access if it comes while
         # identify_cpu() finds out whether the CPU has them. Also, four levels are seen here.
         "debug": ("no5lvl",),
-        # On a busy machine the emulated timer is late, and taken for broken: the kernel panics.
-        # And page tables of the kernel change as well, whenever a huge page comes or goes.
-        "selftests": ("no_timer_check", "hugetlb_free_vmemmap=on"),
+        # Page tables of the kernel change as well, whenever a huge page comes or goes.
+        "selftests": ("hugetlb_free_vmemmap=on",),
     },
     distro_config="config.amd64_none_amd64",
     debian="amd64",
@@ -247,7 +246,8 @@ X86_64 = Target(
     small=("deb-small",),
     emulator=PC,
     # Each process has two topmost page tables then. An emulated CPU is not given them by itself.
-    boot_args=("pti=on",),
+    # And on a busy machine the emulated timer is late, and taken for broken: the kernel panics.
+    boot_args=("pti=on", "no_timer_check"),
     # Without page table isolation, of which the costs are the same for all variants.
     bench_args=(*_SMALL_PAGES, "pti=off"),
 )
@@ -340,22 +340,31 @@ TARGETS = {target.name: target for target in (UM, X86_64, X86_64_MKTME, ARM64)}
 def get_target(name: str) -> Target:
     """The target of that name.
 
-    Raises RedoubtError naming the targets there are.
+    Raises UsageError naming the targets there are.
     """
     if name not in TARGETS:
-        raise RedoubtError(f"unknown target '{name}'", "targets: " + ", ".join(TARGETS))
+        raise UsageError(f"unknown target '{name}'", "targets: " + ", ".join(TARGETS))
     return TARGETS[name]
 
 
 def get_variant(target: Target, name: str) -> Variant:
     """The variant of that name of a target.
 
-    Raises RedoubtError naming the variants there are.
+    Raises UsageError naming the variants there are.
     """
     for variant in target.variants:
         if variant.name == name:
             return variant
-    raise RedoubtError(
+    raise UsageError(
         f"unknown variant '{name}' of target {target.name}",
         "variants: " + ", ".join(variant.name for variant in target.variants),
     )
+
+
+def needs_flavour(target: Target, name: str) -> None:
+    """Raise UsageError if a target has no such flavour; the usual kernel has an empty name."""
+    if name and name not in target.flavours:
+        raise UsageError(
+            f"target {target.name} has no flavour '{name}'",
+            "flavours: " + (", ".join(target.flavours) or "none"),
+        )

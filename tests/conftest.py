@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -188,30 +189,25 @@ class Sandbox:
             assert time.monotonic() < end, f"{file} did not come"
             time.sleep(0.02)
 
-    def living(self) -> list[str]:
-        """The processes that came of runs in here and still exist."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
+    def _processes(self) -> Iterator[Path]:
+        """Of the processes that came of runs in here and still exist, the entries in /proc."""
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
                 if f"REDOUBT_TEST={self.mark}".encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_text().replace("\0", " "))
-            except OSError:
-                continue
+                    yield entry
+
+    def living(self) -> list[str]:
+        """The command lines of these processes."""
+        found = []
+        for entry in self._processes():
+            with contextlib.suppress(OSError):
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
         return found
 
     def close(self) -> None:
-        for entry in Path("/proc").iterdir():
-            try:
-                mine = (
-                    entry.name.isdigit()
-                    and f"REDOUBT_TEST={self.mark}".encode() in (entry / "environ").read_bytes()
-                )
-                if mine:
-                    os.kill(int(entry.name), signal.SIGKILL)
-            except OSError:
-                continue
+        for entry in self._processes():
+            with contextlib.suppress(OSError):
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 @pytest.fixture

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from redoubt import suite
 from redoubt.core.progress import Silent
 from redoubt.linux.build import Build
 from redoubt.machine import boot, host, kernels
 from redoubt.machine.boot import Machine
 from redoubt.machine.kernels import Workbench
+from redoubt.suite import flavours
+from redoubt.suite.run import Item, Run
 from redoubt.targets import ARM64, UM, X86_64, Target, get_variant
 from redoubt.trial import attack
 from redoubt.trial.attack import ABSENT, BLOCKED, SUCCEEDED, Attack, Outcome
@@ -46,7 +47,7 @@ def test_a_machine_to_be_attacked_has_huge_pages(target: Target, has: int, gets:
 
 def attacked(
     monkeypatch: pytest.MonkeyPatch, level: str, asked: list[tuple[Any, ...]]
-) -> Sequence[suite.Item]:
+) -> Sequence[Item]:
     def said(machine: Machine, variant: Any, _: object, *, flavour: str = "") -> Any:
         asked.append((variant.name, flavour, machine.args))
         out = SUCCEEDED, level if variant.protected else SUCCEEDED, SUCCEEDED
@@ -63,8 +64,8 @@ def attacked(
 
     monkeypatch.setattr(attack, "run", said)
     monkeypatch.setattr(kernels, "workbench", built)
-    monkeypatch.setattr(suite, "_enforcing", lambda *_: host.EMULATED)
-    return list(suite._plain(suite.Run(X86_64, "auto", True, Silent())))
+    monkeypatch.setattr(Run, "enforcing", lambda *_: host.EMULATED)
+    return list(flavours.plain(Run(X86_64, "auto", True, Silent())))
 
 
 @pytest.mark.parametrize(
@@ -98,4 +99,4 @@ def test_a_plain_kernel_is_attacked_however_it_is_booted(monkeypatch: pytest.Mon
 
 
 def test_a_target_without_that_kernel_is_left_alone() -> None:
-    assert list(suite._plain(suite.Run(UM, "auto", True, Silent()))) == []
+    assert list(flavours.plain(Run(UM, "auto", True, Silent()))) == []

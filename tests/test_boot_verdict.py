@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from redoubt.cli import kernel
-from redoubt.machine import boot
+from redoubt.machine import boot, kernels
 from redoubt.machine.boot import Result, _judge
 
 LOG = Path("boot.log")
@@ -86,7 +85,7 @@ def test_run_exits_with_the_status_and_tells_of_an_oops(
     splats = (complaint,) if complaint else ()
     result = Result("finished", status, ("last words",), splats, LOG)
     bench: Any = SimpleNamespace(machine=lambda *args, **options: None)
-    monkeypatch.setattr(kernel, "workbench", lambda *args: (None, None, bench))
+    monkeypatch.setattr(kernels, "workbench", lambda *args: bench)
     monkeypatch.setattr(boot, "boot", lambda *args, **options: result)
     done = call("run", "um", "--", "x")
     assert done.code == code

@@ -14,7 +14,7 @@ from test_series import Queue, queue, write
 
 from redoubt.cli import ship
 from redoubt.core import paths
-from redoubt.core.errors import RedoubtError
+from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.core.progress import Silent
 from redoubt.linux.source import Source
 from redoubt.ship import branch
@@ -214,8 +214,8 @@ def test_the_command_says_what_it_has_made(
         ({"onto": str(made.other)}, 1, "git rebase --continue"),
     ):
         with pytest.raises(typer.Exit) as ended:
-            ship.branch(**options)
+            ship.make_branch(**options)
         assert ended.value.exit_code == code
         assert capsys.readouterr().out.strip().endswith(last)
-    with pytest.raises(typer.BadParameter, match="--onto"):
-        ship.branch(rehearse=True)
+    with pytest.raises(UsageError, match="--try is for another kernel"):
+        ship.make_branch(rehearse=True)

@@ -179,13 +179,28 @@ def test_what_a_killed_run_left_is_removed(sandbox: Sandbox) -> None:
         (["offcheck", "vax"], "unknown target 'vax'", "targets: um"),
         (["test", "um", "vax"], "unknown target 'vax'", "targets: um"),
         (["test", "--host", "moon"], "unknown host 'moon'", "auto, native, emulated"),
+        (["test", "um", "--host", "native", "x86_64"], "x86_64 has no native host", "leave --host"),
+        (["test", "um", "--only", "Debug"], "there is no step 'Debug'", "debug flavour; "),
+        (["attack", "um", "--only", "x"], "there is no attack 'x'", "attacks: own-pte, "),
+        (["attack", "um", "--flavour", "x"], "target um has no flavour 'x'", "flavours: debug"),
+        (["stress", "um", "--flavour", "x"], "target um has no flavour 'x'", "flavours: debug"),
+        (["check", "um", "--variant", "off"], "variant off protects nothing", "variant on"),
+        (["selftests", "um"], "target um has no flavour 'selftests'", "flavours: debug"),
+        (["mktme", "--bug", "x"], "unknown bug 'x'", "bugs: "),
+        (["mktme", "um"], "the machine of um has no memory under KeyIDs", "x86_64-mktme"),
+        (["exits", "um"], "um has no address space isolation", "x86_64"),
+        (["linear-map", "um"], "nothing counts what the linear map of um takes", "targets: arm64"),
+        (["bench", "vax"], "unknown target 'vax'", "targets: um"),
+        (["bench", "um", "spoon"], "unknown workload 'spoon'", "workloads: "),
+        (["bench", "um", "--kind", "speed"], "unknown kind 'speed'", "kinds: time"),
+        (["deb", "um"], "there are no packages for um", "targets: x86_64, arm64"),
     ],
 )
 def test_unknown_names_are_met_with_the_choices(
     call: Callable[..., Done], words: list[str], says: str, choices: str
 ) -> None:
     done = call(*words)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     message, hint = done.err.splitlines()
     assert message.startswith(f"redoubt: {says}")
     assert choices in hint

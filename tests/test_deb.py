@@ -29,7 +29,7 @@ from redoubt.ship.deb import deb, installed, packaged, shipped
 from redoubt.ship.deb.installed import Installed
 from redoubt.ship.deb.packaged import Booted, Unpacked
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, get_variant
-from redoubt.trial import check
+from redoubt.trial import check, experiment
 from redoubt.trial.check import Walk
 
 PACKED = [target for target in TARGETS.values() if target.debian]
@@ -532,7 +532,7 @@ def test_debians_arm64_needs_a_library_of_that_architecture(
 )
 def test_bad_words(call: Callable[..., Done], words: list[str], says: str, hint: str) -> None:
     done = call("deb", *words)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert done.err == f"redoubt: {says}\n    {hint}\n"
 
 
@@ -1009,7 +1009,7 @@ def test_a_kernel_without_statistics_is_not_asked_for_them(
         asked.append(" ".join(command))
         return boot.Result("finished", 0, (), (), Path("log"))
 
-    monkeypatch.setattr(check, "boot", once)
+    monkeypatch.setattr(experiment, "boot", once)
     on = get_variant(X86_64, "on")
     for text in ("# CONFIG_KPKEYS_STATS is not set\n", "CONFIG_KPKEYS_STATS=y\n"):
         (tmp_path / ".config").write_text(text)

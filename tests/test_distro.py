@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from conftest import Sandbox
 
-from redoubt import suite
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
 from redoubt.linux import build, debian, distro
 from redoubt.linux.build import Build
 from redoubt.machine import boot, host, kernels
 from redoubt.machine.boot import Machine
-from redoubt.suite import Run
+from redoubt.suite import flavours, steps
+from redoubt.suite.run import Run
 from redoubt.targets import ARM64, UM, X86_64, get_variant
 from redoubt.trial import check
 
@@ -163,13 +163,13 @@ def test_its_machines_are_larger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_the_long_run_has_it_where_the_target_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(suite._distro(Run(UM, "auto", True, Silent()))) == []
-    monkeypatch.setattr(suite.host, "enforcing", lambda *_: None)
-    monkeypatch.setattr(suite.host, "lacking", lambda *_: RedoubtError("no QEMU"))
+    assert list(flavours.distribution(Run(UM, "auto", True, Silent()))) == []
+    monkeypatch.setattr(host, "enforcing", lambda *_: None)
+    monkeypatch.setattr(host, "lacking", lambda *_: RedoubtError("no QEMU"))
     runs = [Run(X86_64, "auto", long, Silent()) for long in (False, True)]
-    steps = [
-        [step for step in suite._chosen([run], ()) if step.name == "distro flavour"] for run in runs
-    ]
-    assert [len(found) for found in steps] == [0, 1]
-    (item,) = steps[1][0].items()
+    short, long = (
+        [step for step in steps.chosen([run], ()) if step.name == "distro flavour"] for run in runs
+    )
+    assert (len(short), len(long)) == (0, 1)
+    (item,) = steps.done(long[0])
     assert (item.passed, item.failed, item.skipped, item.detail) == (0, 0, 1, "no QEMU")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""README and docs/: what they link to is there, and README leads to each document."""
+"""README and docs/: links lead somewhere, README leads to each document, and they stay short."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from redoubt.core import paths
 
 README = paths.repo() / "README.md"
 DOCS = sorted((paths.repo() / "docs").glob("*.md"))
+OTHERS = [paths.repo() / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 
 
@@ -27,7 +28,7 @@ def links(file: Path) -> list[tuple[Path, str]]:
     return [((file.parent / one[1]).resolve() if one[1] else file, one[2] or "") for one in found]
 
 
-@pytest.mark.parametrize("file", [README, *DOCS], ids=lambda file: file.name)
+@pytest.mark.parametrize("file", [README, *DOCS, *OTHERS], ids=lambda file: file.name)
 def test_links_lead_somewhere(file: Path) -> None:
     for there, heading in links(file):
         assert there.exists(), f"{file.name} links to {there}"
@@ -42,4 +43,4 @@ def test_readme_leads_to_each_document() -> None:
         if file not in seen:
             seen.add(file)
             todo += [there for there, _ in links(file) if there.suffix == ".md"]
-    assert set(DOCS) <= seen
+    assert {*DOCS, *OTHERS} <= seen

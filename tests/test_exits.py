@@ -9,7 +9,7 @@ import pytest
 
 from redoubt.core.errors import RedoubtError
 from redoubt.targets import UM, X86_64
-from redoubt.trial.asi import asi, exits, prices
+from redoubt.trial.asi import asi, exits
 from redoubt.trial.asi.exits import Report, Row
 
 
@@ -89,7 +89,7 @@ def test_without_isolation_nothing_leaves() -> None:
     rows = exits.parse(lines, exits.OFF)
     assert not list(exits.judge(rows))
     assert list(exits.judge(rows[:-1])) == [f"{exits.SELDOM[-1]} was not counted"]
-    assert rows[0].events == {"cr3": 0, "fault": 0, "invlpg": 0.7, "ipi": 0, "ibpb": 0}
+    assert rows[0].events == {"CR3 writes": 0, "INVLPGs": 0.7, "IPIs": 0, "IBPBs": 0}
     # There are no exits to be shown.
     assert len(list(exits.render(Report(rows, ())))) == 1
 
@@ -119,30 +119,10 @@ def test_what_takes_time_elsewhere() -> None:
         [line("fork", fault=30, switch=20, switch_mm=5, ibpb=55, ephmap_page=3, ipi=10)]
     )
     # Left by a fault and entered again: two writes. Those of no process are not isolation's alone.
-    assert row.events == {"cr3": 8, "fault": 3, "invlpg": 0.3, "ipi": 1, "ibpb": 5.5}
-
-
-def test_an_estimate_is_of_the_difference() -> None:
-    flat = {name: replace(price, ns=10) for name, price in prices.PRICES.items()}
-    bare = "@exits: operation=fork times=10 nr_tlb_local_flush_one=20 ipi=0"
-    off = exits.parse([bare], exits.OFF)
-    on = exits.parse([line("fork", fault=30, ephmap_page=10, nr_tlb_local_flush_one=20)])
-    text = list(exits.render_priced(Report((*off, *on), ()), flat))
-    # Six writes of CR3, three faults and one INVLPG more; and three flushes of predictors.
-    assert text[2].split() == ["fork", "asi=on", "3", "6", "3", "0", "3", "100", "130"]
-    assert text[1].split() == ["fork", "asi=off", "0", "0", "2", "0", "0"]
-    assert sum("pti.rst" in said for said in text) == 1
-    assert "ns" not in list(exits.render_priced(Report(on, ()), flat))[1]
-
-
-def test_prices() -> None:
-    assert prices.estimate({"cr3": 2, "ibpb": 0.5}, prices.chosen(["cr3=50", "ibpb=4000"])) == 2100
-    given = prices.chosen(["ibpb=0"])["ibpb"]
-    assert (given.ns, given.source) == (0, prices.GIVEN)
-    assert prices.chosen([]) == prices.PRICES
-    for wrong in ("cr3", "cr3=", "cr3=-1", "cr3=inf", "cr3=nan", "tlb=3"):
-        with pytest.raises(RedoubtError, match="is no price"):
-            prices.chosen([wrong])
+    assert row.events == {"CR3 writes": 8, "INVLPGs": 0.3, "IPIs": 1, "IBPBs": 5.5}
+    head, text = exits.render_events(Report((row,), ()))
+    assert head.split()[-2:] == ["IPIs", "IBPBs"]
+    assert text.split() == ["fork", "asi=on", "5", "8", "0.3", "1", "5.5"]
 
 
 def test_only_who_has_isolation_is_asked() -> None:

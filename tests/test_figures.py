@@ -332,8 +332,8 @@ def test_the_tables_of_a_pc() -> None:
         )
         assert tables.table(without, INSTRUCTIONS).columns[-1] == last
     assert tables.legend(made) == tables.COUNTED_LEGEND
-    block = report.benchmark_block("bench-x86_64.json", made)
-    assert "predict no silicon" in block
+    block = report.benchmark_blocks(report.Results([("bench-x86_64.json", made)]))
+    assert block.count("predict no silicon") == 1
     assert tables.LEGEND not in block
     assert "DirectMap" not in block and "Pages of the direct map" in block
     assert "Pages of the direct map" in report.page(report.Results([("x", made)]))
@@ -580,8 +580,32 @@ def test_the_digest_counts_what_the_tables_say(made: Report) -> None:
     assert sum(int(row[1]) for row in digest) == len(judged)
     met = [row for row in judged if row[-1].removesuffix(" (mock)") == figures.MET]
     assert sum(int(row[2]) for row in digest) == len(met)
-    block = report.readme_block(report.Results([("bench-um.json", made)]))
-    assert all(f"| [{made.target}](results/bench-um.json) | {row[0]} |" in block for row in digest)
+    found = report.Results([("bench-um.json", made)])
+    block = report.benchmark_blocks(found)
+    assert all(
+        (f"| [{made.target}](../results/bench-um.json) | {row[0]} |" in block) == (row[1] != "0")
+        for row in digest
+    )
+    sentence = f"- {len(met)} of {len(judged)} demands on cost are met, "
+    assert sentence in report.readme_block(found)
+
+
+def test_readme_says_what_protection_and_hooks_change_on_x86_64(made: Report) -> None:
+    x86 = dataclasses.replace(
+        made,
+        target="x86_64",
+        figures=(
+            Figure("x86_64", INSTRUCTIONS, "fork", 64 << 20, "on", "instructions_per_op", 9.0,
+                   "off", 1.004),
+            Figure("x86_64", INSTRUCTIONS, "fork", GIB, "on", "instructions_per_op", 9.0,
+                   "off", 1.5),
+            Figure("x86_64", INSTRUCTIONS, "fault", 64 << 20, "off", "instructions_per_op", 9.0,
+                   "pristine", 0.99),
+        ),
+    )  # fmt: skip
+    on, off, _ = report.readme_block(report.Results([("x.json", x86)])).splitlines()
+    assert "by +0.4 % in fork: " in on
+    assert "by -1.0 % in fault (" in off
 
 
 def test_the_documents_are_in_step_with_the_results() -> None:
@@ -615,12 +639,15 @@ class Page(HTMLParser):
         super().__init__()
         self.references: list[str] = []
         self.open: list[str] = []
+        self.ids: list[str] = []
         self.text = ""
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag not in ("script", "link", "iframe", "object", "base")
         for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
             if name in ("src", "href", "srcset", "action", "data", "poster"):
                 self.references.append(value or "")
         if tag not in ("meta", "img"):
@@ -636,8 +663,11 @@ class Page(HTMLParser):
 def test_the_page_needs_no_other_file(page_text: str) -> None:
     page = Page(page_text)
     assert not page.open
-    assert len(page.references) == 4
-    assert all(one.startswith("data:image/png;base64,") for one in page.references)
+    links = [one.removeprefix("#") for one in page.references if one.startswith("#")]
+    assert links == page.ids == ["summary", "bench-um.json", "tests"]
+    pictures = page.references[len(links) :]
+    assert len(pictures) == 4
+    assert all(one.startswith("data:image/png;base64,") for one in pictures)
     assert not re.search(r"https?://|@import|url\(", page_text)
     assert "prefers-color-scheme: dark" in page_text
     assert 'name="viewport"' in page_text
@@ -653,6 +683,40 @@ def test_the_page_says_where_everything_comes_from(page_text: str) -> None:
     ):  # fmt: skip
         assert said in text
     assert tables.NOT_PUBLISHABLE not in text
+
+
+def test_attacks_come_first() -> None:
+    suites = [
+        {"name": name, "passed": 7, "failed": 0, "skipped": 2} for name in ("kunit", "attacks")
+    ]
+    tests = report.Tests("t.json", None, [{"target": "um", "variant": "on", "suites": suites}])
+    page = Page(report.page(report.Results(tests=[tests])))
+    assert page.ids == ["summary", "attacks", "tests"]
+    assert "7 end as expected, 0 do not" in page.text
+
+
+@pytest.mark.parametrize(
+    ("text", "tone"),
+    [
+        ("(R) +3.1 %", ""), ("(I) -3.1 %", "better"), ("≤ +10 %: met", "better"),
+        ("≤ +10 %: met (mock)", "better"), ("≤ +10 %: missed (mock)", "worse"),
+        ("missed", "worse"), ("failed", "worse"), ("passed", "better"), ("undecided", ""),
+    ],
+)  # fmt: skip
+def test_only_a_missed_demand_is_red(text: str, tone: str) -> None:
+    assert report._tone(text) == tone
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (-1, 3, [-10, 0, 10]),
+        (-7, 40, [-10, -5, 0, 5, 10, 20, 50]),
+        (20, 300, [-10, 0, 20, 50, 100, 200, 500]),
+    ],
+)
+def test_an_axis_has_a_mark_beyond_each_end(low: float, high: float, expected: list[int]) -> None:
+    assert plots.ticks(low, high) == expected
 
 
 def test_a_quick_run_is_marked_on_the_page(made: Report) -> None:
@@ -688,14 +752,14 @@ RUNS = {
         "x86_64, configuration small: linux-image-7 of 9 bytes; booted, protection active",
     ),
     "exits-x86_64.json": (
-        {"prices": {}, "target": "x86_64", "variant": "on", "cpus": 1, "ok": True, "rows": [
+        {"target": "x86_64", "variant": "on", "cpus": 1, "ok": True, "rows": [
             {"operation": "fork", "way": way, "times": 10, **dict.fromkeys(exits.REASONS, count)}
             for way, count in (("asi_ephmap=off", 7), ("asi=on", 2))
         ]},
         "x86_64 (on), 1 CPU: exits for each operation with asi=on: fork 1.2",
     ),
     "flushes-x86_64-mktme.json": (
-        {"prices": {}, "target": "x86_64-mktme", "variant": "on", "memory_mb": 256, "ok": True,
+        {"target": "x86_64-mktme", "variant": "on", "memory_mb": 256, "ok": True,
          "targets": [{"operation": "build-like", "share": 0.0, "met": True},
                      {"operation": "churn-5/8", "share": 0.2, "met": False}]},
         "x86_64-mktme (on), 256 MiB: flushes that the pool leaves: build-like 0.00%, "
@@ -773,7 +837,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Plan]:
 def test_bench_and_report(call: Callable[..., Done], fake: list[Plan], tmp_path: Path) -> None:
     file = tmp_path / "results" / "bench-um.json"
     done = call(
-        "bench", "fork", "munmap", "--seed", "3", "--json", str(file),
+        "bench", "um", "fork", "munmap", "--seed", "3", "--json", str(file),
         "--kind", "time", "--kind", "events", "--kind", "instructions",
     )  # fmt: skip
     assert (done.code, fake[0].seed, fake[0].rounds) == (0, 3, 8)
@@ -800,7 +864,7 @@ def test_few_rounds_are_not_publishable(
     call: Callable[..., Done], fake: list[Plan], tmp_path: Path, how: list[str]
 ) -> None:
     file = tmp_path / "x.json"
-    done = call("bench", *how, "--kind", "time", "--json", str(file))
+    done = call("bench", "um", *how, "--kind", "time", "--json", str(file))
     assert done.code == 0
     assert fake[0].rounds in (2, 4)
     assert tables.NOT_PUBLISHABLE in done.out
@@ -815,8 +879,8 @@ def test_readme_needs_a_result(call: Callable[..., Done], fake: list[Plan]) -> N
 
 
 def test_an_unknown_workload_starts_nothing(call: Callable[..., Done], fake: list[Plan]) -> None:
-    done = call("bench", "spoon")
-    assert done.code == 1
+    done = call("bench", "um", "spoon")
+    assert done.code == 2
     assert "unknown workload 'spoon'" in done.err
     assert not fake
 

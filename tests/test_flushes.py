@@ -15,7 +15,7 @@ from redoubt.linux.build import Build
 from redoubt.machine.boot import Machine, Result
 from redoubt.machine.kernels import Workbench
 from redoubt.targets import X86_64, X86_64_MKTME, get_variant
-from redoubt.trial.asi import prices
+from redoubt.trial import experiment
 from redoubt.trial.mktme import flushes
 from redoubt.trial.mktme.flushes import AGAIN, FIRST, OFF, ON, Report
 
@@ -93,14 +93,6 @@ def test_aims() -> None:
     assert text[1].split() == ["fault", "10", "first", "200", "10", "5.00%", "10", "0", "0"]
 
 
-def test_prices() -> None:
-    """The price of a whole flush is that of one, however many pages it is for."""
-    rows = flushes.parse([line("fault", AGAIN, 10, 10, flushed_all=1)])
-    text = list(flushes.render_priced(Report(rows, ()), prices.chosen(["flush=500", "wbinvd=1e5"])))
-    assert text[1].split() == ["fault", "nan", "11"]
-    assert text[-1].startswith("wbinvd")
-
-
 def made(target: Any = X86_64_MKTME) -> Workbench:
     return Workbench(Build(target, Path(), Path(), Path()), Path(), "emulated")
 
@@ -116,7 +108,7 @@ def boots(
         asked.append(machine.args)
         return Result(outcome, 0, tuple(left.pop(0)), (), Path("log"))
 
-    monkeypatch.setattr(flushes, "boot", booted)
+    monkeypatch.setattr(experiment, "boot", booted)
     return asked
 
 

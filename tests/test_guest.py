@@ -201,6 +201,12 @@ def test_a_root_directory_is_complete(tmp_path: Path) -> None:
     assert (root / "etc/redoubt/cmd").read_text() == "/bin/x\ny z\n"
     assert os.access(root / "init", os.X_OK)
     assert subprocess.run([root / "bin/cat", __file__], capture_output=True).returncode == 0
+    # As much again as all else, in machines of 64 MiB.
+    assert not (root / "bin/attacks").exists()
+    for name, command in (("attacked", ["/bin/attack", "--all"]), ("shell", [])):
+        assert list(
+            (guest.root_directory(PROGRAMS, tmp_path / name, command) / "bin/attacks").iterdir()
+        )
 
 
 def kernels(mark: str) -> list[int]:

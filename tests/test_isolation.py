@@ -13,8 +13,9 @@ from redoubt.core.progress import Progress, Silent
 from redoubt.linux.build import Build
 from redoubt.machine.boot import Machine, Result
 from redoubt.targets import X86_64
+from redoubt.trial import experiment
 from redoubt.trial.asi import isolation
-from redoubt.trial.lifecycle import Outcome
+from redoubt.trial.experiment import Outcome
 
 Try = Callable[[Machine, Progress], Outcome]
 
@@ -35,7 +36,7 @@ def go(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[str, ...]]:
             assert command[0].startswith("/bin/")
             return Result(outcome, 0, tuple(console), (), Path("log"))
 
-        monkeypatch.setattr(isolation, "boot", booted)
+        monkeypatch.setattr(experiment, "boot", booted)
         machine = Machine(Build(X86_64, Path(), Path(), Path()), Path(), "emulated", ("asi=on",))
         return attempt(machine, Silent()).problems
 

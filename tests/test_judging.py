@@ -9,13 +9,14 @@ from unittest.mock import MagicMock
 import pytest
 from conftest import REAL_BUILD
 
-from redoubt import suite
 from redoubt.core.errors import GuestError
 from redoubt.core.progress import Silent
 from redoubt.linux import source
 from redoubt.linux.build import Build
 from redoubt.linux.source import Source
 from redoubt.machine import boot, host
+from redoubt.suite import boots
+from redoubt.suite.run import Run
 from redoubt.targets import X86_64, get_target, get_variant
 from redoubt.trial import attack, check, ktap
 from redoubt.trial.asi import asi
@@ -499,8 +500,8 @@ def test_the_words_for_a_test_without_an_end(
     monkeypatch.setattr(source, "obtain", lambda progress: kernel)
     text = GOOD.replace("ok 1 one", "not ok 1 one").splitlines()[:8]
     result = boot.Result(outcome, None, tuple(text), (), LOG, "no end after 5 s")
-    run = suite.Run(X86_64, "auto", False, Silent())
-    (item,) = [one for one in suite._suites(run, result, get_variant(X86_64, "on"), 1, "")
+    run = Run(X86_64, "auto", False, Silent())
+    (item,) = [one for one in boots.suites(run, result, get_variant(X86_64, "on"), 1, "")
                if one.name.startswith("kpkeys_levels")]  # fmt: skip
     assert item.failed
     assert item.detail.splitlines()[0] == (
@@ -524,9 +525,9 @@ def test_boots_again_if_a_line_was_lost(
         return boot.Result("finished", 0, tuple(text.splitlines()), (), LOG)
 
     monkeypatch.setattr(source, "obtain", lambda progress: kernel)
-    monkeypatch.setattr(suite, "boot", start)
-    run = suite.Run(X86_64, "auto", False, Silent())
-    items = list(suite._kunit(run, MagicMock(), get_variant(X86_64, "on")))
+    monkeypatch.setattr(boots, "boot", start)
+    run = Run(X86_64, "auto", False, Silent())
+    items = list(boots.kunit(run, MagicMock(), get_variant(X86_64, "on")))
     assert len(booted) == boots
     assert any(one.failed for one in items) == bool(failed)
 
@@ -549,9 +550,9 @@ def test_does_not_boot_again_if_more_was_wrong(
         return boot.Result(outcome, status, console, splats, LOG)
 
     monkeypatch.setattr(source, "obtain", lambda progress: kernel)
-    monkeypatch.setattr(suite, "boot", start)
-    run = suite.Run(X86_64, "auto", False, Silent())
-    items = list(suite._kunit(run, MagicMock(), get_variant(X86_64, "on")))
+    monkeypatch.setattr(boots, "boot", start)
+    run = Run(X86_64, "auto", False, Silent())
+    items = list(boots.kunit(run, MagicMock(), get_variant(X86_64, "on")))
     assert len(booted) == 1
     assert items[-1].failed
 

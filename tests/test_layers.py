@@ -24,7 +24,7 @@ def imported(file: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "redoubt":
-            found |= {f"redoubt.{name.name}" for name in node.names}
+            found |= {f"redoubt.{name.name}" for name in node.names if name.name[0] != "_"}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("redoubt."):
             found.add(str(node.module))
         elif isinstance(node, ast.Import):

@@ -16,6 +16,7 @@ from redoubt.linux.build import Build
 from redoubt.machine import planes
 from redoubt.machine.boot import Machine, Result
 from redoubt.targets import KEYID_PHYS_BITS, UM, X86_64, X86_64_MKTME
+from redoubt.trial import experiment
 from redoubt.trial.mktme import mktme
 from redoubt.trial.mktme.mktme import View
 from redoubt.trial.oracle import patterns
@@ -41,7 +42,7 @@ def say(
         asked.append(list(command))
         return Result(outcome, 0, tuple(console), (), Path("log"))
 
-    monkeypatch.setattr(mktme, "boot", booted)
+    monkeypatch.setattr(experiment, "boot", booted)
     return asked
 
 
@@ -75,10 +76,10 @@ def test_planes_can_be_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         files = {word for word in ",".join(made.devices).split(",") if "mem-path" in word}
         assert len(files) == 1
         assert made.devices.count("-object") == 4
-        assert list(command) == ["/bin/then", "/bin/mktme", "3"]
+        assert list(command) == ["/bin/mktme", "3"]
         return Result("finished", 0, GOOD, (), Path("log"))
 
-    monkeypatch.setattr(mktme, "boot", booted)
+    monkeypatch.setattr(experiment, "boot", booted)
     assert mktme.shared(machine(), Silent()).ok
 
 
@@ -101,7 +102,7 @@ def test_keys_of_programs_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mktme.interface(machine(), Silent()).problems == (
         "not done: global.b # SKIP no sockets",
     )
-    assert asked == [["/bin/then", "/bin/selftest-mktme"]]
+    assert asked == [["/bin/selftest-mktme"]]
 
 
 def test_machines_have_so_many_packages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +112,7 @@ def test_machines_have_so_many_packages(monkeypatch: pytest.MonkeyPatch) -> None
         seen.append((made.devices, command[-1]))
         return Result("finished", 0, GOOD, (), Path("log"))
 
-    monkeypatch.setattr(mktme, "boot", booted)
+    monkeypatch.setattr(experiment, "boot", booted)
     assert all(mktme.around(machine(), n, Silent()).ok for n in (1, 2))
     assert seen == [((), "1"), (mktme.TWO_PACKAGES, "2")]
 
@@ -218,7 +219,7 @@ def test_planes_are_searched_while_the_machine_stands(monkeypatch: pytest.Monkey
             watch(line)
         return Result("finished", 0, (), (), Path("log"))
 
-    monkeypatch.setattr(mktme, "boot", booted)
+    monkeypatch.setattr(experiment, "boot", booted)
     monkeypatch.setattr(mktme, "Qmp", lambda *_: monitor[0])
     outcome, views = mktme.outside(machine(), Silent())
     assert monitor[0].calls == ["stop", "resume"] * 2

@@ -15,17 +15,18 @@ from pathlib import Path
 import pytest
 from conftest import REAL_BUILD, Done, write_tree
 
-from redoubt import suite
 from redoubt.core import paths
 from redoubt.core.errors import GuestError, Interrupted, NoSpaceError, RedoubtError
 from redoubt.core.progress import Silent
-from redoubt.judge.judge import NOTICED, SAME, SURVIVED, Kept, Reason, Report, Result, Verdict
-from redoubt.judge.places import Site
 from redoubt.linux import build, source, topics, tree
 from redoubt.linux.build import Build
 from redoubt.machine import guest, host, kernels
-from redoubt.mutate import judge, places
-from redoubt.suite import Item
+from redoubt.mutate import judge as mutate
+from redoubt.mutate import places as mutants
+from redoubt.mutate.judge import NOTICED, SAME, SURVIVED, Kept, Reason, Report, Result, Verdict
+from redoubt.mutate.places import Site
+from redoubt.suite import boots
+from redoubt.suite.run import Item, Run
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, Way
 
 Call = Callable[..., Done]
@@ -38,7 +39,7 @@ HEAD = "#include <linux/kpkeys_mutant.h>\n#line 1\n"
 
 
 def only(text: str) -> Site:
-    (site,) = places.find("mm/x.c", text)
+    (site,) = mutants.find("mm/x.c", text)
     return site
 
 
@@ -149,13 +150,13 @@ def only(text: str) -> Site:
 def test_what_is_taken_out(kind: str, text: str, mutated: str, chosen: str) -> None:
     site = only(text)
     assert (site.kind, site.mutated) == (kind, mutated)
-    assert places.chosen(text, {7: site}) == HEAD + chosen
+    assert mutants.chosen(text, {7: site}) == HEAD + chosen
 
 
 def test_each_place_of_a_file_has_its_number() -> None:
     text = "void f(void)\n{\n" + GUARD + GUARD + "\tkpkeys_raise(1);\n}\n"
-    first, second, third = places.find("mm/x.c", text)
-    assert places.chosen(text, {3: first, 12: third, 4: second}) == HEAD + (
+    first, second, third = mutants.find("mm/x.c", text)
+    assert mutants.chosen(text, {3: first, 12: third, 4: second}) == HEAD + (
         "void f(void)\n{\n"
         "\tKPKEYS_MUTANT_CLASS(3, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\n"
         "\tKPKEYS_MUTANT_CLASS(4, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\n"
@@ -210,20 +211,20 @@ int main(void)
     [(0, "1112"), (1, "0112"), (2, "1012"), (3, "1102"), (4, "1111"), (5, "1111"), (6, "1112")],
 )
 def test_one_place_is_missing_and_no_other(tmp_path: Path, number: int, says: str) -> None:
-    header = Path(places.__file__).with_name("kpkeys_mutant.h")
+    header = Path(mutants.__file__).with_name("kpkeys_mutant.h")
     code = KERNEL.replace("HEADER", str(header)).replace("NUMBER", str(number))
     (tmp_path / "x.c").write_text(code)
     subprocess.run(["gcc", "-Wall", "-Werror", "-o", "x", "x.c"], cwd=tmp_path, check=True)
     assert subprocess.check_output([tmp_path / "x"], text=True) == says
-    assert places.compiled([tmp_path / "x"]) == {1, 2, 3, 4, 5}
+    assert mutants.compiled([tmp_path / "x"]) == {1, 2, 3, 4, 5}
 
 
 def test_images_tell_what_was_compiled(tmp_path: Path) -> None:
     image, module = tmp_path / "vmlinux", tmp_path / "x.ko"
     image.write_bytes(b"\0GCC: 12\0kpkeys mutant 3\0kpkeys mutant 40\0")
     module.write_bytes(b"xkpkeys mutant 5\0 kpkeys mutant 6 kpkeys mutant 7\0")
-    assert places.compiled([image, module]) == {3, 40, 7}
-    assert places.compiled([]) == frozenset()
+    assert mutants.compiled([image, module]) == {3, 40, 7}
+    assert mutants.compiled([]) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -256,7 +257,7 @@ def test_images_tell_what_was_compiled(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_place(text: str) -> None:
-    assert places.find("mm/x.c", text) == []
+    assert mutants.find("mm/x.c", text) == []
 
 
 @pytest.mark.parametrize(
@@ -276,11 +277,11 @@ def test_the_function_it_is_in(head: str, function: str) -> None:
 
 def test_places_of_a_function_are_counted_and_keep_their_names_on_other_lines() -> None:
     text = "void f(void)\n{\n" + GUARD + GUARD + "\tkpkeys_raise(1);\n}\nvoid g(void)\n{\n" + GUARD
-    sites = places.find("mm/x.c", text)
+    sites = mutants.find("mm/x.c", text)
     names = ["mm/x.c:f:guard:1", "mm/x.c:f:guard:2", "mm/x.c:f:raise:1", "mm/x.c:g:guard:1"]
     assert [site.name for site in sites] == names
     assert [site.line for site in sites] == [3, 4, 5, 9]
-    later = places.find("mm/x.c", "/* more */\n\f\n" + text)
+    later = mutants.find("mm/x.c", "/* more */\n\f\n" + text)
     assert [site.name for site in later] == names
     assert [site.line for site in later] == [5, 6, 7, 11]
 
@@ -291,28 +292,28 @@ def test_only_lines_of_ours_count(tmp_path: Path) -> None:
     before.write_text(text)
     text = text.replace("}\n", "\tkpkeys_batch_pause();\n}\n").replace("{\n", "{\n" + GUARD)
     after.write_text(text)
-    lines = places.added(before, after)
+    lines = mutants.added(before, after)
     assert lines == {3, 5}
-    assert [site.kind for site in places.find("mm/x.c", text, lines)] == ["guard", "batch"]
-    assert places.added(after, after) == frozenset()
+    assert [site.kind for site in mutants.find("mm/x.c", text, lines)] == ["guard", "batch"]
+    assert mutants.added(after, after) == frozenset()
 
 
 def test_what_moves_behind_a_line_of_linux_does_not_make_it_ours(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     before.write_text("\n\tcount();\n\tkpkeys_batch_end();\n\n")
     after.write_text("\n\tkpkeys_batch_end();\n\tcount();\n\n")
-    assert places.added(before, after) == {3}
+    assert mutants.added(before, after) == {3}
 
 
 def test_a_file_that_is_not_there_has_no_lines_of_ours(tmp_path: Path) -> None:
     (tmp_path / "after").write_text("")
     with pytest.raises(RedoubtError, match="No such file"):
-        places.added(tmp_path / "before", tmp_path / "after")
+        mutants.added(tmp_path / "before", tmp_path / "after")
 
 
 def test_another_text_is_not_mutated() -> None:
     with pytest.raises(RedoubtError, match=r"mm/x\.c has changed"):
-        places.chosen("\n" + GUARD, {1: only(GUARD)})
+        mutants.chosen("\n" + GUARD, {1: only(GUARD)})
 
 
 @pytest.mark.parametrize(
@@ -325,7 +326,7 @@ def test_another_text_is_not_mutated() -> None:
     ],
 )  # fmt: skip
 def test_patterns(pattern: str, good: bool) -> None:
-    (site,) = places.find("arch/um/kernel/mem.c", "void pgd_alloc(void)\n{\n" + GUARD)
+    (site,) = mutants.find("arch/um/kernel/mem.c", "void pgd_alloc(void)\n{\n" + GUARD)
     assert site.matches(pattern) == good
 
 
@@ -339,18 +340,18 @@ each_target = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda tar
 
 
 @pytest.fixture(scope="module")
-def real() -> Callable[[Target], dict[str, places.Source]]:
+def real() -> Callable[[Target], dict[str, mutants.Source]]:
     found = {}
 
-    def sources(target: Target) -> dict[str, places.Source]:
+    def sources(target: Target) -> dict[str, mutants.Source]:
         if target.name not in found:
-            found[target.name] = places.sources(target, PRISTINE, paths.repo())
+            found[target.name] = mutants.sources(target, PRISTINE, paths.repo())
         return found[target.name]
 
     return sources
 
 
-Real = Callable[[Target], dict[str, places.Source]]
+Real = Callable[[Target], dict[str, mutants.Source]]
 
 
 @pytest.mark.guest
@@ -358,14 +359,14 @@ Real = Callable[[Target], dict[str, places.Source]]
 @each_target
 def test_choices_of_ours_are_as_good_c_as_before(real: Real, target: Target) -> None:
     found = real(target)
-    sites = list(places.sites(found))
+    sites = list(mutants.sites(found))
     assert len(sites) > 30
     assert len({site.name for site in sites}) == len(sites)
     assert all(site.function != "-" for site in sites)
     for file in {site.file for site in sites}:
         before = found[file].text
         here = {number: site for number, site in enumerate(sites, 1) if site.file == file}
-        after = places.chosen(before, here)
+        after = mutants.chosen(before, here)
         assert after.startswith(HEAD)
         assert after.count("\n") == before.count("\n") + 2, file
         asked = re.findall(r"KPKEYS_MUTANT(?:_\w+)?\((\d+)", after)
@@ -413,7 +414,7 @@ def test_no_place_is_overlooked(real: Real, target: Target) -> None:
                 continue
             if name.endswith((".c", ".h")) and "test" not in name:
                 expected += counted((paths.repo() / "kernel" / name).read_text())
-    have = Counter(site.kind for site in places.sites(real(target)))
+    have = Counter(site.kind for site in mutants.sites(real(target)))
     assert expected["guard"] > 5
     assert {kind: have[kind] for kind in expected} == dict(expected)
 
@@ -422,7 +423,7 @@ def test_no_place_is_overlooked(real: Real, target: Target) -> None:
 @on_source
 def test_places_of_each_target(real: Real) -> None:
     functions = {
-        target.name: {f"{one.kind} {one.function}" for one in places.sites(real(target))}
+        target.name: {f"{one.kind} {one.function}" for one in mutants.sites(real(target))}
         for target in TARGETS.values()
     }
     shared = {
@@ -447,7 +448,8 @@ def test_places_of_each_target(real: Real) -> None:
     }.items():  # fmt: skip
         assert (some | shared) - functions[name] == set()
     files = {
-        target.name: {one.file for one in places.sites(real(target))} for target in TARGETS.values()
+        target.name: {one.file for one in mutants.sites(real(target))}
+        for target in TARGETS.values()
     }
     assert {name for name in files["um"] if name.startswith("arch/")} == {
         "arch/um/include/asm/pgtable-4level.h", "arch/um/include/asm/pgtable.h",
@@ -463,7 +465,7 @@ def test_places_of_each_target(real: Real) -> None:
 
 
 def site_of(function: str, file: str = "mm/x.c") -> Site:
-    (site,) = places.find(file, f"void {function}(void)\n{{\n{GUARD}")
+    (site,) = mutants.find(file, f"void {function}(void)\n{{\n{GUARD}")
     return site
 
 
@@ -489,7 +491,7 @@ class Fake:
 def test_the_kernel_as_it_is_comes_first_and_then_each(tmp_path: Path) -> None:
     judge = Fake(b=Verdict(SURVIVED))
     told: list[tuple[str, int, int]] = []
-    results = judge.judge_all(
+    results = mutate.judge_all(
         [A, B, C], judge, Kept(tmp_path, "1"),
         lambda result, standing: told.append(
             (result.site.function, standing.done, standing.total)
@@ -505,31 +507,31 @@ def test_a_kernel_that_does_not_pass_as_it_is(tmp_path: Path, outcome: str) -> N
     judge = Fake(whole=Verdict(outcome, "boot", "WARNING: no"))
     for _ in range(2):
         with pytest.raises(RedoubtError, match=r"does not pass as it is.*boot: WARNING: no") as no:
-            judge.judge_all([A], judge, Kept(tmp_path, "1"))
+            mutate.judge_all([A], judge, Kept(tmp_path, "1"))
         assert no.value.hint and "redoubt test" in no.value.hint
     # Not kept either: it is mended by now, perhaps.
     assert judge.asked == ["whole", "whole"]
-    judge.judge_all([A], Fake(), Kept(tmp_path, "1"))
+    mutate.judge_all([A], Fake(), Kept(tmp_path, "1"))
 
 
 def test_an_interruption_loses_one_mutant(tmp_path: Path) -> None:
     judge = Fake()
     judge.interrupted = "b"  # type: ignore[attr-defined]
     with pytest.raises(Interrupted):
-        judge.judge_all([A, B, C], judge, Kept(tmp_path, "1"))
+        mutate.judge_all([A, B, C], judge, Kept(tmp_path, "1"))
     assert judge.asked == ["whole", "a", "b"]
 
     judge = Fake()
-    results = judge.judge_all([A, B, C], judge, Kept(tmp_path, "1"))
+    results = mutate.judge_all([A, B, C], judge, Kept(tmp_path, "1"))
     assert judge.asked == ["b", "c"]
     assert [result.known for result in results] == [True, False, False]
     assert results[0].verdict.words == "it died"
 
     judge = Fake()
-    assert all(result.known for result in judge.judge_all([C, A], judge, Kept(tmp_path, "1")))
+    assert all(result.known for result in mutate.judge_all([C, A], judge, Kept(tmp_path, "1")))
     assert judge.asked == []
     # Of another kernel, nothing is known.
-    judge.judge_all([A], judge, Kept(tmp_path, "2"))
+    mutate.judge_all([A], judge, Kept(tmp_path, "2"))
     assert judge.asked == ["whole", "a"]
 
 
@@ -557,33 +559,33 @@ def test_the_estimate_counts_what_is_left_to_judge(
     clock = iter([0, 5, *(time for start in (100, 200, 300, 400) for time in (start, start + 30))])
     kept = Kept(tmp_path, "1")
     kept.put(B, WHOLE)
-    monkeypatch.setattr(judge.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(mutate.time, "monotonic", lambda: next(clock))
     left = []
-    results = judge.judge_all(
+    results = mutate.judge_all(
         [A, B, C], Fake(), kept, lambda _, standing: left.append(standing.left_s)
     )
     assert left == [30, 30, 0]
     assert [result.verdict.seconds for result in results] == [30, 0, 30]
     kept.put(B, WHOLE)
-    judge.judge_all([B, site_of("d")], Fake(), kept, lambda _, told: left.append(told.left_s))
+    mutate.judge_all([B, site_of("d")], Fake(), kept, lambda _, told: left.append(told.left_s))
     # Before the first is judged nobody knows.
     assert left[3:] == [None, 0]
-    judge.judge_all([A], Fake(), kept, lambda _, standing: left.append(standing.left_s))
+    mutate.judge_all([A], Fake(), kept, lambda _, standing: left.append(standing.left_s))
     assert left[-1] == 0
 
 
 def test_choosing() -> None:
     sites = [site_of(name, f"mm/{name}.c") for name in "abcdefgh"]
-    assert judge.chosen(sites, [], None, 0) == tuple(sites)
-    assert [one.function for one in judge.chosen(sites, ["b.c", "h"], None, 0)] == ["b", "h"]
+    assert mutate.chosen(sites, [], None, 0) == tuple(sites)
+    assert [one.function for one in mutate.chosen(sites, ["b.c", "h"], None, 0)] == ["b", "h"]
     with pytest.raises(RedoubtError, match="no place matches 'nix'"):
-        judge.chosen(sites, ["a", "nix"], None, 0)
-    some = judge.chosen(sites, [], 3, 7)
+        mutate.chosen(sites, ["a", "nix"], None, 0)
+    some = mutate.chosen(sites, [], 3, 7)
     assert len(some) == 3
-    assert some == judge.chosen(sites, [], 3, 7)
+    assert some == mutate.chosen(sites, [], 3, 7)
     assert list(some) == sorted(some, key=sites.index)
-    assert len({judge.chosen(sites, [], 3, seed) for seed in range(10)}) > 1
-    assert judge.chosen(sites, [], 100, 7) == tuple(sites)
+    assert len({mutate.chosen(sites, [], 3, seed) for seed in range(10)}) > 1
+    assert mutate.chosen(sites, [], 100, 7) == tuple(sites)
 
 
 # === Reasons =====================================================================================
@@ -598,9 +600,9 @@ reason = "nobody calls it"
 
 
 def loaded(tmp_path: Path, text: str) -> tuple[Reason, ...]:
-    file = tmp_path / "judge.toml"
+    file = tmp_path / "mutate.toml"
     file.write_text(text)
-    return judge.load_reasons(file)
+    return mutate.load_reasons(file)
 
 
 def test_reasons(tmp_path: Path) -> None:
@@ -634,12 +636,12 @@ def test_reasons_that_are_not_well_formed(tmp_path: Path, text: str, says: str) 
 
 def test_no_reasons_at_all(tmp_path: Path) -> None:
     with pytest.raises(RedoubtError, match="cannot read the known survivors"):
-        judge.load_reasons(tmp_path / "none.toml")
+        mutate.load_reasons(tmp_path / "none.toml")
 
 
 @each_target
 def test_each_target_has_its_file(target: Target) -> None:
-    judge.load_reasons(paths.repo() / "configs" / f"mutate-{target.name}.toml")
+    mutate.load_reasons(paths.repo() / "configs" / f"mutate-{target.name}.toml")
 
 
 def report(*reasons: str, **outcomes: str) -> Report:
@@ -666,12 +668,12 @@ def report(*reasons: str, **outcomes: str) -> Report:
 )
 def test_what_passes(made: Report, ok: bool, says: str) -> None:
     assert made.ok == ok
-    assert says in "\n".join(judge.render(made))
+    assert says in "\n".join(mutate.render(made))
     assert made.as_json()["ok"] == ok
 
 
 def test_a_survivor_is_told_with_all_there_is() -> None:
-    lines = judge.render(report(B.name, a=SURVIVED, b=SURVIVED))
+    lines = mutate.render(report(B.name, a=SURVIVED, b=SURVIVED))
     assert lines[:2] == [
         "SURVIVED, without a reason: mm/x.c:3 a (guard)",
         "    guard(kpkeys_hardened_pgtables)()  ->  /* guard(kpkeys_hardened_pgtables)() */",
@@ -693,21 +695,21 @@ def test_a_survivor_is_told_with_all_there_is() -> None:
 
 def test_results_are_added_to_those_of_other_places(tmp_path: Path) -> None:
     file = tmp_path / "result.json"
-    assert [one.site for one in judge.added(file, "um", (A, B, C), report(b=SAME).results)] == [B]
+    assert [one.site for one in mutate.added(file, "um", (A, B, C), report(b=SAME).results)] == [B]
     before = report(a=NOTICED, b=SURVIVED, c=SAME).as_json() | {"commit": "old"}
     # One that tells its own commit, one of an older file, and one that is something else by now.
     before["mutants"][0]["commit"] = "older"
     del before["mutants"][1]["commit"]
     before["mutants"][2]["text"] = "guard(others)()"
     file.write_text(json.dumps(before))
-    results = judge.added(file, "um", (A, B, C), ())
+    results = mutate.added(file, "um", (A, B, C), ())
     assert [(one.site, one.verdict.outcome, one.commit, one.known) for one in results] == [
         (A, NOTICED, "older", True), (B, SURVIVED, "old", True),
     ]  # fmt: skip
-    results = judge.added(file, "um", (A, C), report(c=NOTICED).results)
+    results = mutate.added(file, "um", (A, C), report(c=NOTICED).results)
     assert [(one.site, one.verdict.by) for one in results] == [(A, "boot"), (C, "boot")]
     with pytest.raises(RedoubtError, match="is about um, not x86_64"):
-        judge.added(file, "x86_64", (A,), ())
+        mutate.added(file, "x86_64", (A,), ())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"mutants": [{}]}', '{"mutants": 1}'])
@@ -715,7 +717,7 @@ def test_no_results_to_add_to(tmp_path: Path, text: str) -> None:
     file = tmp_path / "result.json"
     file.write_text(text)
     with pytest.raises(RedoubtError, match="no results of redoubt mutate"):
-        judge.added(file, "um", (A,), ())
+        mutate.added(file, "um", (A,), ())
 
 
 # === What notices ================================================================================
@@ -733,7 +735,7 @@ def test_the_first_that_notices_is_the_last_that_is_asked() -> None:
             asked.append(name)
             yield Item(name, "on", 1, failed, 0, detail)
 
-    assert judge._ask(items()) == Verdict(
+    assert mutate._ask(items()) == Verdict(
         NOTICED, "kpkeys_pool (1 CPU), on", "failed: kpkeys_pool.grows"
     )
     assert asked == ["boot", "kpkeys_pool (1 CPU)"]
@@ -742,21 +744,21 @@ def test_the_first_that_notices_is_the_last_that_is_asked() -> None:
 def test_words_of_the_kernel_come_first() -> None:
     detail = "(Walk(),), 7 operations\n[    1.0] kpkeys: violation: write to 0x1\nWARNING: later"
     failed = iter([Item("checker", "on", 0, 1, 0, detail)])
-    assert judge._ask(failed).words == "[    1.0] kpkeys: violation: write to 0x1"
+    assert mutate._ask(failed).words == "[    1.0] kpkeys: violation: write to 0x1"
 
 
 def test_words_of_kunit_are_not_what_it_asked_for() -> None:
     asked = "kpkeys: violation: write to 0x1, ip copy_to_kernel_nofault+0x18/0x80, kunit_try_catch"
     failed = Item("kpkeys_batch", "on", 3, 1, 0, f"failed: kpkeys_batch.nests; log: x\n{asked}")
-    assert judge._ask(iter([failed])).words == "failed: kpkeys_batch.nests; log: x"
+    assert mutate._ask(iter([failed])).words == "failed: kpkeys_batch.nests; log: x"
 
 
 def test_words_of_a_warning_are_not_its_first_line() -> None:
     detail = "splats:\n------------[ cut here ]------------\nWARNING: at begin_writing+0x1"
     failed = [Item("checker", "on", 0, 1, 0, detail)]
-    assert judge._ask(iter(failed)).words == "WARNING: at begin_writing+0x1"
+    assert mutate._ask(iter(failed)).words == "WARNING: at begin_writing+0x1"
     failed = [Item("checker", "on", 0, 1, 0, "------------[ cut here ]------------\nlog")]
-    assert judge._ask(iter(failed)).words == "------------[ cut here ]------------"
+    assert mutate._ask(iter(failed)).words == "------------[ cut here ]------------"
 
 
 def test_a_machine_that_does_not_start_was_noticed_and_a_full_disk_is_none() -> None:
@@ -764,15 +766,15 @@ def test_a_machine_that_does_not_start_was_noticed_and_a_full_disk_is_none() -> 
         yield Item("boot", "on", 1, 0, 0)
         raise error
 
-    told = judge._ask(items(GuestError("the emulated machine did not start (x)\nmore")))
+    told = mutate._ask(items(GuestError("the emulated machine did not start (x)\nmore")))
     assert told == Verdict(NOTICED, "start", "the emulated machine did not start (x)")
     for error in (NoSpaceError("full"), RedoubtError("qemu: not found")):
         with pytest.raises(RedoubtError, match=error.message):
-            judge._ask(items(error))
+            mutate._ask(items(error))
 
 
 def test_nothing_noticed() -> None:
-    assert judge._ask(iter([Item("boot", "on", 1, 0, 0)])) == Verdict(SURVIVED)
+    assert mutate._ask(iter([Item("boot", "on", 1, 0, 0)])) == Verdict(SURVIVED)
 
 
 def test_what_is_asked_the_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -782,16 +784,16 @@ def test_what_is_asked_the_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> No
     def kunit(run: object, made: object, variant: object, cpus: int = 1) -> Iterator[Item]:
         yield item(f"KUnit {variant.name} {cpus}")  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(suite, "_boot_alone", lambda *_: item("boot"))
-    monkeypatch.setattr(suite, "_kunit", kunit)
-    monkeypatch.setattr(suite, "_running", lambda *_: item("later"))
-    monkeypatch.setattr(suite, "_checks", lambda *_: iter([item("checks")]))
-    monkeypatch.setattr(suite, "_attacks", lambda *_: iter([item("attacks")]))
-    monkeypatch.setattr(suite, "_other_way", lambda _, __, way: iter([item(way.name)]))
+    monkeypatch.setattr(boots, "boot_alone", lambda *_: item("boot"))
+    monkeypatch.setattr(boots, "kunit", kunit)
+    monkeypatch.setattr(boots, "running", lambda *_: item("later"))
+    monkeypatch.setattr(boots, "checks", lambda *_: iter([item("checks")]))
+    monkeypatch.setattr(boots, "attacks", lambda *_: iter([item("attacks")]))
+    monkeypatch.setattr(boots, "other_way", lambda _, __, way: iter([item(way.name)]))
     made = kernels.Workbench(Build(ARM64, Path("d"), Path("i"), Path("v")), Path("p"), "emulated")
-    run = suite.Run(ARM64, "auto", False, Silent())
+    run = Run(ARM64, "auto", False, Silent())
     ways = [way.name for way in ARM64.ways if way.enforces]
-    assert [one.name for one in suite.noticing(run, made)] == [
+    assert [one.name for one in boots.noticing(run, made)] == [
         "boot", "KUnit on 1", "KUnit on 2", "KUnit on-unbatched 1", "later", "checks", "attacks",
         *ways,
     ]  # fmt: skip
@@ -837,16 +839,16 @@ def repo(tmp_path: Path) -> Path:
 @pytest.fixture
 def shop(
     repo: Path, kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> judge.Workshop:
+) -> mutate.Workshop:
     monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path / "build"))
     monkeypatch.setattr(guest, "programs", lambda *_: tmp_path)
-    found = places.sources(UM, kernel, repo)
-    run = suite.Run(UM, "auto", False, Silent())
-    return judge.workshop(run, host.EMULATED, kernel, found, tuple(places.sites(found)), repo)
+    found = mutants.sources(UM, kernel, repo)
+    run = Run(UM, "auto", False, Silent())
+    return mutate.workshop(run, host.EMULATED, kernel, found, tuple(mutants.sites(found)), repo)
 
 
-def places(shop: judge.Workshop) -> list[Site]:
-    return list(places.sites(shop.sources))
+def places(shop: mutate.Workshop) -> list[Site]:
+    return list(mutants.sites(shop.sources))
 
 
 def state(made: Path) -> dict[str, tuple[str, int]]:
@@ -859,7 +861,7 @@ def state(made: Path) -> dict[str, tuple[str, int]]:
 
 
 def test_from_mutant_to_mutant_nothing_but_a_number_differs(
-    shop: judge.Workshop, repo: Path
+    shop: mutate.Workshop, repo: Path
 ) -> None:
     queue = state(repo)
     found = places(shop)
@@ -889,17 +891,17 @@ def test_from_mutant_to_mutant_nothing_but_a_number_differs(
     }  # fmt: skip
 
 
-def test_an_edit_while_it_runs_does_not_get_into_mutants(shop: judge.Workshop, repo: Path) -> None:
+def test_an_edit_while_it_runs_does_not_get_into_mutants(shop: mutate.Workshop, repo: Path) -> None:
     (repo / "kernel/mm/kpkeys/core.c").write_text("int edited;\n")
     assert "edited" not in (shop.tree(places(shop)[1]) / "mm/kpkeys/core.c").read_text()
 
 
 def test_verdicts_are_kept_for_the_same_kernel_and_tests(
-    shop: judge.Workshop, repo: Path, kernel: Path
+    shop: mutate.Workshop, repo: Path, kernel: Path
 ) -> None:
     def again(host: str = shop.host, target: Target = UM) -> str:
         run = replace(shop.run, target=target)
-        return judge.workshop(run, host, kernel, shop.sources, (), repo).kept().inputs
+        return mutate.workshop(run, host, kernel, shop.sources, (), repo).kept().inputs
 
     first = shop.kept().inputs
     assert again() == first
@@ -910,9 +912,9 @@ def test_verdicts_are_kept_for_the_same_kernel_and_tests(
     assert second != first
     (repo / "patches/one/0001-guard.patch").write_text(PATCH.replace("mm: guard", "mm: more"))
     assert again() not in (first, second)
-    names = {file.name for file in judge._judging(UM.fragments + UM.ours)}
-    assert {"um.config", "kunit.config", "stress.c", "suite.py", "lifecycle.py"} <= names
-    assert b"KPKEYS_MUTANT_CLASS" in shop.files[places.HEADER]
+    names = {file.name for file in mutate._judging(UM.fragments + UM.ours)}
+    assert {"um.config", "kunit.config", "stress.c", "boots.py", "lifecycle.py"} <= names
+    assert b"KPKEYS_MUTANT_CLASS" in shop.files[mutants.HEADER]
 
 
 class Make:
@@ -944,14 +946,14 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 
 def judged(
-    shop: judge.Workshop, monkeypatch: pytest.MonkeyPatch, *items: Item
+    shop: mutate.Workshop, monkeypatch: pytest.MonkeyPatch, *items: Item
 ) -> Callable[[Site | None], Verdict]:
-    monkeypatch.setattr(suite, "noticing", lambda *_: iter(items))
+    monkeypatch.setattr(boots, "noticing", lambda *_: iter(items))
     return shop
 
 
 def test_a_mutant_is_built_as_the_suite_builds_it_and_judged(
-    shop: judge.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
+    shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = judged(shop, monkeypatch, Item("boot", "on", 1, 0, 0))
     assert judge(None) == Verdict(SURVIVED)
@@ -962,7 +964,7 @@ def test_a_mutant_is_built_as_the_suite_builds_it_and_judged(
 
 
 def test_a_mutant_has_what_looks_on_as_well(
-    shop: judge.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
+    shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looking = replace(UM, observers=("linear-map-stats",))
     shop = replace(shop, run=replace(shop.run, target=looking))
@@ -971,20 +973,20 @@ def test_a_mutant_has_what_looks_on_as_well(
 
 
 def test_what_is_not_compiled_is_not_booted(
-    shop: judge.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
+    shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make.has = (2, 3)
 
     def booted(*_: object) -> Iterator[Item]:
         raise AssertionError("booted")
 
-    monkeypatch.setattr(suite, "noticing", booted)
+    monkeypatch.setattr(boots, "noticing", booted)
     assert shop(places(shop)[0]) == Verdict(SAME)
     with pytest.raises(AssertionError, match="booted"):
         shop(places(shop)[1])
 
 
-def test_a_build_that_fails_is_an_error(shop: judge.Workshop, make: Make) -> None:
+def test_a_build_that_fails_is_an_error(shop: mutate.Workshop, make: Make) -> None:
     make.error = "building um (mutants) failed (exit 2)"
     for site in (None, places(shop)[0]):
         with pytest.raises(RedoubtError, match="building um"):
@@ -1001,8 +1003,8 @@ def command(
     """The command with two places, a fake judge and a policy of its own."""
     sites = [A, B]
     monkeypatch.setattr(source, "obtain", lambda _: source.Source(kernel, "7.3.4"))
-    monkeypatch.setattr(places, "sources", lambda *_: {})
-    monkeypatch.setattr(places, "sites", lambda _: iter(sites))
+    monkeypatch.setattr(mutants, "sources", lambda *_: {})
+    monkeypatch.setattr(mutants, "sites", lambda _: iter(sites))
     monkeypatch.setattr(host, "lacking", lambda *_: None)
     monkeypatch.setattr(host, "pick", lambda *_: host.EMULATED)
     write_tree(repo, {"configs/mutate-um.toml": ENTRY})
@@ -1013,7 +1015,7 @@ def command(
             judge.kept = lambda: Kept(tmp_path / "kept", "1")  # type: ignore[attr-defined]
             return judge
 
-        monkeypatch.setattr(judge, "workshop", made)
+        monkeypatch.setattr(mutate, "workshop", made)
 
     return fake
 
@@ -1052,7 +1054,7 @@ def test_the_command_adds_to_a_file(
     file.write_text("{")
     done = call("mutate", "um", "--json", str(file), "--add")
     assert (done.code, file.read_text()) == (1, "{")
-    assert call("mutate", "um", "--add").code == 1
+    assert call("mutate", "um", "--add").code == 2
 
 
 def test_the_command_fails_for_what_is_not_expected(
@@ -1086,7 +1088,7 @@ def test_the_command_only_lists(call: Call, command: Callable[[Fake], None]) -> 
     one = call("mutate", "um", "--list", "--sample", "1", "--seed", "3")
     assert one.err == "seed 3\n"
     assert one.out.endswith("\n\n1 of 2 places\n")
-    assert call("mutate", "um", "--list", "--only", "z").code == 1
+    assert call("mutate", "um", "--list", "--only", "z").code == 2
     assert "judges nothing" in call("mutate", "um", "--list", "--json", "x.json").err
 
 

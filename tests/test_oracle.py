@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 from conftest import REAL_BUILD, Done, Sandbox
 
-from redoubt import suite
 from redoubt.core import paths
 from redoubt.core.errors import GuestError, RedoubtError
 from redoubt.core.progress import Silent
 from redoubt.linux.build import Build
 from redoubt.machine import boot, host, kernels, qemu
 from redoubt.machine.boot import Machine, Result
+from redoubt.suite import isolation, steps
+from redoubt.suite.run import Run, Skipped
 from redoubt.targets import PC, TARGETS, X86_64, get_variant
 from redoubt.trial.oracle import oracle, pagewalk, patterns
 from redoubt.trial.oracle.oracle import Console, Registers, Report
@@ -687,18 +688,18 @@ Call = Callable[..., Done]
 @pytest.mark.parametrize("name", [name for name in TARGETS if name != "x86_64"])
 def test_another_target(call: Call, name: str) -> None:
     done = call("oracle", name)
-    assert done.code == 1
+    assert done.code == 2
     assert f"and none of {name} yet" in done.err
     assert "redoubt oracle x86_64" in done.err
 
 
 def test_another_root(call: Call) -> None:
     done = call("oracle", "x86_64", "--root", "user")
-    assert done.code == 1
+    assert done.code == 2
     assert "unknown root 'user'" in done.err
     assert "roots: current, restricted" in done.err
     done = call("oracle", "x86_64", "--mistake")
-    assert done.code == 1
+    assert done.code == 2
     assert "the mistake is one of the restricted page tables, not of 'current'" in done.err
     assert "--root restricted --mistake" in done.err
 
@@ -763,8 +764,8 @@ def test_the_step_of_the_test_run(
         return guest.report()
 
     monkeypatch.setattr(oracle, "run", ran)
-    run = suite.Run(X86_64, "auto", False, Silent())
-    for item in suite._oracle(run):
+    run = Run(X86_64, "auto", False, Silent())
+    for item in isolation.from_outside(run):
         assert (item.passed, item.failed) == (int(good), int(not good))
         assert ("WRONG" in item.detail) is not good
     assert asked == [
@@ -775,18 +776,20 @@ def test_the_step_of_the_test_run(
     ]
     # Only where there is one, and without being asked for; the flavour if it may take long.
     for long in (False, True):
-        runs = [suite.Run(target, "auto", long, Silent()) for target in TARGETS.values()]
-        steps = [step for step in suite._chosen(runs, ()) if "oracle" in step.name]
-        assert {step.target for step in steps} == {"x86_64"}
-        assert [step.name for step in steps] == ["oracle", "oracle flavour"][: 1 + long]
-    assert [item.name.count("oracle flavour") for item in steps[1].items()] == [1] * 4
+        runs = [Run(target, "auto", long, Silent()) for target in TARGETS.values()]
+        found = [step for step in steps.chosen(runs, ()) if "oracle" in step.name]
+        assert {step.target for step in found} == {"x86_64"}
+        assert [step.name for step in found] == ["oracle", "oracle flavour"][: 1 + long]
+    assert [item.name.count("oracle flavour") for item in found[1].items()] == [1] * 4
     assert flavours == ["", oracle.FLAVOUR]
 
 
 def test_the_step_is_skipped_without_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "lacking", lambda *_: RedoubtError("no QEMU"))
-    (item,) = suite._oracle(suite.Run(X86_64, "auto", False, Silent()))
-    assert (item.passed, item.failed, item.skipped, item.detail) == (0, 0, 1, "no QEMU")
+    with pytest.raises(Skipped, match="no QEMU") as raised:
+        list(isolation.from_outside(Run(X86_64, "auto", False, Silent())))
+    item = raised.value.item
+    assert (item.passed, item.failed, item.skipped) == (0, 0, 1)
 
 
 # === A real one ==================================================================================

@@ -167,6 +167,6 @@ def test_a_command_that_says_nothing_is_ended() -> None:
     assert ended.timed_out
     # Once it spoke, it may be silent.
     lines: list[str] = []
-    ended = process.run_lines(["sh", "-c", "echo a; sleep 1; echo b"], lines.append, silence=0.5)
+    ended = process.run_lines(["sh", "-c", "echo a; sleep 6; echo b"], lines.append, silence=5)
     assert (ended.timed_out, ended.code, lines) == (False, 0, ["a", "b"])
     assert time.monotonic() - started < 30

@@ -14,7 +14,7 @@ from redoubt.cost.workloads import INSTRUCTIONS
 from redoubt.linux.build import Build
 from redoubt.machine import boot, cpio, host, kernels, qemu
 from redoubt.machine.boot import Machine
-from redoubt.targets import ARM64, PC, TARGETS, UM, X86_64, get_variant
+from redoubt.targets import ARM64, PC, TARGETS, UM, VIRT, X86_64, get_variant
 
 
 def value(words: list[str], option: str) -> str:
@@ -138,3 +138,22 @@ def test_the_version(
     assert qemu.version(PC) is None
     program.chmod(0o755)
     assert qemu.version(PC) == expected
+    assert qemu.described(PC) == f"{PC.program}: {text}"
+
+
+def test_the_version_of_one_that_was_downloaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is asked of the program that runs the target, and nothing is downloaded for that."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert qemu.described(VIRT) == f"{VIRT.program}: unknown version"
+    root = tmp_path / "redoubt/rootless" / VIRT.package / "usr"
+    for file, text in (
+        (root / "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "#!/bin/sh\necho version 10.2.1\n"),
+        (root / "bin" / VIRT.program, ""),
+    ):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+        file.chmod(0o755)
+    assert qemu.described(VIRT) == f"{VIRT.program}: version 10.2.1"

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from conftest import KERNEL, REAL_BUILD, Sandbox
 
-from redoubt import suite
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress, Silent
 from redoubt.linux import rootless
 from redoubt.linux.build import Build
 from redoubt.machine import host, qemu
 from redoubt.machine.boot import Machine, Result
+from redoubt.suite import linear_map
+from redoubt.suite.run import Run
 from redoubt.targets import ARM64, TARGETS, X86_64, Target, get_variant
 from redoubt.trial import attack, selftests
 from redoubt.trial.check import Walk
@@ -401,8 +402,8 @@ def test_its_kernel_is_not_one_more_to_compare_the_linear_map_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(suite, "_linear_map", lambda _, flavour: iter([asked.append(flavour)]))
-    list(suite._linear_map_flavours(suite.Run(ARM64, "auto", True, Silent())))
+    monkeypatch.setattr(linear_map, "compared", lambda _, flavour: iter([asked.append(flavour)]))
+    list(linear_map.flavours(Run(ARM64, "auto", True, Silent())))
     others = {selftests.FLAVOUR, attack.FLAVOUR}
     assert asked == [name for name in ARM64.flavours if name not in others]
 

@@ -15,7 +15,7 @@ from redoubt.linux.build import Build
 from redoubt.machine import boot, guest, host
 from redoubt.machine.boot import Machine
 from redoubt.targets import TARGETS, UM, X86_64, get_variant
-from redoubt.trial import check, shortage
+from redoubt.trial import check, experiment, shortage
 
 KINDS = {"huge", "collapse", "swap", "ldt", "module", "cpu"}
 WALK = ("tables 9", "untagged 0", "foreign 0")
@@ -30,7 +30,7 @@ def configured(where: Path, *fragments: str, cpus: int = 2) -> Machine:
 def checked(machine: Machine, last: str, monkeypatch: pytest.MonkeyPatch) -> check.Report:
     """What the checker makes of a guest whose stress ends with this line, or with several."""
     ended = boot.Result("finished", 0, (*WALK, *last.split("\n"), *WALK), (), Path("log"))
-    monkeypatch.setattr(check, "boot", lambda *_, **__: ended)
+    monkeypatch.setattr(experiment, "boot", lambda *_, **__: ended)
     return check.run(machine, get_variant(X86_64, "on"), 10, Silent())
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from conftest import WALK, Done, pool
 
-from redoubt import suite
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
@@ -24,8 +23,10 @@ from redoubt.linux import build, rootless
 from redoubt.linux.build import Build
 from redoubt.machine import host
 from redoubt.machine.boot import Machine, Result
+from redoubt.suite import flavours
+from redoubt.suite.run import Run
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, get_variant
-from redoubt.trial import check, stress
+from redoubt.trial import check, experiment, stress
 from redoubt.trial.stress import CLASSES
 
 ON, OFF = get_variant(UM, "on"), get_variant(UM, "off")
@@ -757,7 +758,7 @@ def stressed(
         made = configured()
         monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
         monkeypatch.setattr(stress, "machine", lambda *_: made)
-        monkeypatch.setattr(stress, "boot", lambda *_, **__: ended(lines, **how))
+        monkeypatch.setattr(experiment, "boot", lambda *_, **__: ended(lines, **how))
         return call("stress", "um", *words)
 
     return run
@@ -800,11 +801,11 @@ def test_the_suite_counts_classes_that_were_left_out_as_skipped(
         seconds.append(int(timeout))
         return ended([*pool(), *WALK, *FIRST, *pool(), *WALK, *LAST])
 
-    monkeypatch.setattr(stress, "boot", boot)
-    (item,) = suite._stress_ng(suite.Run(UM, "auto", True, Silent()))
+    monkeypatch.setattr(experiment, "boot", boot)
+    (item,) = flavours.stress_ng(Run(UM, "auto", True, Silent()))
     assert (item.passed, item.failed, item.skipped) == (1, 0, 2)
-    assert seconds == [3 * suite.STRESS_NG_S + int(stress._MARGIN)]
-    monkeypatch.setattr(stress, "boot", lambda *_, **__: ended([], outcome="died", status=None))
-    (item,) = suite._stress_ng(suite.Run(UM, "auto", True, Silent()))
+    assert seconds == [3 * flavours.STRESS_NG_S + int(stress._MARGIN)]
+    monkeypatch.setattr(experiment, "boot", lambda *_, **__: ended([], outcome="died", status=None))
+    (item,) = flavours.stress_ng(Run(UM, "auto", True, Silent()))
     assert (item.passed, item.failed) == (0, 1)
     assert "died" in item.detail

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the attack programs and their runner share. */
+/* Declarations shared by the attack programs and their runner. */
 #ifndef GUEST_ATTACKS_COMMON_H
 #define GUEST_ATTACKS_COMMON_H
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Have a task of the attacker preempted in the middle of a system call, by
- * another one that runs on the same CPU and is more important. What the handler
- * of the interrupt will return to waits on the stack, or in registers that are
- * saved there: alter it.
+ * another one that runs on the same CPU and is more important. The state that
+ * the interrupt handler returns to waits on the stack, or in registers saved
+ * there: alter it.
  */
 #define _GNU_SOURCE
 #include <sched.h>

@@ -83,7 +83,7 @@ bool alter_frame(struct raise *r, pid_t victim, const struct kpkeys_vuln_frame *
 	for (i = r->first; i < candidates(); i++)
 		if (candidate(f, i, &addr, &value))
 			break;
-	/* What is on a stack in use is not for this. */
+	/* Leave a stack in use alone. */
 	if (!at_rest(victim, f))
 		return false;
 	r->tried = i;
@@ -114,7 +114,7 @@ static bool try_write(struct raise *r)
 		r->busy = true;
 		r->refused = !how->make(r);
 		r->busy = false;
-		/* Nobody may take the next wait for the one in the handler. */
+		/* The next wait must not be taken for the one in the handler. */
 		while (r->idle != r->round)
 			;
 		/*

@@ -8,7 +8,7 @@
 
 #include "common.h"
 
-/* What both processes of a try see, and the one that tries again. */
+/* State shared by both processes of a try and the one that tries again. */
 struct raise {
 	unsigned int first;	/* candidate to begin with */
 	volatile unsigned int tried;	/* the one that was used, if one was */

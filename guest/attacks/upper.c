@@ -42,7 +42,7 @@ char *forged_target(int level)
 {
 	u64 span = 1UL << vuln_info()->shift[level];
 
-	/* What the first entry of five levels covers is in use. */
+	/* With five levels the range of the first entry is in use. */
 	return (char *)(span > TARGET ? span : TARGET);
 }
 

@@ -11,7 +11,7 @@ static int __init hello_init(void)
 
 	if (!table)
 		return -ENOMEM;
-	/* What writes to page tables is inlined in here, with all that it needs. */
+	/* The writer of page tables is inlined here, with all that it needs. */
 	set_pte(table, pfn_pte(1, PAGE_KERNEL));
 	written = pte_pfn(*table) == 1;
 	vfree(table);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Memory of a process under a KeyID.
- */
+/* Process memory under a KeyID. */
 #include <linux/err.h>
 #include <linux/export.h>
 #include <linux/gfp.h>
@@ -18,7 +16,7 @@
 #include "internal.h"
 #include "vma.h"
 
-/* What a VMA must not be; hugetlbfs and shared memory are not anonymous. */
+/* Unsupported kinds of VMAs; hugetlbfs and shared memory are not anonymous. */
 #define VM_NOT_ENCRYPTED	(VM_SPECIAL | VM_SHARED | VM_MAYSHARE |	\
 				 VM_GROWSDOWN | VM_MERGEABLE | VM_DROPPABLE)
 
@@ -34,7 +32,7 @@ static int check_vma(struct vm_area_struct *vma, unsigned int keyid)
 	return 0;
 }
 
-/* What is in a page cannot change its key; that of zeroes is unmapped later. */
+/* Contents cannot change their key. The zero page is unmapped later. */
 static int check_pte(pte_t *pte, unsigned long addr, unsigned long next,
 		     struct mm_walk *walk)
 {
@@ -58,7 +56,7 @@ static int check_pmd(pmd_t *pmd, unsigned long addr, unsigned long next,
 	return pmd_present(entry) && !pmd_leaf(entry) ? 0 : -EBUSY;
 }
 
-/* Nobody else can add pages meanwhile. */
+/* No other thread can add pages meanwhile. */
 static const struct mm_walk_ops check_pages = {
 	.pmd_entry = check_pmd,
 	.pte_entry = check_pte,
@@ -100,7 +98,7 @@ static void set_keyid(struct vm_area_struct *vma, vma_flags_t flags,
 		vma->vm_page_prot = mktme_pgprot(vma->vm_page_prot, keyid);
 }
 
-/* As it cannot be paged out, it is locked and counts as such. */
+/* Encrypted memory cannot be paged out, so it counts as locked. */
 static struct vm_area_struct *
 encrypt_part(struct vma_iterator *vmi, struct vm_area_struct *prev,
 	     struct vm_area_struct *vma, unsigned long start, unsigned long end,
@@ -115,8 +113,8 @@ encrypt_part(struct vma_iterator *vmi, struct vm_area_struct *prev,
 	if (vma_keyid(vma))
 		return vma;
 	/*
-	 * Pages of zeroes that were read are without the KeyID. Entries that are
-	 * made of theirs later, as when a huge one is split, would have it.
+	 * Mapped zero pages have no KeyID. Entries made from them later, as
+	 * when a huge entry is split, would have it.
 	 */
 	zap_vma_range(vma, start, end - start);
 	if (!(vma->vm_flags & VM_LOCKED))
@@ -125,7 +123,7 @@ encrypt_part(struct vma_iterator *vmi, struct vm_area_struct *prev,
 	if (IS_ERR(vma))
 		return vma;
 	mm->locked_vm += locked;
-	/* Unless it became a part of its neighbour. */
+	/* Skip a VMA that was merged with its neighbour. */
 	if (!vma_keyid(vma))
 		set_keyid(vma, flags, keyid);
 	return vma;
@@ -157,13 +155,13 @@ static int encrypt_range(struct mm_struct *mm, unsigned long start,
 #ifndef CONFIG_NUMA
 /**
  * mktme_vma_alloc_folio() - vma_alloc_folio() once there are KeyIDs.
- * @gfp: what is wanted.
- * @order: its order.
- * @vma: the VMA that it is for.
+ * @gfp: flags of the allocation.
+ * @order: order of the folio.
+ * @vma: the VMA that the folio is for.
  *
  * Context: process; may sleep if @gfp allows it.
- * Return: the folio, under the KeyID of @vma; NULL if there is none, or the key
- * has been revoked.
+ * Return: the folio, under the KeyID of @vma; NULL if memory is short or the
+ * key has been revoked.
  */
 struct folio *mktme_vma_alloc_folio_noprof(gfp_t gfp, int order,
 					   struct vm_area_struct *vma)
@@ -180,20 +178,20 @@ EXPORT_SYMBOL(mktme_vma_alloc_folio_noprof);
 #endif
 
 /**
- * mktme_encrypt_range() - Keep memory of this process under a KeyID.
+ * mktme_encrypt_range() - Encrypt memory of this process with a key.
  * @start: its address, page-aligned.
  * @len: its length in bytes, rounded up to pages.
- * @keyid: the KeyID, whose key the caller has.
+ * @keyid: a KeyID whose key the caller holds.
  *
- * What is allocated there from now on, by it and by processes that it forks, is
- * encrypted with the key of that KeyID, is not paged out, nor merged with what
- * is not, and cannot be pinned for devices.
+ * Memory allocated there afterwards, also by forked children, is encrypted with
+ * that key. It is neither paged out nor merged with unencrypted memory, and
+ * cannot be pinned for devices.
  *
  * Context: process, may sleep.
- * Return: 0; -EINVAL if an argument is wrong, or it is not private anonymous
- * memory; -ENOMEM if not all of it is mapped, or memory is short, when part of
- * it may be done; -EBUSY if it has been used, or has another KeyID; -EAGAIN if
- * the process may not lock as much; -EPERM if it is sealed; -EINTR.
+ * Return: 0; -EINVAL for a bad argument or other than private anonymous memory;
+ * -ENOMEM for a hole in the range, or out of memory with part of the range
+ * done; -EBUSY if the memory has been used or has another KeyID; -EAGAIN at the
+ * limit of locked memory; -EPERM if it is sealed; -EINTR.
  */
 int mktme_encrypt_range(unsigned long start, size_t len, unsigned int keyid)
 {

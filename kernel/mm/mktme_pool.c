@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Free pages that keep their KeyID: memory under the same can have them without
- * a flush of the cache.
+ * Pool of free pages that keep their KeyID, so that they can be reused under
+ * the same KeyID without a cache flush.
  *
- * Each CPU has lists of pages of its node, and each node has lists of what they
- * have too many of, and of huge pages. Whoever frees or allocates tries to get
- * a lock, and does without the pool if somebody else has it. A CPU's lock is
- * taken before that of its node in this way; who empties the pool waits for
- * them, in the other order, so that no page moves from one to the other.
+ * Each CPU has lists of pages of its node; each node has lists for the excess
+ * of its CPUs, and for huge pages. Freeing and allocating only try to take a
+ * lock, and bypass the pool if it is contended. There, the CPU lock nests
+ * outside the node lock. Draining waits for the locks in the reverse order, so
+ * that no page moves between the lists meanwhile.
  */
 #include <linux/cpuhotplug.h>
 #include <linux/cpuset.h>
@@ -37,21 +37,15 @@
 #include "mktme_pool.h"
 #include "page_alloc.h"
 
-/* Pages of one KeyID and order, last in first out; some are cached still. */
+/* LIFO of pages of one KeyID and order; some may still be cached. */
 struct pool_list {
 	struct list_head pages;
 	unsigned long nr;
 };
 
-/**
- * struct pool_cpu - what a CPU has for itself.
- * @lock: of all below.
- * @nid: node of all pages.
- * @nr: number of pages.
- * @lists: small pages by KeyID, from 1 on.
- */
+/* Lists of a CPU: order-0 pages of one node, indexed by KeyID - 1. */
 struct pool_cpu {
-	spinlock_t lock;	/* of all below */
+	spinlock_t lock;	/* protects all members */
 	int nid;
 	unsigned long nr;
 	struct pool_list lists[MKTME_MAX_KEYIDS];
@@ -59,30 +53,25 @@ struct pool_cpu {
 
 enum { SMALL, HUGE, NR_SIZES };
 
-/**
- * struct pool_node - what all CPUs can have.
- * @lock: of all below.
- * @nr: number of pages.
- * @lists: pages by size and KeyID.
- */
+/* Lists of a node, shared by all CPUs, indexed by size and KeyID - 1. */
 struct pool_node {
-	spinlock_t lock;	/* of all below */
+	spinlock_t lock;	/* protects all members */
 	unsigned long nr;
 	struct pool_list lists[NR_SIZES][MKTME_MAX_KEYIDS];
 };
 
-/* What has been taken from the lists, to be freed. */
+/* Pages taken off the lists, to be freed. */
 struct taken {
 	struct pool_list lists[NR_SIZES];
 };
 
-/* mktme_pool=: how much of a node; 0 is off. */
+/* mktme_pool=: share of a node's memory in percent; 0 disables the pool. */
 unsigned int mktme_pool_percent __read_mostly = 50;
 
 static struct pool_cpu __percpu *pool_cpus;
 static struct pool_node *pool_nodes[MAX_NUMNODES];
 static atomic_t pool_stopped = ATOMIC_INIT(0);
-/* Held, or that of RCU, while pages are neither in the pool nor without KeyID. */
+/* Held for reading, or RCU is, while taken pages still have their KeyID. */
 DEFINE_STATIC_SRCU(giving_back);
 
 /* === Lists ============================================================== */
@@ -92,7 +81,7 @@ static unsigned int order_of(unsigned int size)
 	return size == HUGE ? PMD_SHIFT - PAGE_SHIFT : 0;
 }
 
-/* NR_SIZES if pages of this order are not kept. */
+/* Returns NR_SIZES for orders that are not pooled. */
 static unsigned int size_of(unsigned int order)
 {
 	if (!order)
@@ -130,7 +119,7 @@ static void move_all(struct pool_list *from, struct pool_list *to)
 	from->nr = 0;
 }
 
-/* Moves those that have been there for longest; returns how many. */
+/* Move the oldest pages; returns their number. */
 static unsigned long move_oldest(struct pool_list *from, struct pool_list *to,
 				 unsigned long max)
 {
@@ -148,15 +137,15 @@ static unsigned long move_oldest(struct pool_list *from, struct pool_list *to,
 	return nr;
 }
 
-/* So that MemAvailable has it, and each node knows what can be reclaimed. */
+/* Counts in MemAvailable, and per node as reclaimable. */
 static void account(int nid, long nr)
 {
 	mod_node_page_state(NODE_DATA(nid), NR_KERNEL_MISC_RECLAIMABLE, nr);
 }
 
-/* === Giving back ======================================================== */
+/* === Return to the page allocator ======================================= */
 
-/* What __free_pages_prepare() has left there went with the KeyID. */
+/* Redo poisoning and clearing, which were lost with the KeyID. */
 static void restore(struct page *page, unsigned int order)
 {
 	unsigned int i;
@@ -207,9 +196,9 @@ static unsigned long give_back(struct taken *taken, int nid)
 	return nr;
 }
 
-/* === Room =============================================================== */
+/* === Limit ============================================================== */
 
-/* Up to so many pages are kept of a node, and of each CPU two lists of its own. */
+/* Limit of the lists of a node; those of its CPUs come on top. */
 unsigned long mktme_pool_node_limit(int nid)
 {
 	unsigned long managed = 0;
@@ -222,7 +211,7 @@ unsigned long mktme_pool_node_limit(int nid)
 
 /* === Freeing ============================================================ */
 
-/* Under the lock of the node, or of a CPU: who stops the pool waits for it. */
+/* Called under a node or CPU lock, which mktme_pool_stop() waits for. */
 static bool may_keep(const struct page *page)
 {
 	int type = get_pageblock_migratetype(page);
@@ -236,14 +225,14 @@ static bool has_room(struct pool_node *node, int nid, unsigned long nr)
 	return READ_ONCE(node->nr) + nr <= mktme_pool_node_limit(nid);
 }
 
-/* Pages of a KeyID. */
+/* Number of pages of a KeyID. */
 static unsigned long nr_of(const struct pool_node *node, unsigned int i)
 {
 	return node->lists[SMALL][i].nr +
 	       (node->lists[HUGE][i].nr << order_of(HUGE));
 }
 
-/* Takes pages of who has most of them, if it has more than this KeyID. */
+/* Take pages of the KeyID that has most, if it has more than @keyid. */
 static void evict(struct pool_node *node, unsigned int keyid, unsigned long nr,
 		  struct taken *taken)
 {
@@ -261,7 +250,7 @@ static void evict(struct pool_node *node, unsigned int keyid, unsigned long nr,
 	node->nr -= nr << order_of(size);
 }
 
-/* For so many pages of a KeyID; under the lock of the node. */
+/* Make room for @nr pages of @keyid; called under the lock of the node. */
 static bool make_room(struct pool_node *node, int nid, unsigned int keyid,
 		      unsigned long nr, struct taken *taken)
 {
@@ -270,7 +259,7 @@ static bool make_room(struct pool_node *node, int nid, unsigned int keyid,
 	return has_room(node, nid, nr);
 }
 
-/* A CPU has too many pages: its node gets all, under both locks. */
+/* Move all pages of a full CPU to its node; called under the CPU lock. */
 static bool spill(struct pool_cpu *cpu, unsigned int keyid, struct taken *taken)
 {
 	struct pool_node *node = pool_nodes[cpu->nid];
@@ -330,7 +319,7 @@ static bool keep_on_node(struct page *page, unsigned int keyid, int nid,
 	return keep;
 }
 
-/* Others need not be prepared under their KeyID, which they lose then. */
+/* If the pool does not want a page, its KeyID is dropped first. */
 static bool wants(const struct page *page, unsigned int order)
 {
 	if (size_of(order) == NR_SIZES || !pool_nodes[page_to_nid(page)] ||
@@ -341,7 +330,7 @@ static bool wants(const struct page *page, unsigned int order)
 
 void __mktme_prepare_free(struct page *page, unsigned int order, bool pool)
 {
-	/* Most pages have none, so that is asked first. */
+	/* Checked first, because most pages have no KeyID. */
 	if (__page_keyid(page) && !(pool && wants(page, order)))
 		__mktme_free_pages(page, order);
 }
@@ -364,7 +353,9 @@ bool __mktme_pool_free(struct page *page, unsigned int order)
 	give_back(&taken, nid);
 	if (keep) {
 		account(nid, 1L << order);
-		/* Whoever finds that there are no others empties the pool. */
+		/*
+		 * With the last reference gone, forget_key() drains the pool.
+		 */
 		mktme_keyid_put_pages(keyid, 1U << order);
 		return true;
 	}
@@ -376,7 +367,7 @@ bool __mktme_pool_free(struct page *page, unsigned int order)
 
 /* === Allocating ========================================================= */
 
-/* The list that pages of a KeyID come from; with the bug that of another. */
+/* Index of a KeyID's lists; that of another KeyID with the injected bug. */
 static unsigned int list_of(unsigned int keyid)
 {
 	if (mktme_bug(MKTME_BUG_POOL))
@@ -384,7 +375,7 @@ static unsigned int list_of(unsigned int keyid)
 	return keyid - 1;
 }
 
-/* A huge page of which nothing is mapped is but many small ones. */
+/* An unmapped huge page can be used as order-0 pages. */
 static void split_huge(struct pool_node *node, unsigned int i)
 {
 	struct page *page = pop(&node->lists[HUGE][i]);
@@ -408,7 +399,7 @@ static struct page *take_from_node(struct pool_node *node, unsigned int i,
 	return page;
 }
 
-/* Under both locks. */
+/* Called under both locks. */
 static void refill(struct pool_cpu *cpu, struct pool_node *node, unsigned int i)
 {
 	struct page *page;
@@ -418,7 +409,7 @@ static void refill(struct pool_cpu *cpu, struct pool_node *node, unsigned int i)
 		page = take_from_node(node, i, SMALL);
 		if (!page)
 			break;
-		/* Oldest last, as it was. */
+		/* Keep the order: oldest last. */
 		list_add_tail(&page->lru, &cpu->lists[i].pages);
 		cpu->lists[i].nr++;
 		cpu->nr++;
@@ -474,8 +465,8 @@ static struct page *take(unsigned int keyid, unsigned int size, int nid)
 }
 
 /*
- * Nothing but movable memory was given out and comes here, so that the pool does
- * not let others into places that are reserved for it.
+ * Serve movable allocations only. So the pool only has movable pages, and does
+ * not let unmovable memory into areas reserved for movable memory.
  */
 static bool may_have(gfp_t gfp, int nid, const nodemask_t *nodes)
 {
@@ -485,7 +476,7 @@ static bool may_have(gfp_t gfp, int nid, const nodemask_t *nodes)
 				   gfp | __GFP_HARDWALL);
 }
 
-/* What get_page_from_freelist() and prep_new_page() do with a new page. */
+/* As get_page_from_freelist() and prep_new_page() do. */
 static struct folio *prepare(struct page *page, unsigned int order, gfp_t gfp)
 {
 	gfp |= __GFP_COMP;
@@ -504,7 +495,7 @@ struct folio *__mktme_pool_alloc(unsigned int keyid, unsigned int order,
 	unsigned int size = size_of(order);
 	struct page *page = NULL;
 
-	/* None of a key that is being forgotten. */
+	/* Fails if the key is being forgotten. */
 	if (!mktme_keyid_get_pages(keyid, 1U << order))
 		return NULL;
 	gfp = current_gfp_context(gfp);
@@ -512,7 +503,7 @@ struct folio *__mktme_pool_alloc(unsigned int keyid, unsigned int order,
 		page = take(keyid, size, nid);
 	if (page) {
 		account(nid, -(1L << order));
-		/* As pages that are free elsewhere, it is not used any more. */
+		/* As in the page allocator, poisoned pages are not reused. */
 		if (PageHWPoison(page))
 			page = NULL;
 	}
@@ -525,9 +516,9 @@ struct folio *__mktme_pool_alloc(unsigned int keyid, unsigned int order,
 	return prepare(page, order, gfp);
 }
 
-/* === Taking back ======================================================== */
+/* === Draining =========================================================== */
 
-/* From the lists of one KeyID, or of all if it is 0; under the node's lock. */
+/* From one KeyID, or all if it is 0; called under the node's lock. */
 static unsigned long take_from_cpu(struct pool_cpu *cpu, unsigned int keyid,
 				   unsigned long max, struct taken *taken)
 {
@@ -548,7 +539,9 @@ static unsigned long take_from_lists(struct pool_node *node, unsigned int keyid,
 	unsigned long nr = 0;
 	unsigned int i, size;
 
-	/* A huge page with nothing else: it is flushed in one go. */
+	/*
+	 * Huge pages only if there is nothing else: one of them fills a batch.
+	 */
 	for (size = 0; size < NR_SIZES && !nr; size++) {
 		unsigned int order = order_of(size);
 
@@ -562,7 +555,6 @@ static unsigned long take_from_lists(struct pool_node *node, unsigned int keyid,
 	return nr;
 }
 
-/* Takes pages of a node, or as many as there are. */
 static void take_oldest(int nid, unsigned int keyid, unsigned long max,
 			struct taken *taken)
 {
@@ -586,7 +578,7 @@ static void take_oldest(int nid, unsigned int keyid, unsigned long max,
 	}
 }
 
-/* Returns the number of pages: 0 only if there are none. */
+/* Returns the number of pages; 0 only if there are none. */
 static unsigned long give_back_oldest(int nid, unsigned int keyid,
 				      unsigned long max)
 {
@@ -598,9 +590,9 @@ static unsigned long give_back_oldest(int nid, unsigned int keyid,
 }
 
 /*
- * Gives back so many pages, or all. However many they are, they are flushed one
- * by one: for a flush of all that is cached every CPU stands still, and those
- * who make that happen need no privilege. May sleep.
+ * Return @max pages, or all. They are flushed one by one, however many: a full
+ * cache flush stalls every CPU, and unprivileged users can cause this. May
+ * sleep.
  */
 static unsigned long drain(int nid, unsigned int keyid, unsigned long max)
 {
@@ -636,18 +628,18 @@ void __mktme_pool_drain(int nid)
 	int i;
 
 	might_sleep();
-	/* That others free pages meanwhile does not keep it from ending. */
+	/* Bounded, although pages may be freed meanwhile. */
 	for_each_node_state(i, N_MEMORY)
 		if (nid == NUMA_NO_NODE || i == nid)
 			drain(i, 0, node_pages(i));
 }
 
 /**
- * mktme_pool_drain_keyid() - Take all pages of a KeyID from the pool.
+ * mktme_pool_drain_keyid() - Remove all pages of a KeyID from the pool.
  * @keyid: the KeyID.
  *
- * When this returns there is none, and none on its way out of the pool, if none
- * has been freed meanwhile.
+ * On return the pool has no such page, and none is on its way out, except for
+ * pages that were freed meanwhile.
  *
  * Context: may sleep.
  */
@@ -658,7 +650,7 @@ void mktme_pool_drain_keyid(unsigned int keyid)
 	might_sleep();
 	for_each_node_state(nid, N_MEMORY)
 		drain(nid, keyid, ULONG_MAX);
-	/* Nor is there one that somebody else has taken out. */
+	/* Wait for others that have taken pages out. */
 	synchronize_srcu(&giving_back);
 	synchronize_rcu();
 }
@@ -677,9 +669,7 @@ void mktme_pool_stop(int nid)
 }
 
 /**
- * mktme_pool_start() - Let the pool have pages again.
- *
- * Context: any.
+ * mktme_pool_start() - Allow pages in the pool again.
  */
 void mktme_pool_start(void)
 {
@@ -687,10 +677,9 @@ void mktme_pool_start(void)
 }
 
 /**
- * mktme_pool_pages() - Count what is in the pool.
+ * mktme_pool_pages() - Count the pages of the pool.
  *
- * Context: any.
- * Return: number of pages, which changes.
+ * Return: number of pages, possibly outdated.
  */
 unsigned long mktme_pool_pages(void)
 {
@@ -702,9 +691,9 @@ unsigned long mktme_pool_pages(void)
 	return nr;
 }
 
-/* === Those who want memory ============================================== */
+/* === Reclaim ============================================================ */
 
-/* Not all, of which half would be taken: somebody waits for the first of them. */
+/* Bounded: reclaim would scan half of a large pool while its caller waits. */
 static unsigned long count_pages(struct shrinker *shrinker,
 				 struct shrink_control *sc)
 {
@@ -721,8 +710,8 @@ static unsigned long scan_pages(struct shrinker *shrinker,
 }
 
 /*
- * Memory is short, and reclaim has not found any: no reason to kill. If it is
- * not enough, it comes here again.
+ * Called before the OOM killer, after reclaim has failed. Called again if this
+ * is not enough.
  */
 static int before_oom(struct notifier_block *block, unsigned long unused,
 		      void *data)
@@ -760,7 +749,7 @@ static int __init register_users(void)
 		return -ENOMEM;
 	shrinker->count_objects = count_pages;
 	shrinker->scan_objects = scan_pages;
-	/* They cost a flush to get again, and no I/O. */
+	/* Refilling the pool costs flushes, but no I/O. */
 	shrinker->seeks = 0;
 	shrinker->batch = POOL_GIVE_BACK;
 	shrinker_register(shrinker);
@@ -785,7 +774,7 @@ static int __init parse_pool(char *text)
 }
 early_param("mktme_pool", parse_pool);
 
-/* Without memory for that it has no pool. */
+/* On failure the node has no pool. */
 static void __init make_node(int nid)
 {
 	struct pool_node *node = kzalloc_node(sizeof(*node), GFP_KERNEL, nid);
@@ -801,7 +790,7 @@ static void __init make_node(int nid)
 	pool_nodes[nid] = node;
 }
 
-/* Pages that are not mapped while they are free would have to be so under both. */
+/* debug_pagealloc would have to unmap free pages in two direct maps. */
 static int __init mktme_pool_init(void)
 {
 	int nid, nr, i, err;

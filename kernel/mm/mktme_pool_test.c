@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tests of the pool of free pages under KeyIDs, on a machine that has some.
+ * KUnit tests of the pool of free pages under KeyIDs, on a machine that has
+ * KeyIDs.
  */
 #include <linux/gfp.h>
 #include <linux/list.h>
@@ -18,15 +19,15 @@
 
 #define HUGE_ORDER	(PMD_SHIFT - PAGE_SHIFT)
 #define GFP		GFP_HIGHUSER_MOVABLE
-/* Pages that are more than some caches have room for. */
+/* More pages than some caches can hold. */
 #define MANY		6000
 
 static unsigned int reserved[MKTME_MAX_KEYIDS], nr_reserved;
 static unsigned int old_percent;
-/* At the beginning of a test. */
+/* Saved at the beginning of a test. */
 static unsigned long old_whole;
 
-/* What the kernel has counted, 0 if it does not. */
+/* Value of a statistic, 0 without CONFIG_X86_MKTME_DEBUG. */
 static unsigned long counted(enum mktme_stat stat)
 {
 	unsigned long sum = 0;
@@ -39,7 +40,7 @@ static unsigned long counted(enum mktme_stat stat)
 	return sum;
 }
 
-/* Since the test began no CPU has had to flush all that it has cached. */
+/* No CPU must have flushed its whole cache since the test began. */
 static void expect_short_batches(struct kunit *test)
 {
 #ifdef CONFIG_X86_MKTME_DEBUG
@@ -67,7 +68,7 @@ static struct folio *new_folio(struct kunit *test, unsigned int keyid,
 	return __mktme_alloc_folio(folio, keyid, 0);
 }
 
-/* So many pages become free. */
+/* Free @nr pages under @keyid. */
 static void free_many(struct kunit *test, unsigned int keyid, unsigned long nr)
 {
 	struct folio *folio, *next;
@@ -84,7 +85,7 @@ static void free_many(struct kunit *test, unsigned int keyid, unsigned long nr)
 	}
 }
 
-/* Pages can have KeyIDs only if there are keys. */
+/* Pages can only have KeyIDs that have keys. */
 static int pool_suite_init(struct kunit_suite *suite)
 {
 	while (nr_reserved < mktme_nr_keyids()) {
@@ -103,7 +104,7 @@ static void pool_suite_exit(struct kunit_suite *suite)
 		mktme_release_keyid(reserved[--nr_reserved]);
 }
 
-/* It stays on its CPU: another does not get what that has freed. */
+/* Pin the test: pages freed on one CPU are not found on another. */
 static int pool_test_init(struct kunit *test)
 {
 	if (!mktme_nr_keyids())
@@ -177,11 +178,11 @@ static void another_keyid_never_gets_them(struct kunit *test)
 		KUNIT_EXPECT_NULL(test, from_pool(keyid, 0, GFP));
 		KUNIT_EXPECT_NULL(test, from_pool(keyid, HUGE_ORDER, GFP));
 	}
-	/* Nor do those get them who want what cannot be moved. */
+	/* Unmovable allocations must not get pages either. */
 	KUNIT_EXPECT_NULL(test, from_pool(1, 0, GFP_KERNEL));
 }
 
-/* More than the pool can have; what it has can be reclaimed. */
+/* Exceed the limit; the pages in the pool stay reclaimable. */
 static void the_limit_holds(struct kunit *test)
 {
 	int nid = numa_node_id();
@@ -198,7 +199,7 @@ static void the_limit_holds(struct kunit *test)
 	KUNIT_EXPECT_LE(test, mktme_pool_pages(), limit + of_cpus);
 }
 
-/* What one has in vain does not keep others from having some. */
+/* Unused pages of one KeyID must give way to another. */
 static void who_has_most_makes_room(struct kunit *test)
 {
 	unsigned long limit, nr = 0;
@@ -215,7 +216,7 @@ static void who_has_most_makes_room(struct kunit *test)
 		list_add(&folio->lru, &folios);
 		nr++;
 	}
-	/* Neither has more than the other. */
+	/* Both must have about the same share. */
 	KUNIT_EXPECT_GE(test, nr + 2 * POOL_CPU_PAGES, limit / 2);
 	KUNIT_EXPECT_LE(test, nr, limit / 2 + 4 * POOL_CPU_PAGES);
 	list_for_each_entry_safe(folio, next, &folios, lru) {
@@ -306,13 +307,13 @@ static void shrinking_empties(struct kunit *test)
 
 	free_many(test, 1, 1000);
 	folio_put(new_folio(test, 1, HUGE_ORDER));
-	/* The last batch is put off once, as half of it is no batch. */
+	/* The shrinker defers less than half a batch once. */
 	for (i = 0; i < 3; i++)
 		drop_slab();
 	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
 }
 
-/* What whoever is short of memory makes of the pool, for as long as he is. */
+/* Reclaim takes a bounded number of pages. */
 static void reclaim_is_bounded(struct kunit *test)
 {
 	unsigned long before;
@@ -320,7 +321,7 @@ static void reclaim_is_bounded(struct kunit *test)
 	free_many(test, 1, MANY);
 	before = mktme_pool_pages();
 	KUNIT_EXPECT_GT(test, before, MANY / 2);
-	/* Of direct reclaim: it has had the shrinker give back some. */
+	/* As direct reclaim does after running the shrinker. */
 	drain_all_pages(NULL);
 	KUNIT_EXPECT_EQ(test, before, mktme_pool_pages());
 	drop_slab();
@@ -328,7 +329,7 @@ static void reclaim_is_bounded(struct kunit *test)
 	expect_short_batches(test);
 }
 
-/* Anybody can have the pages of a key taken out, by using it no more. */
+/* Any process can trigger draining by dropping a key. */
 static void draining_is_in_batches(struct kunit *test)
 {
 	unsigned long freed, nr;

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What all verbs share: consoles, progress, the options, the lock, writing of results."""
+"""What all verbs share: consoles, progress, the options, the lock, and how a verb ends."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import shutil
+import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,39 +20,59 @@ from rich.markup import escape
 from rich.status import Status
 
 from redoubt.core import paths, process
-from redoubt.core.errors import RedoubtError
-from redoubt.linux import source as source_module
-from redoubt.linux import tree as tree_module
-from redoubt.machine import host as host_module
-from redoubt.machine import kernels
-from redoubt.ship import branch as branch_module
-from redoubt.ship import htmldocs as htmldocs_module
-from redoubt.ship.deb import deb as deb_module
-from redoubt.ship.deb import shipped
-from redoubt.targets import TARGETS, Target, Variant, get_target, get_variant
+from redoubt.core.errors import RedoubtError, UsageError
+from redoubt.linux import source, tree
+from redoubt.machine import host, kernels, provenance
+from redoubt.ship import branch, htmldocs
+from redoubt.ship.deb import deb, shipped
+from redoubt.targets import TARGETS, Emulator, Target, Variant, get_target, get_variant
 
 app = typer.Typer(
     help="Fetch, build, boot, attack, check and measure a hardened Linux kernel.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-
-
 out = Console(highlight=False, soft_wrap=True, emoji=False)
-
-
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
-TargetArg = Annotated[str, typer.Argument(help=f"One of: {', '.join(TARGETS)}.")]
+def _writable(file: Path | None) -> Path | None:
+    """The file, if one can be written there: found out before the work, not after."""
+    if file is not None:
+        try:
+            _probe(file)
+        except OSError as error:
+            raise UsageError(f"cannot write {file}: {error.strerror}") from error
+    return file
 
 
+def _probe(file: Path) -> None:
+    if _is_special(file):
+        if not os.access(file, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    else:
+        # An older file stays as it is until there is a whole new one.
+        _partial(file).open("wb").close()
+        _partial(file).unlink()
+
+
+def _is_special(file: Path) -> bool:
+    """Is it /dev/stdout or a pipe, which cannot be replaced?"""
+    return file.exists() and not file.is_file()
+
+
+def _partial(file: Path) -> Path:
+    return file.with_name(file.name + ".partial")
+
+
+TargetArg = Annotated[
+    str,
+    typer.Argument(help=f"One of: {', '.join(TARGETS)}.", autocompletion=lambda: list(TARGETS)),
+]
 VariantOpt = Annotated[
     str, typer.Option("--variant", help="pristine (Linux as it is), off, or on.")
 ]
-
-
 HostOpt = Annotated[
     str,
     typer.Option(
@@ -58,15 +81,14 @@ HostOpt = Annotated[
         "Other targets always run on a machine emulated by QEMU.",
     ),
 ]
-
-
 AppendOpt = Annotated[
     list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
 ]
-
-
 JsonOpt = Annotated[
-    Path | None, typer.Option("--json", help="Write the result to this file.", dir_okay=False)
+    Path | None,
+    typer.Option(
+        "--json", help="Write the result to this file.", dir_okay=False, callback=_writable
+    ),
 ]
 
 
@@ -110,12 +132,12 @@ class Display:
 
 
 _UNFINISHED = (
-    source_module.UNFINISHED,
-    tree_module.UNFINISHED,
-    branch_module.UNFINISHED,
+    source.UNFINISHED,
+    tree.UNFINISHED,
+    branch.UNFINISHED,
     shipped.UNFINISHED,
-    deb_module.UNFINISHED,
-    htmldocs_module.UNFINISHED,
+    deb.UNFINISHED,
+    htmldocs.UNFINISHED,
 )
 
 
@@ -138,8 +160,11 @@ def alone() -> Iterator[None]:
 
 def write_bytes(file: Path, data: bytes) -> None:
     """Write a file whole or not at all."""
-    partial = file.with_name(file.name + ".partial")
+    partial = _partial(file)
     try:
+        if _is_special(file):
+            file.write_bytes(data)
+            return
         partial.write_bytes(data)
         partial.rename(file)
     except OSError as error:
@@ -148,14 +173,16 @@ def write_bytes(file: Path, data: bytes) -> None:
         raise RedoubtError(f"cannot write {file}: {error.strerror}") from error
 
 
-def write_json(file: Path | None, value: Any) -> None:
-    """Write a value as JSON; a string is JSON already."""
-    if file is not None:
-        text = value if isinstance(value, str) else json.dumps(value, indent=2) + "\n"
-        write_bytes(file, text.encode())
+@contextlib.contextmanager
+def usage() -> Iterator[None]:
+    """An error in here is one of the command line."""
+    try:
+        yield
+    except RedoubtError as error:
+        raise UsageError(error.message, error.hint) from error
 
 
-def print_lines(lines: list[str]) -> None:
+def print_lines(lines: Iterable[str]) -> None:
     """Print lines as they are: what looks like markup is none."""
     for line in lines:
         out.print(line, markup=False)
@@ -166,10 +193,61 @@ def chosen_targets(names: Iterable[str]) -> list[Target]:
     return [get_target(name) for name in dict.fromkeys(names)]
 
 
-def workbench(
-    target: str, variant: str, host: str, display: Display
-) -> tuple[Target, Variant, kernels.Workbench]:
-    """Build the kernel of a target for a variant; raises RedoubtError as `kernels.workbench`."""
+def target_and_variant(target: str, variant: str) -> tuple[Target, Variant]:
+    """Both by their names; raises UsageError if there is none."""
     chosen = get_target(target)
-    way = get_variant(chosen, variant)
-    return chosen, way, kernels.workbench(chosen, way, host_module.pick(chosen, host), display)
+    return chosen, get_variant(chosen, variant)
+
+
+def host_for(target: Target, variant: Variant, choice: str) -> str:
+    """The host to boot on, one that enforces if the variant protects; raises RedoubtError."""
+    return (host.needs_enforcing if variant.protected else host.pick)(target, choice)
+
+
+def _dumps(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+class Task:
+    """A verb that has a result: with where it comes from, as of now, and which emulators ran."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.display = Display()
+        self.file = file
+        self.origin = provenance.collect(sys.argv[1:])
+        self.emulators: list[Emulator | None] = []
+
+    def boots(self, target: Target, where: str) -> str:
+        """Remember that a target is booted on this host, which is returned."""
+        self.emulators.append(host.emulator(target, where))
+        return where
+
+    def workbench(
+        self, target: Target, variant: Variant, where: str, *, flavour: str = ""
+    ) -> kernels.Workbench:
+        """Build the kernel of a target for a variant; raises RedoubtError if that fails."""
+        self.boots(target, where)
+        with alone():
+            return kernels.workbench(target, variant, where, self.display, flavour=flavour)
+
+    def write(
+        self, value: Mapping[str, Any], dumps: Callable[[dict[str, Any]], str] = _dumps
+    ) -> None:
+        """Write the result to the file of --json, if one was asked for."""
+        if self.file is not None:
+            self.origin["machine"]["emulators"] = provenance.emulators(self.emulators)
+            write_bytes(self.file, dumps({**self.origin, **value}).encode())
+
+    def end(
+        self,
+        value: Mapping[str, Any],
+        lines: Iterable[str],
+        ok: bool,
+        wrong: str = "",
+        hint: str | None = None,
+    ) -> None:
+        """Print and write the result; if it is not ok, exit with 1, after the words if any."""
+        print_lines(lines)
+        self.write(value)
+        if not ok:
+            raise RedoubtError(wrong, hint) if wrong else typer.Exit(1)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -12,29 +11,31 @@ from typing import Annotated
 import typer
 
 from redoubt.cli.common import (
-    Display,
     JsonOpt,
+    TargetArg,
+    Task,
     alone,
     app,
+    host_for,
     out,
     print_lines,
+    usage,
     write_bytes,
-    write_json,
 )
 from redoubt.core import paths
-from redoubt.core.errors import RedoubtError
-from redoubt.cost import bench as bench_module
-from redoubt.cost import figures, plots, stats, tables, workloads
-from redoubt.machine import provenance
-from redoubt.ship import report as report_module
-from redoubt.targets import get_target, get_variant
-from redoubt.trial import linear_map as linear_map_module
+from redoubt.core.errors import RedoubtError, UsageError
+from redoubt.cost import bench, figures, plots, stats, tables, workloads
+from redoubt.ship import report
+from redoubt.targets import TARGETS, get_target, get_variant
+from redoubt.trial import linear_map
 
 
-@app.command()
-def bench(
-    names: Annotated[list[str] | None, typer.Argument(help="Workloads; all if none.")] = None,
-    target: Annotated[str, typer.Option("--target", help="What to measure.")] = "um",
+@app.command("bench")
+def measure(
+    target: TargetArg,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORKLOADS]...", help="All if none.")
+    ] = None,
     rounds: Annotated[
         int, typer.Option(help="Boots of each variant.", min=stats.FEWEST_ROUNDS)
     ] = workloads.ROUNDS,
@@ -60,78 +61,91 @@ def bench(
     json_file: JsonOpt = None,
 ) -> None:
     """Measure what protection costs, and print it as tables; with --json also plots beside it."""
-    display = Display()
     chosen = get_target(target)
     if not chosen.bench:
-        raise RedoubtError(
-            f"there is nothing to measure on {chosen.name} yet but its linear map",
-            "redoubt linear-map",
-        )
+        raise UsageError(f"there is nothing to measure on {chosen.name}")
     some = tuple(get_variant(chosen, name) for name in variants or ())
-    plan = bench_module.Plan(
+    with usage():
+        works = tuple(workloads.chosen(names or [], chosen.name))
+        ways = bench.chosen_ways(chosen, kinds or [])
+    plan = bench.Plan(
         replace(
             chosen,
             variants=some or chosen.variants,
             bench_args=(*chosen.bench_args, *(args or [])),
         ),
-        tuple(workloads.chosen(names or [], chosen.name)),
+        works,
         min(rounds, workloads.QUICK_ROUNDS) if quick else rounds,
         secrets.randbelow(1 << 32) if seed is None else seed,
         # With fewer boots than the method demands, nothing is to be published.
         quick or rounds < workloads.ROUNDS,
     )
-    ways = bench_module.chosen_ways(chosen, kinds or [])
+    task = Task(json_file)
+    for way in ways:
+        if way.host:
+            task.boots(chosen, way.host)
     with alone():
-        report = figures.collect(plan, ways, provenance.collect(sys.argv[1:]), display)
+        found = figures.collect(plan, ways, task.origin, task.display)
+    task.write(found.as_json(), figures.dumps)
     if json_file:
-        write_json(json_file, figures.dumps(report.as_json()))
-        for name, picture in plots.plots(report).items():
+        for name, picture in plots.plots(found).items():
             write_bytes(json_file.with_name(f"{json_file.stem}-{name}.png"), picture)
-    for one in tables.counted(report):
+    for one in tables.counted(found):
         print_lines(["", *tables.text(one)])
-    print_lines(["", *tables.text(tables.targets(report)), "", tables.legend(report)])
-    if report.quick:
+    print_lines(["", *tables.text(tables.targets(found)), "", tables.legend(found)])
+    if found.quick:
         out.print(tables.NOT_PUBLISHABLE, style="yellow")
 
 
-@app.command()
-def linear_map(json_file: JsonOpt = None) -> None:
-    """Count what creating the linear map of arm64 takes, on the pristine kernel and on ours."""
-    display = Display()
-    chosen = get_target("arm64")
-    origin = provenance.collect(sys.argv[1:])
+_MAPPED = [target.name for target in TARGETS.values() if target.observers]
+
+
+@app.command("linear-map")
+def count_linear_map(
+    target: Annotated[str, typer.Argument(help=f"One of: {', '.join(_MAPPED)}.")],
+    json_file: JsonOpt = None,
+) -> None:
+    """Count what creating the linear map takes, on the pristine kernel and on ours."""
+    chosen = get_target(target)
+    if not chosen.observers:
+        raise UsageError(
+            f"nothing counts what the linear map of {chosen.name} takes",
+            f"targets: {', '.join(_MAPPED)}",
+        )
+    task = Task(json_file)
+    task.boots(chosen, host_for(chosen, get_variant(chosen, "on"), "auto"))
     with alone():
-        pristine, ours = linear_map_module.build_both(chosen, display).machines()
-    rows = linear_map_module.measure(pristine, ours, display)
-    write_json(
-        json_file, origin | {"target": chosen.name, "linear_map": [row.as_json() for row in rows]}
+        pristine, ours = linear_map.build_both(chosen, task.display).machines()
+    rows = linear_map.measure(pristine, ours, task.display)
+    task.end(
+        {"target": chosen.name, "linear_map": [row.as_json() for row in rows]},
+        linear_map.render(rows),
+        all(row.met for row in rows),
     )
-    print_lines(list(linear_map_module.render(rows)))
-    raise typer.Exit(0 if all(row.met for row in rows) else 1)
 
 
-@app.command()
-def report(
+@app.command("report")
+def show_results(
     output: Annotated[
         Path | None,
         typer.Option("--out", help="The page; build/report.html if none.", dir_okay=False),
     ] = None,
     readme: Annotated[
-        bool, typer.Option("--readme", help="Rewrite docs/benchmarks.md and README's part instead.")
+        bool, typer.Option("--readme", help="Rewrite the generated parts of README and docs/.")
     ] = False,
 ) -> None:
     """Render one HTML page of all results in results/."""
-    results = report_module.load(paths.results_dir())
+    results = report.load(paths.results_dir())
+    if readme and not results.benchmarks:
+        raise RedoubtError("no benchmark in results/", "make bench")
     if readme:
-        if not results.benchmarks:
-            raise RedoubtError("no benchmark in results/", "make bench")
-        for name, block in report_module.blocks(results).items():
-            file = paths.repo() / name
-            text = report_module.with_block(file.read_text(), block, name)
-            write_bytes(file, text.encode())
-            out.print(str(file), markup=False)
+        files = {
+            paths.repo() / name: report.with_block((paths.repo() / name).read_text(), block, name)
+            for name, block in report.blocks(results).items()
+        }
     else:
-        file = output or paths.build_dir() / "report.html"
+        files = {output or paths.build_dir() / "report.html": report.page(results)}
+    for file, text in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(file, report_module.page(results).encode())
+        write_bytes(file, text.encode())
         out.print(str(file), markup=False)

@@ -7,53 +7,40 @@ from typing import Annotated
 
 import typer
 
-from redoubt import suite as suite_module
-from redoubt.cli.common import (
-    Display,
-    JsonOpt,
-    TargetArg,
-    alone,
-    app,
-    chosen_targets,
-    print_lines,
-    write_json,
-)
+from redoubt.cli.common import JsonOpt, TargetArg, Task, alone, app, chosen_targets
 from redoubt.core import paths
-from redoubt.image import offcheck as offcheck_module
-from redoubt.image.audit import audit as audit_module
-from redoubt.linux import source as source_module
+from redoubt.core.errors import UsageError
+from redoubt.image import offcheck
+from redoubt.image.audit import audit
 from redoubt.machine import kernels
-from redoubt.ship import hardening as hardening_module
-from redoubt.ship import htmldocs as htmldocs_module
-from redoubt.ship import lint as lint_module
+from redoubt.ship import htmldocs, lint
+from redoubt.suite import code
 from redoubt.targets import get_target, get_variant
 
 
-@app.command()
-def audit(target: TargetArg, json_file: JsonOpt = None) -> None:
+@app.command("audit")
+def audit_image(target: TargetArg, json_file: JsonOpt = None) -> None:
     """List every instruction of the image that writes the pkey register, and judge it."""
     chosen = get_target(target)
+    task = Task(json_file)
     with alone():
-        built = kernels.prepare(chosen, get_variant(chosen, "on"), Display())
-        report = audit_module.audit(built.vmlinux, paths.repo() / "configs" / chosen.audit)
-    write_json(json_file, report.as_json())
-    print_lines(audit_module.render(report))
-    raise typer.Exit(0 if report.ok else 1)
+        built = kernels.prepare(chosen, get_variant(chosen, "on"), task.display)
+        report = audit.audit(built.vmlinux, paths.repo() / "configs" / chosen.audit)
+    task.end(report.as_json(), audit.render(report), report.ok)
 
 
-@app.command()
-def offcheck(target: TargetArg, json_file: JsonOpt = None) -> None:
+@app.command("offcheck")
+def compare_objects(target: TargetArg, json_file: JsonOpt = None) -> None:
     """Compare the objects of the pristine kernel with ours when all our options are off."""
     chosen = get_target(target)
+    task = Task(json_file)
     with alone():
-        report = suite_module.off_check(chosen, Display())
-    write_json(json_file, report.as_json())
-    print_lines(offcheck_module.render(report))
-    raise typer.Exit(0 if report.ok else 1)
+        report = code.off_check(chosen, task.display)
+    task.end(report.as_json(), offcheck.render(report), report.ok)
 
 
-@app.command()
-def lint(
+@app.command("lint")
+def lint_kernel(
     targets: Annotated[
         list[str] | None, typer.Argument(help="Targets whose objects are checked; um if none.")
     ] = None,
@@ -62,38 +49,21 @@ def lint(
     ] = False,
 ) -> None:
     """Check the kernel code, with checkpatch --strict, W=1 and sparse, and its documentation."""
-    display = Display()
     if docs and targets:
-        raise typer.BadParameter("--docs checks no objects of a target")
-    htmldocs_module.sphinx()  # If it is missing, that is told before anything is built.
-    if docs:
-        with alone():
-            documents = htmldocs_module.check(kernels.our_tree(display), display)
-        print_lines(htmldocs_module.render(documents))
-        raise typer.Exit(0 if documents.ok else 1)
-    chosen = chosen_targets(targets or ["um"])
+        raise UsageError("--docs checks no objects of a target")
+    chosen = [] if docs else chosen_targets(targets or ["um"])
+    htmldocs.sphinx()  # If it is missing, that is told before anything is built.
+    task = Task()
+    lines: list[str] = []
+    ok = True
     with alone():
-        builds = {
-            kernels.prepare(one, get_variant(one, "on"), display).directory: one.cross_compile
-            for one in chosen
-        }
-        with display.step("Checking the kernel code"):
-            report = lint_module.lint(kernels.our_tree(display), builds)
-        documents = htmldocs_module.check(kernels.our_tree(display), display)
-    print_lines([*lint_module.render(report), *htmldocs_module.render(documents)])
-    raise typer.Exit(0 if report.ok and documents.ok else 1)
-
-
-@app.command()
-def hardening(target: TargetArg) -> None:
-    """Ask kernel-hardening-checker what our packages change of the distribution's options."""
-    display = Display()
-    with alone():
-        report = hardening_module.check(
-            get_target(target),
-            source_module.obtain(display).path,
-            kernels.our_tree(display),
-            display,
-        )
-    print_lines(hardening_module.render(report))
-    raise typer.Exit(0 if report.ok else 1)
+        if chosen:
+            builds = {
+                kernels.prepare(one, get_variant(one, "on"), task.display).directory:
+                one.cross_compile for one in chosen
+            }  # fmt: skip
+            with task.display.step("Checking the kernel code"):
+                report = lint.lint(kernels.our_tree(task.display), builds)
+            lines, ok = lint.render(report), report.ok
+        documents = htmldocs.check(kernels.our_tree(task.display), task.display)
+    task.end({}, [*lines, *htmldocs.render(documents)], ok and documents.ok)

@@ -3,90 +3,73 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from redoubt.cli.common import (
     AppendOpt,
-    Display,
     JsonOpt,
     TargetArg,
+    Task,
     VariantOpt,
-    alone,
     app,
-    print_lines,
-    workbench,
-    write_json,
+    host_for,
+    target_and_variant,
+    usage,
 )
-from redoubt.core.errors import RedoubtError
-from redoubt.machine import host as host_module
-from redoubt.machine import kernels, provenance
-from redoubt.targets import Target, Variant, get_target, get_variant
-from redoubt.trial.asi import asi
-from redoubt.trial.asi import conversions as conversions_module
-from redoubt.trial.asi import exits as exits_module
-from redoubt.trial.asi import prices as prices_module
-from redoubt.trial.oracle import oracle as oracle_module
+from redoubt.trial.asi import asi, conversions, exits
+from redoubt.trial.oracle import oracle
 
 
-def _isolated(
-    target: str, variant: str, display: Display
-) -> tuple[Target, Variant, kernels.Workbench]:
-    """The same, of a target whose kernel has address space isolation; an error for any other."""
-    asi.needs(get_target(target))
-    with alone():
-        return workbench(target, variant, "auto", display)
-
-
-@app.command()
-def exits(
+@app.command("exits")
+def count_exits(
     target: TargetArg,
     variant: VariantOpt = "on",
     times: Annotated[
         int, typer.Option(min=1, help="How often each operation is done.")
-    ] = exits_module.TIMES,
+    ] = exits.TIMES,
     cpus: Annotated[
         int, typer.Option(help="CPUs of the guest. With 2 nothing is exact.", min=1, max=2)
     ] = 1,
-    price: Annotated[
-        list[str] | None, typer.Option(help="Of an event on a real machine, EVENT=NS.")
-    ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Count how often operations leave the restricted address space, and why."""
-    display = Display()
-    origin = provenance.collect(sys.argv[1:])
-    list_of = prices_module.chosen(price or [])
-    chosen, way, made = _isolated(target, variant, display)
-    report = exits_module.run(
-        made, way, times, display, ways=list(exits_module.WAYS), cpus=cpus
-    )  # fmt: skip
-    origin |= {"target": chosen.name, "variant": way.name, "cpus": cpus}
-    origin["prices"] = {event: asdict(price) for event, price in list_of.items()}
-    write_json(json_file, report.as_json() | origin)
-    print_lines([*exits_module.render(report), "", *exits_module.render_priced(report, list_of)])
-    if not report.ok:
-        raise RedoubtError("more exits than there may be, or the kernel complained")
+    chosen, way = target_and_variant(target, variant)
+    with usage():
+        asi.needs(chosen)
+    task = Task(json_file)
+    made = task.workbench(chosen, way, host_for(chosen, way, "auto"))
+    report = exits.run(made, way, times, task.display, ways=list(exits.WAYS), cpus=cpus)
+    task.end(
+        report.as_json() | {"target": chosen.name, "variant": way.name, "cpus": cpus},
+        [*exits.render(report), "", *exits.render_events(report)],
+        report.ok,
+        "more exits than there may be, or the kernel complained",
+    )
 
 
-@app.command()
-def conversions(target: TargetArg, variant: VariantOpt = "on", json_file: JsonOpt = None) -> None:
+@app.command("conversions")
+def count_conversions(
+    target: TargetArg, variant: VariantOpt = "on", json_file: JsonOpt = None
+) -> None:
     """Count how often pageblocks change their kind under address space isolation."""
-    display = Display()
-    origin = provenance.collect(sys.argv[1:])
-    chosen, way, made = _isolated(target, variant, display)
-    report = conversions_module.run(made, way, display)
-    write_json(json_file, report.as_json() | {"target": chosen.name, "variant": way.name} | origin)
-    print_lines(list(conversions_module.render(report)))
-    if not report.ok:
-        raise RedoubtError(f"{len(report.problems)} complaints or failed allocations")
+    chosen, way = target_and_variant(target, variant)
+    with usage():
+        asi.needs(chosen)
+    task = Task(json_file)
+    made = task.workbench(chosen, way, host_for(chosen, way, "auto"))
+    report = conversions.run(made, way, task.display)
+    task.end(
+        report.as_json() | {"target": chosen.name, "variant": way.name},
+        conversions.render(report),
+        report.ok,
+        f"{len(report.problems)} complaints or failed allocations",
+    )
 
 
-@app.command()
-def oracle(
+@app.command("oracle")
+def read_outside(
     target: TargetArg,
     root: Annotated[
         str,
@@ -106,20 +89,17 @@ def oracle(
     json_file: JsonOpt = None,
 ) -> None:
     """Stop a guest and find out from outside which secrets of others its page tables reach."""
-    display = Display()
-    chosen = get_target(target)
-    way = get_variant(chosen, variant)
-    oracle_module.needs(chosen, root, mistake)
-    place = host_module.pick(chosen, "auto")
-    origin = provenance.collect(sys.argv[1:])
-    with alone():
-        made = kernels.workbench(chosen, way, place, display, flavour=oracle_module.FLAVOUR)
+    chosen, way = target_and_variant(target, variant)
+    with usage():
+        oracle.needs(chosen, root, mistake)
+    task = Task(json_file)
+    made = task.workbench(chosen, way, host_for(chosen, way, "auto"), flavour=oracle.FLAVOUR)
     machine = made.machine(way, *(append or ()), attacks=mistake)
-    report = oracle_module.run(machine, root, display, mistake=mistake)
-    write_json(json_file, report.as_json() | {"variant": way.name} | origin)
-    print_lines(oracle_module.render(report))
-    if not report.ok:
-        raise RedoubtError(
-            f"what the page tables '{root}' reach is not what it should be",
-            f"the guest's console: {report.boot.log}",
-        )
+    report = oracle.run(machine, root, task.display, mistake=mistake)
+    task.end(
+        report.as_json() | {"variant": way.name},
+        oracle.render(report),
+        report.ok,
+        f"what the page tables '{root}' reach is not what it should be",
+        f"the guest's console: {report.boot.log}",
+    )

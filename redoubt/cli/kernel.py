@@ -17,20 +17,17 @@ from redoubt.cli.common import (
     app,
     err,
     out,
-    workbench,
+    target_and_variant,
 )
 from redoubt.core.errors import RedoubtError
-from redoubt.linux import source as source_module
-from redoubt.machine import boot as boot_module
-from redoubt.machine import doctor as doctor_module
-from redoubt.machine import kernels
-from redoubt.targets import get_target, get_variant
+from redoubt.linux import source
+from redoubt.machine import boot, doctor, host, kernels
 
 
-@app.command()
-def doctor() -> None:
+@app.command("doctor")
+def examine() -> None:
     """Say what this machine has and lacks, and what mends it."""
-    findings = doctor_module.examine()
+    findings = doctor.examine()
     for finding in findings:
         mark = "ok" if finding.ok else ("MISSING" if finding.needed else "no")
         out.print(f"{mark:8} {finding.name}: {finding.detail}", markup=False)
@@ -40,51 +37,52 @@ def doctor() -> None:
     raise typer.Exit(1 if missing else 0)
 
 
-@app.command()
-def source() -> None:
+@app.command("source")
+def obtain_source() -> None:
     """Obtain and unpack the pristine kernel, or check the one in LINUX_SRC."""
     with alone():
-        found = source_module.obtain(Display())
+        found = source.obtain(Display())
     out.print(f"Linux {found.version} in {found.path}", markup=False)
 
 
-@app.command()
-def tree() -> None:
+@app.command("tree")
+def make_tree() -> None:
     """Make our tree: pristine source, the files of kernel/, all patches."""
     with alone():
         out.print(str(kernels.our_tree(Display())), markup=False)
 
 
-@app.command()
-def build(target: TargetArg, variant: VariantOpt = "on") -> None:
+@app.command("build")
+def build_kernel(target: TargetArg, variant: VariantOpt = "on") -> None:
     """Configure and build a kernel."""
-    chosen = get_target(target)
-    way = get_variant(chosen, variant)
+    chosen, way = target_and_variant(target, variant)
     with alone():
         built = kernels.prepare(chosen, way, Display())
     out.print(str(built.directory / chosen.image), markup=False)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
-def run(
+@app.command("run", context_settings={"ignore_unknown_options": True})
+def run_guest(
     target: TargetArg,
     command: Annotated[
         list[str] | None, typer.Argument(help="A command for the guest (put -- before it).")
     ] = None,
     variant: VariantOpt = "on",
-    host: HostOpt = "auto",
+    where: HostOpt = "auto",
     cpus: Annotated[int, typer.Option(help="CPUs of the guest.", min=1, max=2)] = 1,
     timeout: Annotated[float, typer.Option(help="Seconds for the command.", min=1)] = 300,
     append: AppendOpt = None,
 ) -> None:
     """Boot a kernel: with a shell, or to run a command and exit with its status."""
     display = Display()
+    chosen, way = target_and_variant(target, variant)
+    place = host.pick(chosen, where)
     with alone():
-        _, way, made = workbench(target, variant, host, display)
-        machine = made.machine(way, *(append or ()), cpus=cpus)
+        made = kernels.workbench(chosen, way, place, display)
+    machine = made.machine(way, *(append or ()), cpus=cpus)
     if not command:
-        raise typer.Exit(boot_module.interactive(machine, display))
-    result = boot_module.boot(
+        raise typer.Exit(boot.interactive(machine, display))
+    result = boot.boot(
         machine,
         command,
         timeout=timeout,

@@ -5,22 +5,44 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
+import typer
+
+from redoubt import __version__
 from redoubt.cli import cost, image, isolation, kernel, memory_keys, mutate, ship, trial
-from redoubt.cli.common import app, err
-from redoubt.core import process
-from redoubt.core.errors import Interrupted, RedoubtError
+from redoubt.cli.common import app, err, out
+from redoubt.core import paths, process
+from redoubt.core.errors import Interrupted, RedoubtError, UsageError
+from redoubt.machine import provenance
 
 # Each adds its verbs to the app when it is imported; help shows them in this order.
 _VERBS = (kernel, trial, isolation, memory_keys, image, cost, mutate, ship)
 
 
-def _fail(message: str, hint: str | None = None) -> NoReturn:
+def _tell_version(asked: bool) -> None:
+    if asked:
+        commit, dirty = provenance.commit(paths.repo())
+        known = f" (commit {commit[:12]}{', with changes' if dirty else ''})" if commit else ""
+        out.print(f"redoubt {__version__}{known}", markup=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", is_eager=True, callback=_tell_version),
+    ] = False,
+) -> None:
+    pass
+
+
+def _fail(message: str, hint: str | None = None, code: int = 1) -> NoReturn:
     err.print(f"redoubt: {message}", markup=False, style="red")
     if hint:
         err.print(f"    {hint}", markup=False)
-    sys.exit(1)
+    sys.exit(code)
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -42,7 +64,7 @@ def main() -> None:
     try:
         app(prog_name="redoubt")
     except RedoubtError as error:
-        _fail(error.message, error.hint)
+        _fail(error.message, error.hint, 2 if isinstance(error, UsageError) else 1)
     except Interrupted:
         err.print("redoubt: interrupted; running it again is safe", markup=False)
         sys.exit(130)

@@ -3,108 +3,93 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from redoubt.cli.common import (
-    Display,
     JsonOpt,
     TargetArg,
+    Task,
     VariantOpt,
-    alone,
     app,
+    host_for,
     print_lines,
-    write_json,
+    target_and_variant,
+    usage,
 )
-from redoubt.core.errors import RedoubtError
-from redoubt.machine import host as host_module
-from redoubt.machine import kernels, provenance
-from redoubt.targets import get_target, get_variant
-from redoubt.trial.asi import prices as prices_module
-from redoubt.trial.mktme import flushes as flushes_module
-from redoubt.trial.mktme import mktme as mktme_module
+from redoubt.core.errors import UsageError
+from redoubt.machine import planes
+from redoubt.trial.mktme import flushes, mktme
 
 
-@app.command()
-def flushes(
+@app.command("flushes")
+def count_flushes(
     target: TargetArg = "x86_64-mktme",
     variant: VariantOpt = "on",
     times: Annotated[
         int, typer.Option(min=1, help="How often the shortest operations are done.")
-    ] = flushes_module.TIMES,
-    price: Annotated[
-        list[str] | None, typer.Option(help="Of an event on a real machine, EVENT=NS.")
-    ] = None,
+    ] = flushes.TIMES,
     json_file: JsonOpt = None,
 ) -> None:
     """Count the pages that are flushed if all anonymous memory is under a KeyID, and why."""
-    display = Display()
-    origin = provenance.collect(sys.argv[1:])
-    list_of = prices_module.chosen(price or [])
-    chosen = get_target(target)
-    mktme_module.needs(chosen)
-    way = get_variant(chosen, variant)
-    place = host_module.pick(chosen, "auto")
-    with alone():
-        made = kernels.workbench(chosen, way, place, display)
-    report = flushes_module.run(made, way, times, display)
-    origin |= {"target": chosen.name, "variant": way.name, "memory_mb": made.memory_mb}
-    origin["prices"] = {event: asdict(price) for event, price in list_of.items()}
-    write_json(json_file, report.as_json() | origin)
-    print_lines(
-        [
-            *flushes_module.render(report),
-            "",
-            *flushes_module.render_instructions(report),
-            "",
-            *flushes_module.render_priced(report, list_of),
-        ]
+    chosen, way = target_and_variant(target, variant)
+    with usage():
+        mktme.needs(chosen)
+    task = Task(json_file)
+    made = task.workbench(chosen, way, host_for(chosen, way, "auto"))
+    report = flushes.run(made, way, times, task.display)
+    task.end(
+        report.as_json()
+        | {"target": chosen.name, "variant": way.name, "memory_mb": made.memory_mb},
+        [*flushes.render(report), "", *flushes.render_instructions(report)],
+        report.ok,
+        "flushes were counted wrongly, or the kernel complained",
     )
-    if not report.ok:
-        raise RedoubtError("flushes were counted wrongly, or the kernel complained")
 
 
-@app.command()
-def mktme(
+@app.command("mktme")
+def use_keys(
     target: TargetArg = "x86_64-mktme",
     bug: Annotated[
         str | None,
         typer.Option(
             help="Make a mistake on purpose, which must be noticed. One of: "
-            f"{', '.join(mktme_module.NOTICED_BY)}."
+            f"{', '.join(mktme.NOTICED_BY)}."
         ),
     ] = None,
-    bits: Annotated[int, typer.Option(help="Of a KeyID, of the machine.")] = 2,
+    bits: Annotated[
+        int,
+        typer.Option(help="Of a KeyID, of the machine.", min=planes.BITS[0], max=planes.BITS[-1]),
+    ] = 2,
     variant: VariantOpt = "on",
 ) -> None:
     """Use memory under several keys, and look from outside where its data lies."""
-    display = Display()
-    chosen = get_target(target)
-    mktme_module.needs(chosen)
-    way = get_variant(chosen, variant)
-    place = host_module.pick(chosen, "auto")
-    with alone():
-        made = kernels.workbench(chosen, way, place, display)
-    one, two = (mktme_module.with_bits(made.machine(way, cpus=n), bits) for n in (1, 2))
+    chosen, way = target_and_variant(target, variant)
+    with usage():
+        mktme.needs(chosen)
+    if bug and bug not in mktme.NOTICED_BY:
+        raise UsageError(f"unknown bug '{bug}'", f"bugs: {', '.join(mktme.NOTICED_BY)}")
+    task = Task()
+    made = task.workbench(chosen, way, host_for(chosen, way, "auto"))
+    one, two = (mktme.with_bits(made.machine(way, cpus=n), bits) for n in (1, 2))
     if bug:
-        outcomes = [mktme_module.notices(one, bug, display)]
+        outcomes = [mktme.notices(one, bug, task.display)]
     else:
         outcomes = [
-            mktme_module.checks(one, display),
-            mktme_module.interface(two, display),
-            *(mktme_module.around(two, packages, display) for packages in (1, 2)),
-            mktme_module.shared(two, display),
+            mktme.checks(one, task.display),
+            mktme.interface(two, task.display),
+            *(mktme.around(two, packages, task.display) for packages in (1, 2)),
+            mktme.shared(two, task.display),
         ]
-        seen, views = mktme_module.outside(one, display)
-        print_lines([*mktme_module.counts(outcomes[0].boot), *mktme_module.render(views)])
+        seen, views = mktme.outside(one, task.display)
+        print_lines([*mktme.counts(outcomes[0].boot), *mktme.render(views)])
         outcomes.append(seen)
     wrong = [f"{one.name}: {problem}" for one in outcomes for problem in one.problems]
-    print_lines(wrong or [f"{one.name}: ok" for one in outcomes])
-    if wrong:
-        raise RedoubtError(
-            "memory under several keys is not what it should be",
-            f"the guest's console: {outcomes[-1].boot.log}",
-        )
+    task.end(
+        {},
+        wrong or [f"{one.name}: ok" for one in outcomes],
+        not wrong,
+        "memory under several keys is not what it should be",
+        f"the guest's console: {outcomes[-1].boot.log}",
+    )

@@ -4,36 +4,23 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from redoubt import suite as suite_module
-from redoubt.cli.common import (
-    Display,
-    HostOpt,
-    JsonOpt,
-    TargetArg,
-    alone,
-    app,
-    err,
-    out,
-    print_lines,
-    write_json,
-)
+from redoubt.cli.common import HostOpt, JsonOpt, TargetArg, Task, alone, app, err, out, usage
 from redoubt.core import paths
-from redoubt.core.errors import RedoubtError
-from redoubt.linux import source as source_module
-from redoubt.machine import host as host_module
-from redoubt.machine import provenance
+from redoubt.core.errors import UsageError
+from redoubt.linux import source
+from redoubt.machine import host
 from redoubt.mutate import judge, places
+from redoubt.suite.run import Run
 from redoubt.targets import get_target
 
 
-@app.command()
-def mutate(
+@app.command("mutate")
+def mutate_kernel(
     target: TargetArg,
     only: Annotated[
         list[str] | None,
@@ -44,49 +31,47 @@ def mutate(
     ] = False,
     sample: Annotated[int | None, typer.Option(help="So many places at random.", min=1)] = None,
     seed: Annotated[int | None, typer.Option(help="Of the sample.", min=0)] = None,
-    host: HostOpt = "auto",
+    where: HostOpt = "auto",
     json_file: JsonOpt = None,
     add: Annotated[
         bool, typer.Option("--add", help="Keep what the file of --json has of other places.")
     ] = False,
 ) -> None:
     """Take out each place that lets page tables be written, one at a time: does a test notice?"""
-    display = Display()
     chosen = get_target(target)
     if listed and json_file:
-        raise RedoubtError("--list judges nothing, so there is no result to write")
+        raise UsageError("--list judges nothing, so there is no result to write")
     if add and not json_file:
-        raise RedoubtError("--add needs a file to add to: --json FILE")
+        raise UsageError("--add needs a file to add to: --json FILE")
     known = judge.load_reasons(paths.repo() / "configs" / f"mutate-{chosen.name}.toml")
     seed = secrets.randbelow(1 << 32) if seed is None else seed
+    task = Task(json_file)
     with alone():
-        pristine = source_module.obtain(display).path
+        pristine = source.obtain(task.display).path
         found = places.sources(chosen, pristine, paths.repo())
         sites = tuple(places.sites(found))
-        picked = judge.chosen(sites, only or (), sample, seed)
+        with usage():
+            picked = judge.chosen(sites, only or (), sample, seed)
         if sample:
             err.print(f"seed {seed}", markup=False)
         if listed:
             for site in picked:
-                where = f"{site.file}:{site.line}  {site.function}  {site.kind} {site.number}"
-                out.print(f"{where}: {site.text}  ->  {site.mutated}", markup=False)
+                place = f"{site.file}:{site.line}  {site.function}  {site.kind} {site.number}"
+                out.print(f"{place}: {site.text}  ->  {site.mutated}", markup=False)
             out.print(f"\n{len(picked)} of {len(sites)} places", markup=False)
             return
-        enforcing = host_module.needs_enforcing(chosen, host)
-        origin = provenance.collect(sys.argv[1:])
-        run = suite_module.Run(chosen, host, False, display, judge.PATIENCE_S)
+        enforcing = task.boots(chosen, host.needs_enforcing(chosen, where))
+        run = Run(chosen, where, False, task.display, judge.PATIENCE_S)
         shop = judge.workshop(run, enforcing, pristine, found, sites, paths.repo())
         if add and json_file:
             # Before hours of work, not after.
             judge.added(json_file, chosen.name, sites, ())
         results = judge.judge_all(picked, shop, shop.kept(), _show_mutant)
-    results = [replace(result, commit=origin["commit"]) for result in results]
+    results = [replace(result, commit=task.origin["commit"]) for result in results]
     if add and json_file:
         results = judge.added(json_file, chosen.name, sites, results)
     report = judge.Report(chosen.name, sites, tuple(results), known)
-    write_json(json_file, report.as_json() | origin)
-    print_lines(["", *judge.render(report)])
-    raise typer.Exit(0 if report.ok else 1)
+    task.end(report.as_json(), ["", *judge.render(report)], report.ok)
 
 
 def _show_mutant(result: judge.Result, standing: judge.Standing) -> None:

@@ -3,33 +3,29 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from redoubt import suite as suite_module
 from redoubt.cli.common import (
     Display,
     JsonOpt,
     TargetArg,
+    Task,
     alone,
     app,
     out,
     print_lines,
-    write_json,
+    usage,
 )
 from redoubt.core import paths
-from redoubt.core.errors import RedoubtError
-from redoubt.linux import source as source_module
-from redoubt.machine import host as host_module
-from redoubt.machine import provenance
-from redoubt.ship import branch as branch_module
-from redoubt.ship import cover
-from redoubt.ship import series as series_module
-from redoubt.ship.deb import deb as deb_module
-from redoubt.ship.deb import shipped
+from redoubt.core.errors import UsageError
+from redoubt.linux import source
+from redoubt.machine import host
+from redoubt.ship import branch, cover, series
+from redoubt.ship.deb import deb, shipped
+from redoubt.suite import code
 from redoubt.targets import TARGETS, get_target
 
 TopicOpt = Annotated[
@@ -38,8 +34,8 @@ TopicOpt = Annotated[
 ]
 
 
-@app.command()
-def series(
+@app.command("series")
+def export_series(
     topic: TopicOpt = None,
     check: Annotated[
         bool, typer.Option("--check", help="Take the mails back and build every prefix.")
@@ -57,31 +53,32 @@ def series(
 ) -> None:
     """Export the queue as mails for git am, one for each patch."""
     if json_file and not (check or check_mails):
-        raise RedoubtError("--json is for a check", "redoubt series --check-mails --json FILE")
-    display = Display()
+        raise UsageError("--json is for a check", "redoubt series --check-mails --json FILE")
+    if each and not check:
+        raise UsageError("--each is for a check that builds", "redoubt series --check --each")
+    task = Task(json_file)
+    display = task.display
     names = tuple(topic or ())
-    where = output or paths.build_dir() / "series"
+    where = (output or paths.build_dir() / "series").resolve()
     with alone():
-        base = source_module.obtain(display)
+        base = source.obtain(display)
         letter = cover.letter(paths.repo(), base, names)
         with display.step("Writing the mails"):
-            written = series_module.export(base.path, where, topics=names, letter=letter)
+            written = series.export(base.path, where, topics=names, letter=letter)
         for file in written:
             out.print(str(file), markup=False)
         if not (check or check_mails):
-            print_lines(["send them with:", f"    {series_module.sending(base.path, where)}"])
+            print_lines(["send them with:", f"    {series.sending(base.path, where)}"])
             return
         targets = list(TARGETS.values()) if check else []
-        report = suite_module.series_check(
+        report = code.series_check(
             targets, display, sampled=not check, mails=where, names=names, each=each
         )
-    write_json(json_file, report.as_json())
-    print_lines(series_module.render(report))
-    raise typer.Exit(0 if report.ok else 1)
+    task.end(report.as_json(), series.render(report), report.ok)
 
 
-@app.command()
-def branch(
+@app.command("branch")
+def make_branch(
     topic: TopicOpt = None,
     onto: Annotated[
         str | None,
@@ -98,31 +95,30 @@ def branch(
     ] = None,
 ) -> None:
     """Make the queue a branch of git, one commit for each patch."""
+    if rehearse and onto is None:
+        raise UsageError("--try is for another kernel", "redoubt branch --try --onto DIR")
     display = Display()
     names = tuple(topic or ())
-    if rehearse and onto is None:
-        raise typer.BadParameter("--try is for another kernel: give it with --onto")
     with alone():
-        base = source_module.obtain(display)
+        base = source.obtain(display)
         other = None
         if onto is not None and Path(onto).exists():
-            other = source_module.other(Path(onto))
+            other = source.other(Path(onto))
         elif onto is not None:
-            other = source_module.packaged(onto, display)
+            other = source.packaged(onto, display)
         if rehearse and other:
             with display.step(f"Trying all patches on Linux {other.version}"):
-                outcomes = branch_module.rehearse(base, other, topics=names)
-            print_lines(list(branch_module.tried(other.version, outcomes)))
-            conflict = any(one.verdict == branch_module.CONFLICTS for one in outcomes)
-            raise typer.Exit(int(conflict))
+                outcomes = branch.rehearse(base, other, topics=names)
+            print_lines(branch.tried(other.version, outcomes))
+            raise typer.Exit(int(any(one.verdict == branch.CONFLICTS for one in outcomes)))
         where = (output or paths.build_dir() / "branch").resolve()
-        made = branch_module.make(base, where, display, topics=names, onto=other)
-    print_lines(list(branch_module.render(made)))
+        made = branch.make(base, where, display, topics=names, onto=other)
+    print_lines(branch.render(made))
     raise typer.Exit(0 if made.ok else 1)
 
 
-@app.command()
-def deb(
+@app.command("deb")
+def make_packages(
     target: TargetArg,
     config: Annotated[
         str,
@@ -141,19 +137,20 @@ def deb(
     json_file: JsonOpt = None,
 ) -> None:
     """Make Debian packages of the protected kernel: linux-image and linux-headers."""
-    display = Display()
     chosen = get_target(target)
     if install and not boot:
-        raise RedoubtError("--install boots what was installed, which --no-boot forbids")
-    deb_module.needs(chosen, config, install=install)
-    host = host_module.needs_enforcing(chosen, "auto") if boot else None
-    origin = provenance.collect(sys.argv[1:])
+        raise UsageError("--install boots what was installed, which --no-boot forbids")
+    with usage():
+        shipped.needs_packages(chosen)
+        shipped.fragments(chosen, config)
+    deb.needs(chosen, config, install=install)
+    task = Task(json_file)
+    where = task.boots(chosen, host.needs_enforcing(chosen, "auto")) if boot else None
     with alone():
-        report = deb_module.make(chosen, config, host, display, install=install)
-    write_json(json_file, report.as_json() | origin)
-    print_lines(list(deb_module.render(report)))
-    for what, tried in (("out of the package", report.boot), ("as installed", report.installed)):
-        if tried and not tried.ok:
-            raise RedoubtError(
-                f"the kernel {what} is not what it should be: {tried.result.describe()}"
-            )
+        report = deb.make(chosen, config, where, task.display, install=install)
+    wrong = [
+        f"the kernel {what} is not what it should be: {tried.result.describe()}"
+        for what, tried in (("out of the package", report.boot), ("as installed", report.installed))
+        if tried and not tried.ok
+    ]
+    task.end(report.as_json(), deb.render(report), not wrong, "\n".join(wrong))

@@ -3,45 +3,50 @@
 
 from __future__ import annotations
 
-import sys
+import re
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from redoubt import suite as suite_module
 from redoubt.cli.common import (
     AppendOpt,
-    Display,
     HostOpt,
     JsonOpt,
     TargetArg,
+    Task,
     VariantOpt,
     alone,
     app,
     chosen_targets,
     err,
+    host_for,
     out,
-    print_lines,
-    write_json,
+    target_and_variant,
 )
-from redoubt.core.errors import RedoubtError
-from redoubt.machine import host as host_module
-from redoubt.machine import kernels, provenance
-from redoubt.targets import TARGETS, Target, get_target, get_variant
-from redoubt.trial import attack as attack_module
-from redoubt.trial import check as check_module
-from redoubt.trial import selftests as selftests_module
-from redoubt.trial import stress as stress_module
+from redoubt.core import paths
+from redoubt.core.errors import RedoubtError, UsageError
+from redoubt.machine import host
+from redoubt.suite import steps
+from redoubt.suite.run import Item, Run, as_json
+from redoubt.targets import TARGETS, Target, get_variant, needs_flavour
+from redoubt.trial import attack, check, selftests, stress
 
 
-@app.command()
-def attack(
+def known_attacks() -> list[str]:
+    """The names of all attacks, from the source of the program that has them."""
+    (file,) = (paths.repo() / "guest").rglob("attack.c")
+    return re.findall(r'^\t\{ "([\w-]+)", (?:true|false), PRIZE_', file.read_text(), re.MULTILINE)
+
+
+@app.command("attack")
+def attack_kernel(
     target: TargetArg,
-    host: HostOpt = "auto",
+    where: HostOpt = "auto",
     flavour: Annotated[
         str,
         typer.Option(
-            help=f"Of the kernel; {attack_module.FLAVOUR} is one as one would ship it: without "
+            help=f"Of the kernel; {attack.FLAVOUR} is one as one would ship it: without "
             "assertions, of which some are in the way of attacks."
         ),
     ] = "",
@@ -52,19 +57,21 @@ def attack(
     json_file: JsonOpt = None,
 ) -> None:
     """Run the same exploits against the kernel without and with protection."""
-    display = Display()
-    chosen = get_target(target)
-    off, on = get_variant(chosen, "off"), get_variant(chosen, "on")
-    with alone():
-        made = kernels.workbench(
-            chosen, on, host_module.needs_enforcing(chosen, host), display, flavour=flavour
-        )
-    attacks: list[attack_module.Attack] = []
-    found: dict[tuple[str, str], attack_module.Outcome] = {}
+    chosen, on = target_and_variant(target, "on")
+    off = get_variant(chosen, "off")
+    needs_flavour(chosen, flavour)
+    known = known_attacks()
+    for name in only or ():
+        if name not in known:
+            raise UsageError(f"there is no attack '{name}'", f"attacks: {', '.join(known)}")
+    task = Task(json_file)
+    made = task.workbench(chosen, on, host_for(chosen, on, where), flavour=flavour)
+    attacks: list[attack.Attack] = []
+    found: dict[tuple[str, str], attack.Outcome] = {}
     consoles = {}
     for variant in (off, on):
-        offered, outcomes, result = attack_module.run(
-            made.attack_machine(variant), variant, display,
+        offered, outcomes, result = attack.run(
+            made.attack_machine(variant), variant, task.display,
             flavour=flavour, times=repeat, only=only or (),
         )  # fmt: skip
         if attacks and [known.name for known in offered] != [known.name for known in attacks]:
@@ -72,15 +79,14 @@ def attack(
         attacks = offered
         consoles[variant.name] = result
         found |= {(outcome.attack, variant.name): outcome for outcome in outcomes}
-    write_json(json_file, [outcome.as_json() for outcome in found.values()])
-
     _show_attacks(chosen, attacks, found, made.host, repeat)
+    task.write({"attacks": [outcome.as_json() for outcome in found.values()]})
     wrong = [
         (known, variant)
         for known in attacks
         for variant in (off, on)
-        if found[known.name, variant.name].outcome != attack_module.ABSENT
-        and not attack_module.as_expected(known, found[known.name, variant.name], variant)
+        if found[known.name, variant.name].outcome != attack.ABSENT
+        and not attack.as_expected(known, found[known.name, variant.name], variant)
     ]
     for name in dict.fromkeys(variant.name for _, variant in wrong):
         err.print(f"\n{name}: {consoles[name].describe()}", markup=False)
@@ -91,13 +97,13 @@ def attack(
 
 
 _ATTACK_MARKS = {
-    attack_module.SUCCEEDED: ("red", "SUCCEEDED"),
-    attack_module.BLOCKED: ("green", "BLOCKED"),
-    attack_module.ABSENT: ("dim", "NOT HERE"),
+    attack.SUCCEEDED: ("red", "SUCCEEDED"),
+    attack.BLOCKED: ("green", "BLOCKED"),
+    attack.ABSENT: ("dim", "NOT HERE"),
 }
 
 
-def _attack_mark(outcome: attack_module.Outcome, repeat: int) -> str:
+def _attack_mark(outcome: attack.Outcome, repeat: int) -> str:
     """What came of an attack, and of how many of its runs."""
     style, word = _ATTACK_MARKS.get(outcome.outcome, ("yellow", "ERROR"))
     if repeat > 1 and outcome.outcome in outcome.counts:
@@ -107,12 +113,12 @@ def _attack_mark(outcome: attack_module.Outcome, repeat: int) -> str:
 
 def _show_attacks(
     target: Target,
-    attacks: list[attack_module.Attack],
-    found: dict[tuple[str, str], attack_module.Outcome],
-    host: str,
+    attacks: list[attack.Attack],
+    found: dict[tuple[str, str], attack.Outcome],
+    booted: str,
     repeat: int,
 ) -> None:
-    where = "this CPU's protection keys" if host == host_module.NATIVE else (
+    where = "this CPU's protection keys" if booted == host.NATIVE else (
         "the protection keys of a CPU emulated by QEMU"
     )  # fmt: skip
     out.print(f"\nLinux on {target.name}, {where}; attacker: an unprivileged user.\n", markup=False)
@@ -132,57 +138,61 @@ def _show_attacks(
         out.print()
 
 
-@app.command()
-def check(
+@app.command("check")
+def check_kernel(
     target: TargetArg,
     variant: VariantOpt = "on",
-    host: HostOpt = "auto",
-    stress: Annotated[int, typer.Option(help="Seconds of stress between two checks.", min=0)] = 0,
+    where: HostOpt = "auto",
+    seconds: Annotated[
+        int, typer.Option("--stress", help="Seconds of stress between two checks.", min=0)
+    ] = 0,
     cpus: Annotated[int, typer.Option(help="CPUs of the guest.", min=1, max=2)] = 2,
     append: AppendOpt = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Ask a running kernel whether every page table is protected, before and after stress."""
-    display = Display()
-    chosen = get_target(target)
-    way = get_variant(chosen, variant)
-    with alone():
-        made = kernels.workbench(chosen, way, host_module.needs_enforcing(chosen, host), display)
-    machine = made.machine(way, *(append or ()), cpus=cpus)
-    report = check_module.run(machine, way, stress, display)
-    if json_file:
-        write_json(json_file, report.as_json() | provenance.collect(sys.argv[1:]))
+    chosen, way = target_and_variant(target, variant)
+    if not way.protected:
+        raise UsageError(
+            f"variant {variant} protects nothing: there is nothing to check", "check the variant on"
+        )
+    task = Task(json_file)
+    made = task.workbench(chosen, way, host_for(chosen, way, where))
+    report = check.run(made.machine(way, *(append or ()), cpus=cpus), way, seconds, task.display)
+    task.end(
+        report.as_json(),
+        _checked(report, seconds),
+        report.ok,
+        "the check failed: " + report.boot.describe(),
+    )
+
+
+def _checked(report: check.Report, seconds: int) -> Iterator[str]:
     for when, walk in zip(("after boot", "after stress"), report.walks, strict=False):
-        out.print(
+        yield (
             f"{when}: {walk.tables} page table pages, {walk.untagged} untagged, "
-            f"{walk.aliases} writable aliases, {walk.foreign} foreign pages tagged",
-            markup=False,
+            f"{walk.aliases} writable aliases, {walk.foreign} foreign pages tagged"
         )
     for audit in report.audits or ():
-        out.print(
+        yield (
             f"restricted direct map: {audit.sensitive} sensitive pageblocks, {audit.ordinary} "
-            f"others, {audit.leaks} leaks, {audit.stale} stale entries, {audit.missing} missing",
-            markup=False,
+            f"others, {audit.leaks} leaks, {audit.stale} stale entries, {audit.missing} missing"
         )
-    if stress:
-        out.print(
-            f"stress: {report.operations} operations, {report.stress_errors} wrong", markup=False
-        )
+    if seconds:
+        yield f"stress: {report.operations} operations, {report.stress_errors} wrong"
         if report.left_out:
-            out.print(f"left out: {', '.join(report.left_out)}", markup=False)
+            yield f"left out: {', '.join(report.left_out)}"
         if report.missing:
-            out.print(f"configured, but left out: {', '.join(report.missing)}", markup=False)
-    print_lines([*report.wrong, *report.exceptions])
-    if not report.ok:
-        raise RedoubtError("the check failed: " + report.boot.describe())
+            yield f"configured, but left out: {', '.join(report.missing)}"
+    yield from (*report.wrong, *report.exceptions)
 
 
-@app.command()
-def stress(
+@app.command("stress")
+def stress_kernel(
     target: TargetArg,
     minutes: Annotated[int, typer.Option(help="Of guest time.", min=1, max=1440)] = 10,
     variant: VariantOpt = "on",
-    host: HostOpt = "auto",
+    where: HostOpt = "auto",
     flavour: Annotated[
         str | None,
         typer.Option(help="Of the kernel, as debug; the one that stressors need if none."),
@@ -191,29 +201,25 @@ def stress(
     json_file: JsonOpt = None,
 ) -> None:
     """Stress a kernel for long by stress-ng: is all protected, and nothing lost?"""
-    display = Display()
-    chosen = get_target(target)
-    way = get_variant(chosen, variant)
-    origin = provenance.collect(sys.argv[1:])
+    chosen, way = target_and_variant(target, variant)
+    needs_flavour(chosen, flavour or "")
+    place = host_for(chosen, way, where)
+    task = Task(json_file)
+    task.boots(chosen, place)
     with alone():
-        place = (
-            host_module.needs_enforcing(chosen, host)
-            if way.protected
-            else host_module.pick(chosen, host)
-        )
-        machine = stress_module.machine(chosen, way, place, display, flavour, append or ())
-    report = stress_module.run(machine, way, display, seconds=60 * minutes)
-    write_json(json_file, report.as_json() | origin)
-    print_lines(list(stress_module.render(report)))
-    if not report.ok:
-        raise RedoubtError(
-            "the stress failed: " + "\n    ".join(report.problems),
-            f"its console: {report.boot.log}",
-        )
+        machine = stress.machine(chosen, way, place, task.display, flavour, append or ())
+    report = stress.run(machine, way, task.display, seconds=60 * minutes)
+    task.end(
+        report.as_json(),
+        stress.render(report),
+        report.ok,
+        "the stress failed: " + "\n    ".join(report.problems),
+        f"its console: {report.boot.log}",
+    )
 
 
-@app.command()
-def selftests(
+@app.command("selftests")
+def compare_selftests(
     target: TargetArg,
     categories: Annotated[
         list[str] | None, typer.Argument(help="Of run_vmtests.sh, as thp or cow; all if none.")
@@ -222,23 +228,19 @@ def selftests(
     json_file: JsonOpt = None,
 ) -> None:
     """Run the kernel's own tests of mm on the pristine kernel and on ours, and compare."""
-    display = Display()
-    chosen = get_target(target)
-    origin = provenance.collect(sys.argv[1:])
+    chosen, way = target_and_variant(target, variant)
+    needs_flavour(chosen, selftests.FLAVOUR)
+    task = Task(json_file)
+    place = task.boots(chosen, host.needs_enforcing(chosen, "auto"))
     with alone():
-        host = host_module.needs_enforcing(chosen, "auto")
-        report = selftests_module.check(
-            chosen, get_variant(chosen, variant), host, display, categories or ()
-        )
-    write_json(json_file, report.as_json() | origin)
-    print_lines(list(selftests_module.render(report)))
-    raise typer.Exit(0 if report.ok else 1)
+        report = selftests.check(chosen, way, place, task.display, categories or ())
+    task.end(report.as_json(), selftests.render(report), report.ok)
 
 
-@app.command()
-def test(
+@app.command("test")
+def test_all(
     targets: Annotated[list[str] | None, typer.Argument(help="Targets; all if none.")] = None,
-    host: HostOpt = "auto",
+    where: HostOpt = "auto",
     long: Annotated[
         bool, typer.Option("--long", help="Also what takes long: debug flavour, offcheck.")
     ] = False,
@@ -248,29 +250,31 @@ def test(
     json_file: JsonOpt = None,
 ) -> None:
     """Run all tests, with protection on and off; the last line counts them."""
-    display = Display()
+    task = Task(json_file)
     chosen = chosen_targets(targets or TARGETS)
     for target in chosen:
-        host_module.enforcing(target, host)  # What is wrong is told now, not after the first tests.
+        # What is wrong is told now, not after the first tests.
+        if place := host.enforcing(target, where):
+            task.boots(target, place)
+    runs = [Run(target, where, long, task.display) for target in chosen]
+    steps.chosen(runs, only or ())
 
     width = max(len(target.name) for target in chosen)
 
-    def show(item: suite_module.Item) -> None:
+    def show(item: Item) -> None:
         mark = "FAIL" if item.failed else ("skip" if not item.passed else "ok")
         counts = f"{item.passed} passed, {item.failed} failed, {item.skipped} skipped"
         # Of several targets, each line says which.
-        where = f"{item.target:{width}}  " if len(chosen) > 1 else ""
-        out.print(f"{mark:4}  {where}{item.variant:3}  {item.name}: {counts}", markup=False)
+        of = f"{item.target:{width}}  " if len(chosen) > 1 else ""
+        out.print(f"{mark:4}  {of}{item.variant:3}  {item.name}: {counts}", markup=False)
         if item.detail:
             for line in item.detail.splitlines():
                 out.print(f"          {line}", markup=False)
 
     with alone():
-        runs = [suite_module.Run(target, host, long, display) for target in chosen]
-        items = suite_module.run_all(runs, show, only or ())
-    write_json(json_file, suite_module.as_json(chosen[0].name, items))
+        items = steps.run_all(runs, show, only or ())
     passed, failed, skipped = (
         sum(getattr(item, name) for item in items) for name in ("passed", "failed", "skipped")
     )
     out.print(f"\n{passed} passed, {failed} failed, {skipped} skipped", markup=False)
-    raise typer.Exit(1 if failed or not passed else 0)
+    task.end({"tested": as_json(chosen[0].name, items)}, (), passed > 0 and not failed)

@@ -16,6 +16,10 @@ class RedoubtError(Exception):
         self.hint = hint
 
 
+class UsageError(RedoubtError):
+    """The command line names something that does not exist, or that contradicts itself."""
+
+
 class NoSpaceError(RedoubtError):
     """A disk is full."""
 

@@ -6,16 +6,30 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+_PACKAGE = Path(__file__).resolve().parents[1]
+# What setup.py puts into the wheel; in a checkout it does not exist.
+_INSTALLED = _PACKAGE / "data"
+
 
 def repo() -> Path:
-    """The repository this tool runs from."""
-    return Path(__file__).resolve().parents[2]
+    """The repository this tool runs from, or what was installed of it: only to be read."""
+    return _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent
+
+
+def _home() -> Path:
+    """Where the tool may write: the repository; for one that was installed, where it is run."""
+    return Path.cwd() if _INSTALLED.is_dir() else repo()
 
 
 def build_dir() -> Path:
-    """Everything that is built: $REDOUBT_BUILD, or build/ in the repository."""
+    """Everything that is built: $REDOUBT_BUILD, or build/ in the repository.
+
+    For a tool that was installed it is redoubt-build/ where it is run.
+    """
     given = os.environ.get("REDOUBT_BUILD")
-    return Path(given).resolve() if given else repo() / "build"
+    if given:
+        return Path(given).resolve()
+    return _home() / ("redoubt-build" if _INSTALLED.is_dir() else "build")
 
 
 def cache_dir() -> Path:
@@ -25,5 +39,5 @@ def cache_dir() -> Path:
 
 
 def results_dir() -> Path:
-    """The results that are kept in the repository."""
-    return repo() / "results"
+    """The results that are kept: in the repository, or where an installed tool is run."""
+    return _home() / "results"

@@ -130,7 +130,10 @@ def alone(
     what: str, waiting: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> AbstractContextManager[None]:
     """Hold the lock of a kind of work in the build directory; `waiting` is as for `locked`."""
-    return locked(paths.build_dir() / ".locks" / what, waiting)
+    directory = paths.build_dir()
+    # By itself: an error of this one names what the user knows.
+    directory.mkdir(parents=True, exist_ok=True)
+    return locked(directory / ".locks" / what, waiting)
 
 
 def run_lines(

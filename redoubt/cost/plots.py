@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from redoubt.cost.figures import BOOT_METRIC, Figure, Report
 from redoubt.cost.tables import SHORT
-from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MIB, WORKLOADS
+from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MIB, WORKLOADS, size_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,10 +20,17 @@ _STYLES = {
     "on": ("#0072B2", "o", "on/off"),
     "on-unbatched": ("#D55E00", "s", "on-unbatched/off"),
     "off": ("#777777", "D", "off/pristine"),
+    "asi": ("#009E73", "^", "asi/off"),
+    "asi-leaving": ("#CC79A7", "v", "asi-leaving/off"),
 }
 _LINES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"))
 # Percent up to which the axis is linear; beyond, it is logarithmic.
 _LINEAR = 10
+_TICKS = sorted(
+    sign * part * 10**power for sign in (-1, 1) for power in range(1, 6) for part in (1, 2, 5)
+)
+# The height of a workload's row, in which its variants stand one below the other.
+_ROW = 0.7
 
 
 def _title(report: Report, kind: str) -> str:
@@ -69,6 +76,14 @@ def _bars(
     )  # fmt: skip
 
 
+def ticks(low: float, high: float) -> list[int]:
+    """Percentages to be marked on an axis that shows these two, and one beyond each."""
+    below = [tick for tick in _TICKS if tick < min(low, 0)][-1:]
+    above = [tick for tick in _TICKS if tick > max(high, 0)][:1]
+    between = [tick for tick in (*_TICKS, -5, 0, 5) if low <= tick <= high]
+    return sorted({*below, *between, 0, *above})
+
+
 def overhead(report: Report, kind: str) -> bytes:
     """The change of each workload, by variant; points with intervals, on one axis."""
     with_ratio = [
@@ -78,14 +93,20 @@ def overhead(report: Report, kind: str) -> bytes:
     places = list(dict.fromkeys((one.workload, one.size) for one in with_ratio))
     canvas = _canvas(8, 1.6 + 0.34 * len(places))
     axes = canvas.add_subplot()
-    for index, (variant, (colour, marker, label)) in enumerate(_STYLES.items()):
+    variants = [name for name in _STYLES if any(one.variant == name for one in with_ratio)]
+    for index, variant in enumerate(variants):
         chosen = [one for one in with_ratio if one.variant == variant]
-        along = [places.index((one.workload, one.size)) + 0.22 * (index - 1) for one in chosen]
-        if chosen:
-            _bars(axes, along, chosen, colour, marker, label, upright=False)
+        offset = _ROW * ((index + 0.5) / len(variants) - 0.5)
+        along = [places.index((one.workload, one.size)) + offset for one in chosen]
+        _bars(axes, along, chosen, *_STYLES[variant], upright=False)
     axes.axvline(0, color="#000000", linewidth=0.8)
     axes.set_xscale("symlog", linthresh=_LINEAR)
+    reach = [value + end for one in with_ratio
+             for value, below, above in [_percent(one)] for end in (-below, above)]  # fmt: skip
+    axes.set_xticks(ticks(min(reach), max(reach)))
+    axes.minorticks_off()
     axes.xaxis.set_major_formatter("{x:+g} %")
+    axes.tick_params(axis="x", labelsize=8, labelrotation=45)
     interval = "" if kind == INSTRUCTIONS else ", with its 95 % interval"
     axes.set_xlabel(f"change{interval}; linear up to {_LINEAR} %, logarithmic beyond")
     axes.set_yticks(range(len(places)))
@@ -94,7 +115,7 @@ def overhead(report: Report, kind: str) -> bytes:
     axes.grid(axis="x", color="#dddddd")
     axes.set_axisbelow(True)
     axes.set_title(_title(report, kind), loc="left", fontsize=10)
-    canvas.legend(loc="outside lower center", ncols=3, frameon=False)
+    canvas.legend(loc="outside lower center", ncols=len(variants), frameon=False)
     return _png(canvas)
 
 
@@ -119,7 +140,8 @@ def by_size(report: Report, kind: str) -> bytes | None:
         axes.axhline(0, color="#000000", linewidth=0.8)
         axes.set_xscale("log", base=2)
         axes.set_xticks([size / MIB for size in sizes])
-        axes.xaxis.set_major_formatter("{x:g} MiB")
+        axes.set_xticklabels([size_label(size) for size in sizes], rotation=45, fontsize=8)
+        axes.minorticks_off()
         axes.yaxis.set_major_formatter("{x:+g} %")
         axes.grid(color="#dddddd")
         axes.set_axisbelow(True)

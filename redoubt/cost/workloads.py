@@ -153,11 +153,14 @@ class Workload:
         """A size for people."""
         if self.unit:
             return f"{size} {self.unit}{'' if size == 1 else 'es' if self.unit[-1] == 's' else 's'}"
-        if not size:
-            return "-"
-        if size % (1 << 30) == 0:
-            return f"{size >> 30} GiB"
-        return f"{size >> 20} MiB" if size % MIB == 0 else f"{size >> 10} KiB"
+        return size_label(size) if size else "-"
+
+
+def size_label(size: int) -> str:
+    """A number of bytes for people."""
+    if size % (1 << 30) == 0:
+        return f"{size >> 30} GiB"
+    return f"{size >> 20} MiB" if size % MIB == 0 else f"{size >> 10} KiB"
 
 
 # PAGES_PER_FLUSH in kernel/mm/kpkeys_bench/vmalloc.c.

@@ -12,21 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redoubt.core.errors import RedoubtError
+from redoubt.image.elf import EM_AARCH64, OBJDUMP
 
 
 @dataclass
 class Function:
-    """A function, or what stands between two symbols; `end` is 0 if it is not known."""
+    """A function, or what stands between two symbols."""
 
     name: str
     section: str
     start: int
     lines: list[str]
-    end: int = 0
 
 
 _HEAD = re.compile(r"^([0-9a-f]+) <(.*)>:$")
-LINE = re.compile(r"^\s*([0-9a-f]+):\t(.*)$")
 # Sixteen digits, the colon and the tab.
 _ADDRESS_WIDTH = 18
 _COMPILER_SUFFIX = re.compile(r"\.(?:cold|part\.\d+|isra\.\d+|constprop\.\d+|lto_priv\.\d+)$")
@@ -42,9 +41,10 @@ def base_name(symbol: str) -> str:
         symbol = shorter
 
 
-def disassemble(objdump: str, image: Path, *options: str) -> Iterator[str]:
-    """Lines of `objdump -d`; raises RedoubtError if it cannot be run or fails."""
-    command = [objdump, "-d", "-w", "--no-show-raw-insn", *options, str(image)]
+def disassemble(image: Path) -> Iterator[str]:
+    """Lines of `objdump -d` of an arm64 image; raises RedoubtError if it cannot be run or fails."""
+    objdump = OBJDUMP[EM_AARCH64]
+    command = [objdump, "-d", "-w", "--no-show-raw-insn", str(image)]
     environment = {**os.environ, "LC_ALL": "C"}
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         try:
@@ -59,8 +59,7 @@ def disassemble(objdump: str, image: Path, *options: str) -> Iterator[str]:
         except FileNotFoundError as missing:
             raise RedoubtError(
                 f"{objdump} is missing, the audit disassembles with it",
-                # Debian names the package after what stands in front of the program's name.
-                "apt-get install " + "-".join(["binutils", *objdump.split("-")[:-1]]),
+                "apt-get install binutils-aarch64-linux-gnu",
             ) from missing
         with process:
             yield from process.stdout or ()
@@ -83,13 +82,8 @@ def functions(lines: Iterable[str]) -> Iterator[Function]:
         if line.startswith("Disassembly of section "):
             section = line.removeprefix("Disassembly of section ").removesuffix(":")
         elif match := _HEAD.match(line):
-            start = int(match[1], 16)
             if current is not None:
-                current.end = start if current.section == section else 0
                 yield current
-            current = Function(match[2], section, start, [])
+            current = Function(match[2], section, int(match[1], 16), [])
     if current is not None:
         yield current
-
-
-# LKGS of a register. Older disassemblers do not know it, and what they make of the bytes behind it

@@ -76,7 +76,7 @@ def _judge(code: int, text: str, what: str) -> None:
         )
     raise RedoubtError(
         f"{what} does not apply:\n" + "\n".join(f"    {line}" for line in lines[-10:]),
-        "mend it in patches/ (docs: README, 'How the repository is laid out')",
+        "mend it in patches/ (see CONTRIBUTING.md, 'Change the kernel')",
     )
 
 

@@ -13,6 +13,8 @@ from redoubt.core.process import alone, output, run_logged
 from redoubt.core.progress import Progress
 
 _DIRECTORIES = ("bin", "dev", "etc/redoubt", "lib/modules", "proc", "root", "run", "sys", "tmp")
+# Runs the attacks.
+ATTACK = "/bin/attack"
 
 
 def programs(progress: Progress, cross_compile: str = "") -> Path:
@@ -49,7 +51,8 @@ def root_directory(
 ) -> Path:
     """Make a guest root at `where` that runs `command`, or a shell if that is empty.
 
-    `modules` of its kernel go to /lib/modules, and `files` (or trees of them) to where it says.
+    The attacks are there for a shell, and for the program that runs them. `modules` of its kernel
+    go to /lib/modules, and `files` (or trees of them) to where it says.
 
     Raises RedoubtError if an argument contains a newline: the file has one argument a line.
     """
@@ -60,7 +63,8 @@ def root_directory(
     for file in built.iterdir():
         if file.is_file() and file.name != "init":
             shutil.copy2(file, where / "bin" / file.name)
-    if (built / "attacks").exists():
+    # They are as large as all else together, and some machines are small.
+    if (built / "attacks").exists() and (not command or ATTACK in command):
         shutil.copytree(built / "attacks", where / "bin" / "attacks")
     shutil.copy2(built / "init", where / "init")
     for module in modules:

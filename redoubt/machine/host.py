@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redoubt.core import paths
-from redoubt.core.errors import RedoubtError
+from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.core.progress import Progress
 from redoubt.linux import debian
 from redoubt.machine import cpio, qemu
-from redoubt.targets import PC, Target
+from redoubt.targets import PC, Emulator, Target
 
 NATIVE = "native"
 EMULATED = "emulated"
@@ -57,14 +57,14 @@ NO_HOST = "no protection keys: this CPU has no PKU, and there is no QEMU to emul
 def lacking(target: Target, choice: str) -> RedoubtError | None:
     """Why no host enforces protection keys here, with what mends it; None if one does.
 
-    `choice` is "auto", NATIVE or EMULATED. Raises RedoubtError for anything else, and for a host
+    `choice` is "auto", NATIVE or EMULATED. Raises UsageError for anything else, and for a host
     on which the target does not run.
     """
     if choice not in ("auto", NATIVE, EMULATED):
-        raise RedoubtError(f"unknown host '{choice}'", "hosts: auto, native, emulated")
+        raise UsageError(f"unknown host '{choice}'", "hosts: auto, native, emulated")
     if target.emulator:
         if choice == NATIVE:
-            raise RedoubtError(
+            raise UsageError(
                 f"{target.name} has no native host: {target.emulator.program} emulates its machine",
                 "leave --host out",
             )
@@ -73,6 +73,12 @@ def lacking(target: Target, choice: str) -> RedoubtError | None:
         return qemu.missing(MACHINE)
     if has_pku() or (choice == "auto" and qemu.found(MACHINE)):
         return None
+    if choice == NATIVE:
+        return RedoubtError(
+            f"no protection keys: the CPU of this machine has no PKU, which {target.name} needs to "
+            "run natively",
+            "redoubt doctor says more; without --host, QEMU emulates a CPU that has them",
+        )
     return RedoubtError(
         NO_HOST, f"sudo apt-get install {MACHINE.package}, or use a machine with PKU"
     )
@@ -86,6 +92,11 @@ def enforcing(target: Target, choice: str) -> str | None:
     if lacking(target, choice):
         return None
     return NATIVE if not target.emulator and choice != EMULATED and has_pku() else EMULATED
+
+
+def emulator(target: Target, chosen: str) -> Emulator | None:
+    """The machine that is emulated for a target on a host; None if none is."""
+    return target.emulator or (MACHINE if chosen == EMULATED else None)
 
 
 def plain(target: Target) -> str:

@@ -13,7 +13,7 @@ from redoubt.linux import build, distro, source, topics, tree
 from redoubt.linux.build import Build
 from redoubt.machine import guest, host
 from redoubt.machine.boot import MEMORY_MB, Machine
-from redoubt.targets import NoKeys, Target, Variant, Way
+from redoubt.targets import NoKeys, Target, Variant, Way, needs_flavour
 
 # Boots that are no KUnit runs leave KUnit alone.
 _NO_KUNIT = ("kunit.enable=0",)
@@ -75,11 +75,7 @@ def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: st
     `flavour` is one of the target's, which adds its options to either. Raises RedoubtError if the
     target has no such flavour, or anything on the way fails.
     """
-    if flavour and flavour not in target.flavours:
-        raise RedoubtError(
-            f"target {target.name} has no flavour '{flavour}'",
-            "flavours: " + ", ".join(target.flavours),
-        )
+    needs_flavour(target, flavour)
     extra = target.flavours[flavour] if flavour else ()
     kind = "redoubt"
     if variant.pristine:

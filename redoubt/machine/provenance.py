@@ -7,14 +7,14 @@ import os
 import platform
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from redoubt.core import paths
-from redoubt.machine import host
-from redoubt.targets import PC
+from redoubt.machine import host, qemu
+from redoubt.targets import Emulator
 
 _SECONDS = 10
 
@@ -49,7 +49,10 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """This machine, as far as a figure may depend on it; `memory_mib` is in MiB."""
+    """This machine, as far as a figure may depend on it; `memory_mib` is in MiB.
+
+    What it emulates other machines with is known when they have run: see `emulators`.
+    """
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
@@ -57,8 +60,18 @@ def machine() -> dict[str, Any]:
         "pku": host.has_pku(),
         "kernel": platform.release(),
         "compiler": _first_line(["gcc", "--version"]),
-        "qemu": _first_line([PC.program, "--version"]),
+        "emulators": [],
     }
+
+
+def emulators(ran: Iterable[Emulator | None]) -> list[str]:
+    """The programs that emulated machines, each with its version; None is no emulator."""
+    return list(dict.fromkeys(qemu.described(one) for one in ran if one))
+
+
+def _git(repo: Path, *arguments: str) -> str | None:
+    """What git says of a repository itself: one around an installed tool is another's."""
+    return _said(["git", *arguments], repo) if (repo / ".git").exists() else None
 
 
 def commit(repo: Path) -> tuple[str | None, bool | None]:
@@ -66,16 +79,16 @@ def commit(repo: Path) -> tuple[str | None, bool | None]:
 
     Both are None where there is no git repository to ask.
     """
-    head = _said(["git", "rev-parse", "HEAD"], repo)
+    head = _git(repo, "rev-parse", "HEAD")
     if head is None:
         return None, None
-    changed = _said(["git", "status", "--porcelain", "--", ".", ":!results"], repo)
+    changed = _git(repo, "status", "--porcelain", "--", ".", ":!results")
     return head, None if changed is None else bool(changed)
 
 
 def committed(repo: Path) -> int | None:
     """When the commit that is checked out was made, in seconds since 1970; None if unknown."""
-    said = _said(["git", "log", "-1", "--format=%ct"], repo)
+    said = _git(repo, "log", "-1", "--format=%ct")
     return int(said) if said else None
 
 

@@ -31,15 +31,19 @@ def found(emulator: Emulator) -> bool:
 
 def version(emulator: Emulator) -> tuple[int, int] | None:
     """The version of the program, or None if it does not say."""
-    try:
-        ran = subprocess.run(
-            [emulator.program, "--version"], capture_output=True, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, timeout=_VERSION_SECONDS, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = _VERSION.search(ran.stdout)
+    match = _VERSION.search(_said_version([emulator.program]))
     return (int(match[1]), int(match[2])) if match else None
+
+
+def _said_version(words: Sequence[str]) -> str:
+    """What a program says of its version, empty if it cannot be asked."""
+    try:
+        return subprocess.run(
+            [*words, "--version"], capture_output=True, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, timeout=_VERSION_SECONDS, check=False,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def missing(emulator: Emulator) -> RedoubtError | None:
@@ -86,8 +90,21 @@ def obtain(emulator: Emulator, progress: Progress) -> list[str]:
     """
     if not emulator.rootless or not _installed(emulator):
         return [emulator.program]
-    found = rootless.obtain(emulator.package, progress)
+    return _of_ours(emulator, rootless.obtain(emulator.package, progress))
+
+
+def _of_ours(emulator: Emulator, found: rootless.Unpacked) -> list[str]:
     return [*found.command(emulator.program), "-L", str(found.root / "usr/share/qemu")]
+
+
+def described(emulator: Emulator) -> str:
+    """The program that `obtain` finds without a download, and what it says of its version."""
+    words = [emulator.program]
+    if emulator.rootless and _installed(emulator):
+        ours = rootless.there(emulator.package)
+        words = _of_ours(emulator, ours) if ours else words
+    said = (_said_version(words) or "unknown version").splitlines()[0]
+    return f"{emulator.program}: {said}"
 
 
 def device_tree(

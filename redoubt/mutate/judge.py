@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from redoubt import suite
 from redoubt.core import paths, reasons
 from redoubt.core.errors import GuestError, RedoubtError
 from redoubt.linux import build, tree
@@ -26,7 +25,9 @@ from redoubt.linux.source import version_of
 from redoubt.machine import boot, guest, kernels
 from redoubt.mutate import places
 from redoubt.mutate.places import Site, Source
-from redoubt.trial import attack, check, ktap, lifecycle
+from redoubt.suite import boots
+from redoubt.suite.run import Item, Run
+from redoubt.trial import attack, check, experiment, ktap, lifecycle
 
 # A change here forgets all verdicts.
 _FORMAT = 2
@@ -364,7 +365,7 @@ class Workshop:
     <build>/tree-places, which no other command looks at.
     """
 
-    run: suite.Run
+    run: Run
     host: str
     pristine: Path
     sources: Mapping[str, Source]
@@ -436,11 +437,11 @@ class Workshop:
             return Verdict(SAME)
         programs = guest.programs(progress, target.cross_compile)
         made = kernels.Workbench(built, programs, self.host)
-        return _ask(suite.noticing(self.run, made))
+        return _ask(boots.noticing(self.run, made))
 
 
 def workshop(
-    run: suite.Run,
+    run: Run,
     host: str,
     pristine: Path,
     sources: Mapping[str, Source],
@@ -473,7 +474,7 @@ def _judging(fragments: Sequence[str]) -> list[Path]:
         # What an installed kernel does is asked of no mutant.
         if file.is_file() and file.parent != guests / "installed"
     )
-    modules = (attack, boot, check, ktap, lifecycle, places, suite)
+    modules = (attack, boot, boots, check, experiment, ktap, lifecycle, places)
     return [
         *(build.fragment(name) for name in fragments),
         *programs,
@@ -520,7 +521,7 @@ def _told_most(detail: str) -> str:
     return next(iter(telling or complaints or lines), "")
 
 
-def _ask(items: Iterator[suite.Item]) -> Verdict:
+def _ask(items: Iterator[Item]) -> Verdict:
     """What the first of these items says that failed; those behind it are not asked."""
     try:
         for item in items:

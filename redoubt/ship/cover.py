@@ -2,14 +2,12 @@
 """The text of a cover letter.
 
 The prose of a topic stands in patches/TOPIC/COVER, that of the whole series in patches/COVER. The
-rest comes from docs/threat-model.md and from the files of results/, so that it says what runs have
-shown and nothing else; the list of mails and the diffstat are git's.
+rest comes from configs/threat-model.toml and from the files of results/, so that it says what runs
+have shown and nothing else; the list of mails and the diffstat are git's.
 """
 
 from __future__ import annotations
 
-import itertools
-import re
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -25,8 +23,9 @@ from redoubt.cost.workloads import EVENTS
 from redoubt.linux import source
 from redoubt.linux.source import Source
 from redoubt.linux.topics import Topic
-from redoubt.ship import commits, report
+from redoubt.ship import commits, report, threats
 from redoubt.ship.report import Results
+from redoubt.ship.threats import Model
 
 # Mails are read in a terminal, and answered to.
 WIDTH = 75
@@ -41,10 +40,8 @@ _ASCII = str.maketrans({**_SPELLED, _FIXED: " "})
 # Of the tables of a benchmark. A switch for each entry is there to compare with; nobody boots so.
 _COLUMNS = ("workload", "size", "off/pristine", "on/off", "switches/op")
 
-# The topic that docs/threat-model.md is about, most of all.
+# The topic that the threat model is about, most of all.
 _PAGE_TABLES = "kpkeys"
-_BYPASSES = "| bypass | answer |"
-_OPEN = "**Open.**"
 _MOCKED = f"{MET} (mock)"
 # Suites that are about the tool.
 _TOOL = "tool"
@@ -61,7 +58,6 @@ def letter(repo: Path, base: Source, names: Collection[str] = ()) -> str:
     asked = [topic for topic in chosen if topic.name in names]
     alone = asked[0] if len(asked) == 1 else None
     place = repo / "patches" / alone.name if alone else repo / "patches"
-    threats = repo / "docs" / "threat-model.md"
     results = _about(report.load(repo / "results"), asked)
     parts = [commits.message(place / "COVER").splitlines()]
     for topic in chosen:
@@ -72,8 +68,9 @@ def letter(repo: Path, base: Source, names: Collection[str] = ()) -> str:
             parts.append([*_heading(subject), *text.splitlines()])
     parts.append([*_heading("Base"), *_base(base)])
     if any(topic.name == _PAGE_TABLES for topic in chosen):
-        parts.append([*_heading("Known ways around it"), *_open(threats)])
-        parts.append([*_heading("Out of scope"), *_out_of_scope(threats)])
+        model = threats.load(repo)
+        parts.append([*_heading("Known ways around it"), *_open(model)])
+        parts.append([*_heading("Out of scope"), *_out_of_scope(model)])
     parts.append([*_heading("Tests"), *_tests(results)])
     parts.append([*_heading("Costs"), *_costs(results)])
     lines = []
@@ -137,44 +134,18 @@ def _base(base: Source) -> Iterator[str]:
 # === Limits ======================================================================================
 
 
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise RedoubtError(f"cannot read {file}: {error.strerror}") from error
-
-
-def _plain(text: str) -> str:
-    """Text without the marks of Markdown that nobody writes in a mail."""
-    return re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", text).replace("**", "").replace("\\|", "|")
-
-
-def _open(file: Path) -> Iterator[str]:
-    """The bypasses that have no answer."""
-    rest = itertools.dropwhile(lambda line: not line.startswith(_BYPASSES), _lines(file))
-    rows = [
-        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        for line in itertools.takewhile(lambda line: line.startswith("|"), rest)
-    ]
-    # The names of the columns, and the rule below them.
-    bypasses = rows[2:]
-    if not bypasses or any(len(row) != 2 for row in rows):
-        raise RedoubtError(f"{file} should have a table '{_BYPASSES}'")
-    found = [(bypass, answer) for bypass, answer in bypasses if answer.startswith(_OPEN)]
+def _open(model: Model) -> Iterator[str]:
+    """The ways around that are open."""
+    found = [one for one in model.bypasses if one.status == threats.OPEN]
     if not found:
         yield "None."
-    for bypass, answer in found:
-        yield from _filled(_plain(f"{bypass}. {answer.removeprefix(_OPEN)}"), "- ")
+    for one in found:
+        yield from _filled(f"{one.title}: {one.why}", "- ")
 
 
-def _out_of_scope(file: Path) -> Iterator[str]:
-    """The list of that section."""
-    _, _, section = "\n".join(_lines(file)).partition("\n## Out of scope\n")
-    points = section.partition("\n## ")[0].strip().split("\n- ")
-    if not points[0].startswith("- "):
-        raise RedoubtError(f"{file} should have a list under 'Out of scope'")
-    for point in points:
-        yield from _filled(_plain(point.removeprefix("- ")), "- ")
+def _out_of_scope(model: Model) -> Iterator[str]:
+    for one in model.out_of_scope:
+        yield from _filled(f"{one.title}: {one.why}", "- ")
 
 
 # === Tests =======================================================================================

@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One page of all results, docs/benchmarks.md and its digest in README; from the files alone."""
+"""One page of all results, and the parts of the documents that are made of files."""
 
 from __future__ import annotations
 
 import base64
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
+from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.cost import figures, plots, tables
 from redoubt.cost.figures import Report
 from redoubt.cost.tables import Table
 from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME
 from redoubt.machine import provenance
+from redoubt.ship import threats
 from redoubt.trial import linear_map
 from redoubt.trial.asi import exits
 
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+# Between these `redoubt report --readme` writes.
+BEGIN, END = "<!-- generated:begin -->", "<!-- generated:end -->"
 
 KINDS = {
     TIME: "measured on a CPU whose protection keys enforce.",
@@ -87,6 +89,8 @@ def load(directory: Path) -> Results:
             value = json.loads(file.read_text())
         except (OSError, ValueError) as error:
             raise RedoubtError(f"cannot read {file}: {error}") from error
+        if isinstance(value, dict) and "tested" in value:
+            value = value["tested"]
         if isinstance(value, dict) and "results" in value:
             found.benchmarks.append((file.name, _benchmark(file, value)))
         elif isinstance(value, dict) and "linear_map" in value:
@@ -172,7 +176,7 @@ def _flushed(value: dict[str, Any]) -> str:
 
 # Fields, of which the first that is there says which command wrote it.
 STRESS, MUTANTS, PACKAGES, FLUSHES = "stressors", "mutants", "packages", "targets"
-EXITS = "prices"
+EXITS = "cpus"
 _SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
     STRESS: _stressed,
     MUTANTS: _mutated,
@@ -194,7 +198,7 @@ def _run(file: Path, value: dict[str, Any], kind: str) -> Run:
         raise RedoubtError(f"{file} is damaged: {error!r}") from error
 
 
-# === README and docs/benchmarks.md ===============================================================
+# === Parts of the documents ======================================================================
 
 
 def origin(collected: dict[str, Any]) -> str:
@@ -214,24 +218,20 @@ def benchmark_block(name: str, report: Report) -> str:
         f"From [results/{name}](../results/{name}): `{report.provenance['command']}` on "
         f"{origin(report.provenance)}; {report.rounds} rounds, seed {report.seed}.",
         "",
-        tables.legend(report),
-        "",
     ]
     if report.quick:
         lines += [f"**{tables.NOT_PUBLISHABLE}**", ""]
     for one in tables.counted(report):
-        # Switches stand beside the instructions as well, and what is demanded of them below.
-        events = one.heading == tables.heading(EVENTS, report.target)
-        if not events or report.kinds != [EVENTS, INSTRUCTIONS]:
+        # Switches stand beside times and instructions as well.
+        if one.heading != tables.heading(EVENTS, report.target) or report.kinds == [EVENTS]:
             lines += [*tables.markdown(one), ""]
-    lines += [*tables.markdown(tables.targets(report)), ""]
     return "\n".join(lines)
 
 
-DIGEST = "What this project demands of itself, and whether these runs show that it holds"
+DIGEST = "Demands of this project on itself, and the verdicts of these runs"
 LINEAR_MAP = (
-    "What creating the linear map of arm64 takes, on the pristine kernel and on ours: exact "
-    "counts, of instructions as well (QEMU -icount: this is not time, and predicts none)."
+    "Counts of creating the linear map of arm64, on the pristine kernel and on ours: exact, of "
+    "instructions as well (QEMU -icount: this is not time, and predicts none)."
 )
 
 
@@ -274,30 +274,93 @@ def linear_map_targets(found: LinearMap) -> Table:
 
 
 def benchmark_blocks(results: Results) -> str:
-    """All tables; what follows a table needs an empty line before it."""
-    blocks = [benchmark_block(name, report) for name, report in results.benchmarks]
+    """All tables, those of the demands first; text after a table needs an empty line before it."""
+    legends = dict.fromkeys(tables.legend(report) for _, report in results.benchmarks)
+    blocks = [digest_block(results), *(f"{legend}\n" for legend in legends)]
+    blocks += [benchmark_block(name, report) for name, report in results.benchmarks]
     return "\n".join(blocks + [linear_map_block(one) for one in results.linear_maps])
 
 
-def readme_block(results: Results) -> str:
-    """What is demanded and what of it holds, in one table."""
+def digest_block(results: Results) -> str:
+    """A row for each result file and kind of figures: its demands, and those that are not met."""
     rows = [
-        (f"[{report.target}](results/{name})", *row)
+        (f"[{report.target}](../results/{name})", *row)
         for name, report in results.benchmarks
         for row in tables.digest(tables.targets(report))
     ]
     rows += [
-        (f"[arm64](results/{found.file})", *row)
+        (f"[arm64](../results/{found.file})", *row)
         for found in results.linear_maps
         for row in tables.digest(linear_map_targets(found))
     ]
-    digest = Table("targets", DIGEST, ("target", *tables.DIGESTED), tuple(rows))
+    # Kinds that a machine cannot measure have no demands.
+    judged = tuple(row for row in rows if row[2] != "0")
+    digest = Table("targets", DIGEST, ("target", *tables.DIGESTED), judged)
     return "\n".join(tables.markdown(digest)) + "\n"
 
 
+# Operations that README names, on the target that counts them with protection enforced.
+_NAMED = ("fork", "munmap", "fault")
+_SIZE = 64 << 20
+_COUNTED_ON = "x86_64"
+_PAGE = "[docs/benchmarks.md](docs/benchmarks.md)"
+
+
+def readme_block(results: Results) -> str:
+    """Three sentences: the cost of protection, the cost of the hooks, and the demands."""
+    counted = {
+        (one.workload, one.variant): one
+        for _, report in results.benchmarks
+        if report.target == _COUNTED_ON
+        for one in report.figures
+        if one.kind == INSTRUCTIONS and one.size == _SIZE and one.ratio is not None
+    }
+
+    def changes(variant: str) -> str:
+        return ", ".join(
+            f"{tables.change(one.ratio)} in {name}"
+            for name in _NAMED
+            if (one := counted.get((name, variant))) and one.ratio is not None
+        )
+
+    lines = []
+    if on := changes("on"):
+        lines.append(
+            f"- Protection changes the number of instructions by {on}: x86-64, as QEMU counts "
+            f"them, 64 MiB of small pages ({_PAGE})."
+        )
+    if off := changes("off"):
+        lines.append(
+            f"- With protection built in and off the same kernel differs from pristine Linux by "
+            f"{off} ({_PAGE})."
+        )
+    verdicts = Counter(
+        row[-1].removesuffix(" (mock)")
+        for demanded in (
+            *(tables.targets(report) for _, report in results.benchmarks),
+            *(linear_map_targets(found) for found in results.linear_maps),
+        )
+        for row in demanded.rows
+    )
+    met, undecided, missed = (
+        verdicts[name] for name in (figures.MET, figures.UNDECIDED, figures.MISSED)
+    )
+    timed = any(TIME in report.kinds for _, report in results.benchmarks)
+    lines.append(
+        f"- {met} of {met + undecided + missed} demands on cost are met, {undecided} are undecided "
+        f"and {missed} are missed; {'' if timed else 'no '}time was measured on silicon that "
+        f"enforces ({_PAGE})."
+    )
+    return "\n".join(lines) + "\n"
+
+
 def blocks(results: Results) -> dict[str, str]:
-    """What the documents have of the results, by the name of the file."""
-    return {"README.md": readme_block(results), "docs/benchmarks.md": benchmark_blocks(results)}
+    """The generated parts of the documents, by the name of the document."""
+    return {
+        "README.md": readme_block(results),
+        "docs/benchmarks.md": benchmark_blocks(results),
+        "docs/threat-model.md": threats.markdown(threats.load(paths.repo())),
+    }
 
 
 def with_block(text: str, block: str, name: str) -> str:
@@ -314,75 +377,73 @@ def with_block(text: str, block: str, name: str) -> str:
 
 # === HTML ========================================================================================
 
-_STYLE = """
-:root { color-scheme: light dark; --fg: #1b1f24; --bg: #fff; --soft: #5b6570; --line: #d5dbe1;
-  --card: #f5f7f9; --accent: #0b62a4; --bad: #b3261e; --good: #1a7f37; }
-@media (prefers-color-scheme: dark) { :root { --fg: #e4e8ec; --bg: #14181c; --soft: #9aa5b0;
-  --line: #343c44; --card: #1d2329; --accent: #6cb6ff; --bad: #ff8f87; --good: #6fd18a; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 92rem; padding: 1rem; background: var(--bg); color: var(--fg);
-  font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { margin: 2.5rem 0 .5rem; font-size: 1.3rem;
-  border-bottom: 1px solid var(--line); } h3 { margin: 1.8rem 0 .4rem; font-size: 1.05rem; }
-p { max-width: 48rem; } .soft { color: var(--soft); }
-.kind { display: inline-block; padding: 0 .5rem; border-radius: 1rem; font-size: .8rem;
-  border: 1px solid currentColor; color: var(--accent); white-space: nowrap; }
-.kind.mock, .warn { color: var(--bad); }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .5rem 0;
-  padding: .6rem .8rem; background: var(--card); border-radius: .4rem; }
-dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
-code { font: .9em ui-monospace, monospace; }
-.wide { overflow-x: auto; margin: .5rem 0; border: 1px solid var(--line); border-radius: .4rem; }
-table { border-collapse: collapse; width: 100%; font-size: .85rem;
-  font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap;
-  border-top: 1px solid var(--line); }
-thead th { border-top: 0; background: var(--card); }
-th:nth-child(-n+2), td:nth-child(-n+2), .words th, .words td { text-align: left; }
-.words td { white-space: normal; }
-td.worse { color: var(--bad); } td.better { color: var(--good); }
-img { display: block; max-width: 100%; height: auto; margin: .8rem 0; padding: .4rem;
-  background: #fff; border: 1px solid var(--line); border-radius: .4rem; }
-@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .3rem; } }
-"""
+_TEMPLATE = Path(__file__).with_name("report.html.j2")
+_ATTACKS = "attacks"
 
 
 def _tone(text: str) -> str:
-    if text.startswith("(R)") or text.endswith(("missed", "missed (mock)")):
-        return ' class="worse"'
-    if text.startswith("(I)") or text.endswith((": met", ": met (mock)")) or text == "met":
-        return ' class="better"'
+    """How a cell is coloured. A regression is only one if it misses its demand."""
+    if text == "failed" or text.endswith(("missed", "missed (mock)")):
+        return "worse"
+    if (
+        text.startswith("(I)")
+        or text in ("met", "passed")
+        or text.endswith((": met", "met (mock)"))
+    ):
+        return "better"
     return ""
 
 
-def _html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], words: bool = False) -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td{_tone(text)}>{escape(text)}</td>" for text in row) + "</tr>"
-        for row in rows
-    )
-    style = ' class="words"' if words else ""
-    return (
-        f'<div class="wide"><table{style}><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
+def _verdict(good: bool) -> str:
+    return "passed" if good else "failed"
 
 
-def _chip(kind: str) -> str:
-    style = "kind mock" if kind == MOCK else "kind"
-    return f'<span class="{style}">{escape(tables.SHORT[kind])}</span>'
+def _suites(tests: Tests, prefix: str = "") -> list[tuple[str, ...]]:
+    return [
+        (suite["name"], entry["variant"], entry["target"],
+         *(str(suite[name]) for name in ("passed", "failed", "skipped")))
+        for entry in tests.entries
+        for suite in entry["suites"]
+        if suite["name"].startswith(prefix)
+    ]  # fmt: skip
 
 
-def _section(one: Table) -> str:
-    return f"<h3>{_chip(one.kind)} {escape(one.heading)}</h3>\n" + _html_table(
-        one.columns, one.rows
-    )
+def _totals(rows: Iterable[Sequence[str]]) -> tuple[int, int, int]:
+    """Passed, failed and skipped."""
+    counts = [tuple(map(int, row[-3:])) for row in rows]
+    passed, failed, skipped = (sum(column) for column in zip(*counts, strict=True))
+    return passed, failed, skipped
 
 
-def _facts(report: Report) -> str:
+def _summary(results: Results) -> Iterator[tuple[str, str, str, str]]:
+    """File, subject, finding and verdict: attacks first."""
+    for one in results.tests:
+        if attacks := _suites(one, _ATTACKS):
+            passed, failed, _ = _totals(attacks)
+            found = f"{passed} end as expected, {failed} do not"
+            yield one.file, "attacks", found, _verdict(not failed)
+    demands = [(name, tables.targets(report)) for name, report in results.benchmarks]
+    demands += [(found.file, linear_map_targets(found)) for found in results.linear_maps]
+    for name, table in demands:
+        for kind, number, met, undecided, missed in tables.digest(table):
+            if number != "0":
+                verdict = (
+                    figures.MISSED if missed else figures.UNDECIDED if undecided else figures.MET
+                )
+                yield name, f"demands on {kind}", f"{met} of {number} are met", verdict
+    for one in results.tests:
+        if rows := _suites(one):
+            passed, failed, skipped = _totals(rows)
+            found = f"{passed} passed, {failed} failed, {skipped} skipped"
+            yield one.file, "tests", found, _verdict(not failed)
+    for run in results.runs:
+        yield run.file, run.provenance["command"], run.words, _verdict(run.ok)
+
+
+def _facts(report: Report) -> dict[str, str]:
     machine = report.provenance["machine"]
     changed = ", with uncommitted changes" if report.provenance["dirty"] else ""
-    facts = {
+    return {
         "command": report.provenance["command"],
         "commit": f"{report.provenance['commit'] or 'unknown'}{changed}",
         "date": report.provenance["date"],
@@ -390,91 +451,62 @@ def _facts(report: Report) -> str:
         "protection keys": "yes" if machine["pku"] else "no",
         "host kernel": machine["kernel"],
         "compiler": machine.get("compiler") or "unknown",
-        "QEMU": machine.get("qemu") or "none",
+        "emulator": ", ".join(machine.get("emulators") or ()) or machine.get("qemu") or "none",
         "method": f"{report.rounds} rounds, seed {report.seed}",
     }
-    return "<dl>" + "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in facts.items()
-    ) + "</dl>"  # fmt: skip
 
 
-def _benchmark_html(name: str, report: Report) -> str:
-    parts = [f"<h2>Cost on {escape(report.target)} <small class='soft'>{escape(name)}</small></h2>"]
-    if report.quick:
-        parts.append(f'<p class="warn"><strong>{escape(tables.NOT_PUBLISHABLE)}</strong></p>')
-    parts.append(_facts(report))
-    demanded = tables.targets(report)
-    parts += [
-        f"<h3>{escape(demanded.heading)}</h3>",
-        _html_table(demanded.columns, demanded.rows, words=True),
-        f'<p class="soft">{escape(tables.legend(report))}</p>',
-    ]
+def _cost(name: str, report: Report) -> dict[str, Any]:
     pictures = plots.plots(report)
-    for kind in report.kinds:
-        one = tables.table(report, kind)
-        if not one.rows:
-            continue
-        parts.append(_section(one))
-        for which, title in (("overhead", "Change by workload"), ("size", "Cost by mapping size")):
-            if picture := pictures.get(f"{which}-{kind}"):
-                data = base64.b64encode(picture).decode()
-                label = escape(f"{title}, {tables.SHORT[kind]}")
-                parts.append(f'<img alt="{label}" src="data:image/png;base64,{data}">')
-    if pages := tables.direct_map(report):
-        parts.append(_section(pages))
-    return "\n".join(parts)
-
-
-def _tests_html(tests: Tests) -> str:
-    rows = [
-        (suite["name"], entry["variant"], entry["target"],
-         *(str(suite[name]) for name in ("passed", "failed", "skipped")))
-        for entry in tests.entries
-        for suite in entry["suites"]
-    ]  # fmt: skip
-    total = [sum(int(row[index]) for row in rows) for index in (3, 4, 5)]
-    counts = "{} passed, {} failed, {} skipped".format(*total)
-    commit = f"; last changed by commit {tests.commit}" if tests.commit else ""
-    return (
-        f"<h2>Tests <small class='soft'>{escape(tests.file)}</small></h2>\n"
-        f"<p>{counts}{escape(commit)}.</p>\n"
-        + _html_table(("suite", "variant", "target", "passed", "failed", "skipped"), rows)
-    )
-
-
-def _linear_map_html(found: LinearMap) -> str:
-    one = linear_map_table(found)
-    return (
-        f"<h2>The linear map of arm64 <small class='soft'>{escape(found.file)}</small></h2>\n"
-        f"<p>{escape(one.heading)} {escape(origin(found.provenance))}.</p>\n"
-        + _html_table(one.columns, one.rows)
-    )
-
-
-def _runs_html(runs: Sequence[Run]) -> str:
-    columns = ("file", "what was found", "verdict", "command", "where")
-    rows = [
-        (one.file, one.words, "passed" if one.ok else "failed", one.provenance["command"],
-         origin(one.provenance))
-        for one in runs
-    ]  # fmt: skip
-    return "<h2>Other runs</h2>\n" + _html_table(columns, rows, words=True)
+    titles = {"overhead": "Change by workload", "size": "Cost by mapping size"}
+    sections = [
+        (
+            one,
+            [
+                (f"{title}, {tables.SHORT[one.kind]}", base64.b64encode(picture).decode())
+                for which, title in titles.items()
+                if (picture := pictures.pop(f"{which}-{one.kind}", None))
+            ],
+        )
+        for one in tables.counted(report)
+    ]
+    return {
+        "file": name, "report": report, "facts": _facts(report), "sections": sections,
+        "demanded": tables.targets(report), "legend": tables.legend(report),
+    }  # fmt: skip
 
 
 def page(results: Results) -> str:
     """One HTML page that needs no other file."""
-    kinds = "".join(f"<p>{_chip(kind)} {escape(text)}</p>" for kind, text in KINDS.items())
-    parts = [_benchmark_html(name, report) for name, report in results.benchmarks]
-    parts += [_linear_map_html(one) for one in results.linear_maps]
-    parts += [_tests_html(one) for one in results.tests]
-    if results.runs:
-        parts.append(_runs_html(results.runs))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Redoubt: results</title>\n<style>{_STYLE}</style></head>\n<body>\n"
-        "<h1>Redoubt: results</h1>\n"
-        "<p>Page tables read-only to the kernel itself: what it costs, and what was tested. "
-        "There are four kinds of figures; no table mixes them.</p>\n"
-        f"{kinds}\n" + "\n".join(parts) + "\n</body></html>\n"
+    # Loaded here as no other verb needs it.
+    from jinja2 import Environment, StrictUndefined
+
+    made = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        _TEMPLATE.read_text()
     )
+    return made.render(
+        tone=_tone,
+        mock=MOCK,
+        short=tables.SHORT,
+        kinds=KINDS,
+        quick=tables.NOT_PUBLISHABLE,
+        summary=_summary(results),
+        attacks=[row for one in results.tests for row in _suites(one, _ATTACKS)],
+        costs=[_cost(name, report) for name, report in results.benchmarks],
+        linear_maps=[
+            {"file": one.file, "table": linear_map_table(one), "origin": origin(one.provenance)}
+            for one in results.linear_maps
+        ],
+        tests=[
+            {
+                "file": one.file, "commit": one.commit, "rows": rows,
+                "counts": "{} passed, {} failed, {} skipped".format(*_totals(rows)),
+            }
+            for one in results.tests if (rows := _suites(one))
+        ],
+        runs=[
+            (one.file, one.words, _verdict(one.ok), one.provenance["command"],
+             origin(one.provenance))
+            for one in results.runs
+        ],
+    )  # fmt: skip

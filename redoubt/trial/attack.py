@@ -194,7 +194,7 @@ def run(
             result = boot(
                 replace(machine, args=(*machine.args, *_LOG_ALL, *_LOG_LITTLE)),
                 guest.sequence(
-                    [["/bin/attack", "--list"], ["/bin/attack", *repeat, *(only or ("--all",))]]
+                    [[guest.ATTACK, "--list"], [guest.ATTACK, *repeat, *(only or ("--all",))]]
                 ),
                 timeout=_TIMEOUT + _TIMEOUT_MORE * (times - 1) * (len(only) or _MOST),
                 name=name,

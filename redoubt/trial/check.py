@@ -10,16 +10,14 @@ from typing import Any
 
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
-from redoubt.machine import guest
-from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine.boot import Machine, Result
 from redoubt.targets import Variant
+from redoubt.trial import experiment
 from redoubt.trial.asi import asi
 from redoubt.trial.asi.asi import Audit
 
 FILE = "/sys/kernel/debug/kpkeys/check"
 STATS = "/sys/kernel/debug/kpkeys/stats"
-# A message of the kernel may follow on the same line of the console.
-_COUNT = re.compile(r"^(tables|untagged|aliases|foreign) (\d+)")
 _EXCEPTION = re.compile(r"^(?:untagged|alias|foreign) \D.* 0x")
 _STRESS = re.compile(r"^@stress: ops=(\d+) refused=0 errors=(\d+)(?: left-out=(\S+))?$")
 # Whatever it says but how often it did what.
@@ -104,19 +102,9 @@ class Report:
         }
 
 
-def parse_walks(lines: tuple[str, ...]) -> tuple[Walk, ...]:
+def parse_walks(lines: Sequence[str]) -> tuple[Walk, ...]:
     """The results of the checker on a console; the last line of each is "foreign"."""
-    walks = []
-    counts: dict[str, int] = {}
-    for line in lines:
-        if match := _COUNT.match(line):
-            counts[match[1]] = int(match[2])
-            if match[1] == "foreign":
-                walks.append(
-                    Walk(*(counts.get(n, 0) for n in ("tables", "untagged", "aliases", "foreign")))
-                )
-                counts = {}
-    return tuple(walks)
+    return tuple(Walk(*one) for one in experiment.looks(lines, list(Walk.__annotations__)))
 
 
 def exceptions(lines: Sequence[str]) -> tuple[str, ...]:
@@ -160,14 +148,14 @@ def run(
     if counts(machine):
         commands.append(["/bin/cat", STATS])
     title = f"Checking {target} ({variant.name}), {stress_s} s of stress on {machine.cpus} CPUs"
-    with progress.step(title):
-        result = boot(
-            machine,
-            guest.sequence(commands),
-            timeout=stress_s * 3 + _MARGIN,
-            name=f"check-{target}-{variant.name}-{machine.cpus}{label}",
-            progress=progress,
-        )
+    result = experiment.start(
+        machine,
+        *commands,
+        title=title,
+        timeout=stress_s * 3 + _MARGIN,
+        name=f"check-{target}-{variant.name}-{machine.cpus}{label}",
+        progress=progress,
+    )
     operations, errors = 0, 0 if not stress_s else 1
     left_out: tuple[str, ...] = ()
     for line in result.console:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from redoubt.core.progress import Progress
@@ -16,6 +16,7 @@ from redoubt.machine import guest
 from redoubt.machine.boot import Machine, Result, boot
 from redoubt.trial import check, ktap
 from redoubt.trial.asi import asi
+from redoubt.trial.experiment import Outcome, bad_end
 
 SLEEPS = 2
 DIMM_MB = 256
@@ -36,20 +37,6 @@ _HARDENED = "kpkeys: page tables hardened"
 _KEXEC = "@power: kexec"
 # Where the second kernel ends, as it gets no file system.
 _NO_ROOT = "Unable to mount root fs"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a machine went through, what was wrong then, and the boot."""
-
-    name: str
-    problems: tuple[str, ...]
-    boot: Result
-
-    @property
-    def ok(self) -> bool:
-        """True if nothing was wrong."""
-        return not self.problems
 
 
 def _look(machine: Machine) -> list[list[str]]:
@@ -89,13 +76,6 @@ def _unrefused(machine: Machine, kernel: Path, console: Sequence[str]) -> list[s
     return problems
 
 
-def _ended_well(result: Result) -> list[str]:
-    problems = [f"kernel: {splat}" for splat in result.splats]
-    if result.outcome != "finished" or result.status:
-        problems.append(f"ended with {result.outcome}, status {result.status}")
-    return problems
-
-
 def _refusing(
     machine: Machine,
     name: str,
@@ -114,7 +94,7 @@ def _refusing(
         progress=progress,
     )
     problems = (
-        *_ended_well(result),
+        *bad_end(result, result.splats),
         *_unclean(machine, result, 1),
         *_unrefused(machine, kernel, result.console),
     )
@@ -152,7 +132,7 @@ def memory(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
         name=f"memory-{machine.build.target.name}",
         progress=progress,
     )
-    problems = _ended_well(result) + _unclean(machine, result, 2)
+    problems = bad_end(result, result.splats) + _unclean(machine, result, 2)
     totals = [int(match[1]) for line in result.console if (match := _MEMORY.match(line))]
     if len(totals) != 2 or totals[0] - totals[1] != DIMM_MB * 1024:
         problems.append(f"memory was not taken away: MemTotal {totals} kB")
@@ -201,7 +181,7 @@ def guests(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
         name=f"guests-{machine.build.target.name}",
         progress=progress,
     )
-    problems = _ended_well(result) + _unclean(machine, result, 1)
+    problems = bad_end(result, result.splats) + _unclean(machine, result, 1)
     if f"@kvm: runs={RUNS}" not in result.console:
         problems.append("its guest did not run")
     left = sum(int(match[1]) for line in result.console if (match := _LEFT.match(line)))

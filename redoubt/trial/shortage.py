@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from redoubt.core.progress import Progress
-from redoubt.machine import guest
-from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine.boot import Machine, Result
 from redoubt.targets import Variant
-from redoubt.trial import check
+from redoubt.trial import check, experiment
 from redoubt.trial.check import Walk
 
 # What fails in each round, see guest/faults.c: nothing but blocks, any page, or any slab object.
@@ -282,12 +281,12 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
     """
     target = machine.build.target.name
     title = f"Failing allocations on {target} ({variant.name}), {machine.cpus} CPU"
-    with progress.step(title):
-        result = boot(
-            machine,
-            guest.sequence(commands(variant.protected, stress_s, max(2, machine.cpus))),
-            timeout=stress_s * 3 * len(ROUNDS) + _MARGIN,
-            name=f"shortage-{target}-{variant.name}-{machine.cpus}",
-            progress=progress,
-        )
+    result = experiment.start(
+        machine,
+        *commands(variant.protected, stress_s, max(2, machine.cpus)),
+        title=title,
+        timeout=stress_s * 3 * len(ROUNDS) + _MARGIN,
+        name=f"shortage-{target}-{variant.name}-{machine.cpus}",
+        progress=progress,
+    )
     return parse(result, variant)

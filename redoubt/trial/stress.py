@@ -16,10 +16,10 @@ from typing import Any
 from redoubt.core import paths
 from redoubt.core.progress import Progress
 from redoubt.linux import rootless
-from redoubt.machine import guest, kernels
-from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine import kernels
+from redoubt.machine.boot import Machine, Result
 from redoubt.targets import Target, Variant
-from redoubt.trial import check, selftests, shortage
+from redoubt.trial import check, experiment, selftests, shortage
 from redoubt.trial.asi import asi
 from redoubt.trial.asi.asi import Audit
 from redoubt.trial.check import Walk
@@ -662,15 +662,15 @@ def run(machine: Machine, variant: Variant, progress: Progress, *, seconds: int)
         if match := _BEGIN.match(line):
             progress.detail(f"round {match[1]}: {match[2]}")
 
-    with progress.step(f"Stressing {target} ({variant.name}) for {seconds} s"):
-        result = boot(
-            machine,
-            guest.sequence(commands(machine, protected, seconds)),
-            timeout=seconds * 3 + _MARGIN,
-            name=f"stress-{target}-{variant.name}",
-            progress=progress,
-            watch=watch,
-        )
+    result = experiment.start(
+        machine,
+        *commands(machine, protected, seconds),
+        title=f"Stressing {target} ({variant.name}) for {seconds} s",
+        timeout=seconds * 3 + _MARGIN,
+        name=f"stress-{target}-{variant.name}",
+        progress=progress,
+        watch=watch,
+    )
     return parse(result, machine, variant, seconds)
 
 

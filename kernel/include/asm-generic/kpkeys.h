@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What an architecture without kpkeys gets: one key, which is not enforced.
- */
+/* For architectures without kpkeys: a single key, which is not enforced. */
 #ifndef __ASM_GENERIC_KPKEYS_H
 #define __ASM_GENERIC_KPKEYS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Address space isolation: what one user's data is in need not be mapped while
- * the kernel runs for another. See Documentation/mm/asi.rst.
+ * Address space isolation: memory with one user's data is not mapped while the
+ * kernel runs for another user. See Documentation/mm/asi.rst.
  */
 #ifndef _LINUX_ASI_H
 #define _LINUX_ASI_H
@@ -24,9 +24,8 @@ DECLARE_STATIC_KEY_FALSE(asi_clean_key);
 /**
  * asi_enabled() - Is sensitive memory kept apart from other memory?
  *
- * False until late in boot, also with asi=on.
+ * False until late in boot, even with asi=on.
  *
- * Context: any.
  * Return: true if so.
  */
 static __always_inline bool asi_enabled(void)
@@ -37,9 +36,8 @@ static __always_inline bool asi_enabled(void)
 /**
  * asi_clears() - Is memory cleared when it is freed?
  *
- * All of it at first, and later what is sensitive.
+ * During boot that is all memory, later sensitive memory only.
  *
- * Context: any.
  * Return: true if so.
  */
 static __always_inline bool asi_clears(void)
@@ -48,12 +46,11 @@ static __always_inline bool asi_clears(void)
 }
 
 /**
- * asi_gives_clean() - Is sensitive memory clean when it is allocated?
+ * asi_gives_clean() - Is sensitive memory already clean when allocated?
  *
- * Then nobody needs to clear what he has got with __GFP_SENSITIVE.
+ * If so, memory allocated with __GFP_SENSITIVE need not be cleared.
  *
- * Context: any.
- * Return: true if so. Always, when there are processes, if asi_clears().
+ * Return: true if so. While there are processes, the same as asi_clears().
  */
 static __always_inline bool asi_gives_clean(void)
 {
@@ -65,26 +62,27 @@ void asi_refuse(const char *why);
 void asi_sync_direct_map(unsigned long start, unsigned long end);
 
 /**
- * enum asi_switch - What is counted of switches between address spaces.
- * @ASI_ENTER: user mode was entered, and the address space had been left.
- * @ASI_REENTER: it was left in an NMI.
- * @ASI_EXIT_FAULT: left, as something was not mapped.
- * @ASI_SWITCH_MM: that of another process was entered, without leaving.
- * @ASI_EXIT_SWITCH_MM: left, for the page tables of no process.
- * @ASI_EXIT_TEMPORARY_MM: left, for an address space of the kernel's own.
- * @ASI_EXIT_KVM: left, for a guest.
- * @ASI_EXIT_KEXEC: left, for another kernel.
- * @ASI_EXIT_SUSPEND: left, to sleep.
- * @ASI_IBPB: branch predictors flushed, when leaving or for another process.
- *	This and the following are counted also where the CPU has no instruction
- *	for it.
- * @ASI_VERW: buffers flushed, when entering.
- * @ASI_L1D: the first-level data cache flushed, when entering.
- * @ASI_EPHMAP: not left, as pages were mapped in a window, see ephmap_open().
- * @ASI_EPHMAP_PAGE: a page was mapped in one, and is flushed when that is closed.
- * @ASI_UNRESTRICTED: user mode had not been restricted. Must be 0; counted
- *	with CONFIG_ASI_DEBUG only.
- * @ASI_NR_SWITCHES: their number.
+ * enum asi_switch - Events in switches between address spaces.
+ * @ASI_ENTER: entered user mode from the unrestricted address space.
+ * @ASI_REENTER: returned to the restricted address space after an NMI left it.
+ * @ASI_SWITCH_MM: switched from one restricted address space to another.
+ * @ASI_EXIT_FAULT: left because of a page fault.
+ * @ASI_EXIT_SWITCH_MM: left to load page tables without a process.
+ * @ASI_EXIT_TEMPORARY_MM: left for a temporary mm of the kernel.
+ * @ASI_EXIT_KVM: left for a guest.
+ * @ASI_EXIT_KEXEC: left for another kernel.
+ * @ASI_EXIT_SUSPEND: left to suspend.
+ * @ASI_IBPB: branch predictors flushed, on exit or for another process. This
+ *	and the following flushes are counted even if the CPU lacks the
+ *	instruction.
+ * @ASI_VERW: CPU buffers flushed on entry.
+ * @ASI_L1D: L1 data cache flushed on entry.
+ * @ASI_EPHMAP: pages were mapped in a window instead of leaving, see
+ *	ephmap_open().
+ * @ASI_EPHMAP_PAGE: a page was mapped in a window; closing it flushes the page.
+ * @ASI_UNRESTRICTED: user mode ran unrestricted. Must be 0; counted with
+ *	CONFIG_ASI_DEBUG only.
+ * @ASI_NR_SWITCHES: number of events.
  */
 enum asi_switch {
 	ASI_ENTER,
@@ -107,37 +105,37 @@ enum asi_switch {
 
 DECLARE_PER_CPU(unsigned long [ASI_NR_SWITCHES], asi_switches);
 
-/* === What the architecture does ========================================= */
+/* === Architecture interface ============================================= */
 
 /**
- * arch_asi_init() - Make the restricted direct map, with nothing in it.
+ * arch_asi_init() - Create an empty restricted direct map.
  *
  * Context: boot, may sleep.
- * Return: NULL, or why it cannot be.
+ * Return: NULL, or the reason why it is impossible.
  */
 const char *arch_asi_init(void);
 
 /**
- * arch_asi_choose_flushes() - Find out what to flush with address spaces.
+ * arch_asi_choose_flushes() - Choose what to flush on switches.
  *
- * Context: boot, before any is entered.
+ * Context: boot, before any restricted address space is entered.
  */
 void arch_asi_choose_flushes(void);
 
 /**
- * arch_asi_flushes() - What is flushed when address spaces are switched?
+ * arch_asi_flushes() - Describe what is flushed on switches.
  *
  * Context: boot.
- * Return: in words, for the log.
+ * Return: text for the log.
  */
 const char *arch_asi_flushes(void);
 
 /**
- * arch_asi_populate() - Make room in the restricted direct map.
+ * arch_asi_populate() - Allocate page tables of the restricted direct map.
  * @start: start of a range of the direct map.
  * @end: its end.
  *
- * What has no room is never mapped there.
+ * Memory without page tables is never mapped there.
  *
  * Context: may sleep.
  * Return: 0 or -ENOMEM.
@@ -146,20 +144,20 @@ int arch_asi_populate(unsigned long start, unsigned long end);
 
 /**
  * arch_asi_set() - Map a block in the restricted direct map, or unmap it.
- * @addr: where it is in the direct map, aligned to PMD_SIZE.
- * @map: what to do. The mapping is that of the direct map itself.
+ * @addr: its address in the direct map, aligned to PMD_SIZE.
+ * @map: whether to map it, in the same way as the direct map does.
  *
  * Does not flush TLBs.
  *
- * Context: any but NMI; calls for one block at a time only.
+ * Context: any but NMI; the caller serialises calls for the same block.
  */
 void arch_asi_set(unsigned long addr, bool map);
 
 /**
- * enum asi_entry - What the restricted direct map has of a block.
- * @ASI_UNMAPPED: nothing.
- * @ASI_MAPPED: what the direct map has.
- * @ASI_STALE: something else.
+ * enum asi_entry - State of a block in the restricted direct map.
+ * @ASI_UNMAPPED: not mapped.
+ * @ASI_MAPPED: mapped as in the direct map.
+ * @ASI_STALE: differs from the direct map.
  */
 enum asi_entry {
 	ASI_UNMAPPED,
@@ -168,8 +166,8 @@ enum asi_entry {
 };
 
 /**
- * arch_asi_get() - What has the restricted direct map of a block?
- * @addr: where it is in the direct map, aligned to PMD_SIZE.
+ * arch_asi_get() - Get the state of a block in the restricted direct map.
+ * @addr: its address in the direct map, aligned to PMD_SIZE.
  *
  * Context: as arch_asi_set().
  * Return: one of enum asi_entry.
@@ -177,37 +175,36 @@ enum asi_entry {
 enum asi_entry arch_asi_get(unsigned long addr);
 
 /**
- * arch_asi_aliases() - How much of the image was freed, and is mapped still?
+ * arch_asi_aliases() - Count freed pages that the kernel image still maps.
  *
- * What is freed may become sensitive memory.
+ * Freed pages may become sensitive memory.
  *
  * Context: may sleep.
- * Return: the number of pages. 0 before anything of it is freed.
+ * Return: the number of pages; 0 before any part of the image is freed.
  */
 unsigned long arch_asi_aliases(void);
 
 /**
- * arch_asi_pgd() - The restricted page tables of a process.
- * @mm: that of the process.
+ * arch_asi_pgd() - Get the restricted page tables of a process.
+ * @mm: the mm of the process.
  *
- * Context: any.
- * Return: the top-level table, or NULL if there are none.
+ * Return: the top-level table, or NULL if there is none.
  */
 pgd_t *arch_asi_pgd(struct mm_struct *mm);
 
-/* === Memory of a process, mapped for a moment =========================== */
+/* === Ephemeral mappings ================================================= */
 
-/* Pages that can be mapped at a time. */
+/* Maximum number of pages in a window. */
 #define EPHMAP_PAGES	32
 
 /**
- * struct ephmap - A window, in which pages are mapped for the current process.
+ * struct ephmap - A window in which pages are mapped for the current process.
  * @pte: its page table entries.
  * @addr: its first address.
- * @nr: pages in it.
+ * @nr: number of pages mapped in it.
  *
- * What is mapped there may be read by others of the same process, too. So it
- * must be what that may know anyhow, to the end of each page.
+ * Other threads of the process may read the mapped pages, too. So a page may
+ * only be mapped if all of it belongs to the process.
  */
 struct ephmap {
 	pte_t *pte;
@@ -217,33 +214,33 @@ struct ephmap {
 
 /**
  * ephmap_open() - Open a window.
- * @map: receives what it is.
+ * @map: receives the window.
  *
- * There is none if this CPU is not restricted, or if other CPUs run threads of
- * the process. Then use kmap_local_page() and the like.
+ * Fails if this CPU is not restricted, or if other CPUs run threads of the
+ * process. Then use kmap_local_page() and the like.
  *
- * Context: task, interrupts on. Do not sleep until ephmap_close(), nor access
- * memory of users but with page faults disabled.
- * Return: true, or false if there is no window and nothing to be closed.
+ * Context: task, interrupts on. Until ephmap_close(), do not sleep, and access
+ * user memory only with page faults disabled.
+ * Return: true, or false if there is no window and nothing to close.
  */
 bool ephmap_open(struct ephmap *map);
 
 /**
  * ephmap_add() - Map pages in a window.
  * @map: the window.
- * @page: the first.
- * @nr: how many. Altogether at most EPHMAP_PAGES.
+ * @page: the first page.
+ * @nr: number of pages; at most EPHMAP_PAGES in a window.
  *
  * Context: between ephmap_open() and ephmap_close().
- * Return: their address, which is good in both address spaces.
+ * Return: their address, valid in both address spaces.
  */
 void *ephmap_add(struct ephmap *map, struct page *page, unsigned int nr);
 
 /**
- * ephmap_close() - Close a window, with what is mapped in it.
+ * ephmap_close() - Close a window and unmap its pages.
  * @map: the window.
  *
- * Context: after ephmap_open(). Other CPUs may be waited for.
+ * Context: after ephmap_open(). May wait for other CPUs.
  */
 void ephmap_close(struct ephmap *map);
 

@@ -23,7 +23,7 @@ struct page;
 #define KPKEYS_LVL_DEFAULT	0	/* every tagged page is read-only */
 #define KPKEYS_LVL_PGTABLES	1	/* page tables are writable as well */
 
-/* "The register was not written": never a value of a pkey register. */
+/* Marks a register that was not written; never a register value. */
 #define KPKEYS_PKEY_REG_INVAL	(~0ULL)
 
 #ifdef CONFIG_ARCH_HAS_KPKEYS
@@ -53,14 +53,14 @@ static inline void kpkeys_assert_current_default(void) { }
  * kpkeys_raise() - Raise the current CPU from the default to a kpkeys level.
  * @level: one of KPKEYS_LVL_*, a compile-time constant.
  *
- * The caller must not allocate memory or sleep before the matching
- * kpkeys_lower(). It is not preempted by interrupts. A context switch, or an
- * interrupt that the architecture runs within a task, ends the level early.
+ * Until the matching kpkeys_lower(), the caller must not allocate memory or
+ * sleep. Interrupts do not preempt it. A context switch ends the level early,
+ * as does an interrupt that the architecture runs within a task.
  *
- * Always inlined, and the value written is an immediate operand, so that no
- * function exists which would set the register to a value found in memory.
+ * Always inlined with an immediate operand, so that no function exists that
+ * sets the register to a value from memory.
  *
- * Context: any, IRQs and NMIs included. The caller has checked that
+ * Context: any, IRQs and NMIs included. The caller has checked
  * arch_kpkeys_enabled().
  */
 static __always_inline void kpkeys_raise(const int level)
@@ -73,7 +73,7 @@ static __always_inline void kpkeys_raise(const int level)
 }
 
 /**
- * kpkeys_lower() - Bring the current CPU back to the default level.
+ * kpkeys_lower() - Return the current CPU to the default level.
  *
  * Context: as kpkeys_raise().
  */
@@ -83,20 +83,22 @@ static __always_inline void kpkeys_lower(void)
 }
 
 /**
- * kpkeys_set_level() - Raise to a kpkeys level unless it is in force already.
+ * kpkeys_set_level() - Raise to a kpkeys level unless already there.
  * @level: one of KPKEYS_LVL_*, a compile-time constant.
  *
  * Levels do not stack: the level may be raised from the default only.
  *
  * Context: as kpkeys_raise().
  * Return: the previous value of the pkey register, or KPKEYS_PKEY_REG_INVAL if
- * @level was in force already.
+ * the CPU was already at @level.
  */
 static __always_inline u64 kpkeys_set_level(const int level)
 {
 	if (likely(arch_kpkeys_level_in_force(level))) {
 		kpkeys_count_switch(true);
-		/* Counting may let interrupts in, which end the level on um. */
+		/*
+		 * Counting may enable interrupts, which end the level on UML.
+		 */
 		if (!IS_ENABLED(CONFIG_KPKEYS_STATS) ||
 		    arch_kpkeys_level_in_force(level))
 			return KPKEYS_PKEY_REG_INVAL;
@@ -108,12 +110,12 @@ static __always_inline u64 kpkeys_set_level(const int level)
 
 /**
  * kpkeys_restore_pkey_reg() - Undo kpkeys_set_level().
- * @pkey_reg: what kpkeys_set_level() returned.
+ * @pkey_reg: the return value of kpkeys_set_level().
  *
  * @pkey_reg may have been spilled to the stack, where an arbitrary write
- * reaches it. It therefore only tells whether there is something to undo: what
- * is written is the constant of the default level, the only one from which
- * kpkeys_set_level() can have raised.
+ *	reaches it. It only tells whether to undo; the value written is the
+ *	constant of the default level, because kpkeys_set_level() raises from no
+ *	other.
  *
  * Context: as kpkeys_raise().
  */
@@ -124,20 +126,20 @@ static __always_inline void kpkeys_restore_pkey_reg(u64 pkey_reg)
 }
 #endif /* CONFIG_ARCH_HAS_KPKEYS */
 
-/* An architecture may have a cheaper way to ask than a static key. */
+/* An architecture may have a cheaper test than a static key. */
 #ifndef arch_kpkeys_guard_enabled
 #define arch_kpkeys_guard_enabled(enabled)	(enabled)
 #endif
 
 /**
  * KPKEYS_GUARD() - Define a guard that raises the level for a scope.
- * @_name: name of the guard, to be used with guard() and scoped_guard().
+ * @_name: name of the guard, for guard() and scoped_guard().
  * @_level: the level to raise to, a compile-time constant.
- * @_enabled: expression telling whether the feature that owns the level is on;
- *	if it is false the guard does nothing.
+ * @_enabled: expression that is true if the feature that owns the level is on;
+ *	otherwise the guard does nothing.
  *
- * The guard of a feature stands in the header of its subsystem. Return paths
- * and break statements leave the scope at the level it was entered with.
+ * Define the guard of a feature in the header of its subsystem. Return and
+ * break statements leave the scope at the level it was entered with.
  */
 #define KPKEYS_GUARD(_name, _level, _enabled)				\
 	DEFINE_CLASS(_name, u64, kpkeys_restore_pkey_reg(_T),		\
@@ -180,9 +182,9 @@ struct kpkeys_violation {
 };
 
 /**
- * struct kpkeys_range - a piece of the linear map that is tagged.
+ * struct kpkeys_range - a tagged range of the linear map.
  * @start: first address.
- * @end: first address behind.
+ * @end: end address, exclusive.
  */
 struct kpkeys_range {
 	unsigned long start;
@@ -209,8 +211,7 @@ DECLARE_STATIC_KEY_FALSE(kpkeys_hardened_pgtables_key);
 /**
  * kpkeys_hardened_pgtables_enabled() - Are page tables read-only by default?
  *
- * Context: any.
- * Return: true from the moment when page tables start to be tagged.
+ * Return: true as soon as page tables start to be tagged.
  */
 static __always_inline bool kpkeys_hardened_pgtables_enabled(void)
 {
@@ -225,10 +226,9 @@ DECLARE_STATIC_KEY_FALSE(kpkeys_unbatched_key);
 /**
  * kpkeys_batch_enabled() - Does a section of <linux/kpkeys_batch.h> raise?
  *
- * Not on PREEMPT_RT, where spinlocks that are taken in sections may sleep.
+ * Never with PREEMPT_RT, where spinlocks taken in sections may sleep.
  *
- * Context: any.
- * Return: false if each write raises for itself (kpkeys.batch=off).
+ * Return: false if each write raises by itself (kpkeys.batch=off).
  */
 static __always_inline bool kpkeys_batch_enabled(void)
 {
@@ -241,17 +241,17 @@ static __always_inline bool kpkeys_batch_enabled(void)
 #define arch_kpkeys_pgd_order(mm)	((void)(mm), 0)
 #endif
 
-/* Does an entry give what it maps the key of page tables? Of no use if unsure. */
+/* Does an entry map a page with the key of page tables? False if unknown. */
 #ifndef arch_kpkeys_pte_tagged
 #define arch_kpkeys_pte_tagged(pte)	((void)(pte), false)
 #endif
 
-/* Is this one of the tables that the architecture itself makes read-only? */
+/* Does the architecture make this table read-only in another way? */
 #ifndef arch_kpkeys_read_only
 #define arch_kpkeys_read_only(table)	((void)(table), false)
 #endif
 
-/* What an index into each table leads to, counted from zero, as an address. */
+/* Convert an address that a table walk computed to a virtual address. */
 #ifndef arch_kpkeys_walk_addr
 #define arch_kpkeys_walk_addr(addr)	(addr)
 #endif
@@ -264,7 +264,7 @@ struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order);
 void kpkeys_pgtable_free(struct page *page);
 bool kpkeys_pgtable_is_early(struct page *page);
 
-/* A page table in the kernel image: must not share its page with data. */
+/* A page table in the kernel image must not share its page with data. */
 #define __kpkeys_static_pgtable		__aligned(PAGE_SIZE)
 
 #else /* !CONFIG_KPKEYS_HARDENED_PGTABLES */

@@ -2,10 +2,10 @@
 /*
  * One level switch for a run of page table entries.
  *
- * A section says in the code where it begins and ends: it does not nest, and no
- * count in memory decides whether it raises or lowers. It spans the entries of
- * one table, and must neither allocate nor sleep. Guards inside of it find the
- * level raised and have nothing to do.
+ * The beginning and end of a section are explicit in the code: sections do not
+ * nest, and no counter in memory decides whether to raise or lower. A section
+ * spans entries of one table, and must neither allocate nor sleep. Guards
+ * inside find the level raised and do nothing.
  */
 #ifndef _LINUX_KPKEYS_BATCH_H
 #define _LINUX_KPKEYS_BATCH_H
@@ -30,7 +30,7 @@ static __always_inline void kpkeys_batch_begin(void)
 }
 
 /**
- * kpkeys_batch_end() - End what kpkeys_batch_begin() began.
+ * kpkeys_batch_end() - End a section.
  *
  * Context: as kpkeys_batch_begin(); the level may have been lowered meanwhile.
  */
@@ -45,9 +45,9 @@ static __always_inline void kpkeys_batch_end(void)
 /**
  * kpkeys_batch_pause() - Lower the level in the middle of a section.
  *
- * For the one allocation that is made in sections. Does nothing outside of them.
+ * For the one allocation that is made in sections. No-op outside of sections.
  *
- * Context: any in which the caller cannot be preempted if it is in a section.
+ * Context: not preemptible if in a section.
  */
 static __always_inline void kpkeys_batch_pause(void)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which interrupted code goes on at a raised level.
+ * Record of interrupted code that resumes at a raised level.
  *
- * A handler starts at the default level, and the code that it interrupted goes
- * on at its own. Anything on a stack that says so can be forged while the
- * handler runs or sleeps. So each CPU has a page that only a raised level can
- * write, a stack of the frames to raise again: entry pushes the frame of raised
- * code before it lowers, and exit raises if the topmost entry is the very frame
- * that it returns through, as the stack pointer has it.
+ * A handler starts at the default level, and the code that it interrupted
+ * resumes at its own. A level saved on the stack could be forged while the
+ * handler runs or sleeps. So each CPU has a page, writable at a raised level
+ * only, with a stack of the frames to raise again. Entry from raised code
+ * pushes its frame before it lowers the level; exit raises only if the stack
+ * pointer matches the topmost frame.
  *
  * Entries belong to a CPU, so raised code must not be preempted. A context
- * switch drops all of them: the code they belong to then goes on at the default
- * level, at which its next write is refused.
+ * switch drops all entries: their code resumes at the default level, and its
+ * next write to protected memory is refused.
  */
 #ifndef _LINUX_KPKEYS_LEDGER_H
 #define _LINUX_KPKEYS_LEDGER_H
@@ -24,17 +24,17 @@
 #include <asm/percpu.h>
 #include <asm/smp.h>
 
-/* A task, softirqs, interrupts, exceptions in each of them, and NMIs. */
+/* Task, softirq, interrupt, an exception in each of them, and NMIs. */
 #define KPKEYS_LEDGER_DEPTH	16
 
 /**
- * struct kpkeys_ledger - frames of this CPU that are to be raised again.
- * @top: the innermost such frame, or 0. First, as assembler compares it.
- * @level: the level of this CPU, where the architecture wants to ask memory
- *	instead of its register. Raised only while the register is.
- * @top_level: what @level was when @top was interrupted.
- * @depth: how many of @below are in use.
- * @below: what @top and @top_level were for the frames around @top.
+ * struct kpkeys_ledger - frames of this CPU that will be raised again.
+ * @top: the innermost such frame, or 0. First member, for assembler code.
+ * @level: the level of this CPU, for architectures where memory is faster to
+ *	test than the register. Raised only while the register is.
+ * @top_level: value of @level when @top was interrupted.
+ * @depth: number of entries of @below in use.
+ * @below: saved @top and @top_level of the outer frames.
  */
 struct kpkeys_ledger {
 	unsigned long top;
@@ -50,14 +50,14 @@ struct kpkeys_ledger {
 DECLARE_PER_CPU_PAGE_ALIGNED(struct kpkeys_ledger, kpkeys_ledger);
 
 /**
- * kpkeys_ledger_push() - Remember that a frame is to be raised again.
- * @frame: an address within the frame, which no other frame in use has.
+ * kpkeys_ledger_push() - Record a frame to be raised again.
+ * @frame: an address within the frame, unique among live frames.
  *
- * An NMI may come between any two of the writes: it pushes and pops for itself,
- * and leaves everything below as it was.
+ * An NMI may arrive between any two writes: it pushes and pops its own entry
+ * and leaves everything below unchanged.
  *
- * Context: at the raised level, cannot be preempted.
- * Return: false if there is no room; the frame then goes on at the default.
+ * Context: raised level, not preemptible.
+ * Return: false if the ledger is full; the frame then resumes at the default.
  */
 static __always_inline bool kpkeys_ledger_push(unsigned long frame)
 {
@@ -80,10 +80,10 @@ static __always_inline bool kpkeys_ledger_push(unsigned long frame)
 }
 
 /**
- * kpkeys_ledger_is_top() - Is a frame the one to be raised again next?
- * @frame: as given to kpkeys_ledger_push().
+ * kpkeys_ledger_is_top() - Is a frame the next one to be raised again?
+ * @frame: as passed to kpkeys_ledger_push().
  *
- * Context: cannot be preempted.
+ * Context: not preemptible.
  * Return: true if it is.
  */
 static __always_inline bool kpkeys_ledger_is_top(unsigned long frame)
@@ -92,9 +92,9 @@ static __always_inline bool kpkeys_ledger_is_top(unsigned long frame)
 }
 
 /**
- * kpkeys_ledger_pop() - Forget the topmost frame, which was raised again.
+ * kpkeys_ledger_pop() - Drop the topmost frame after it was raised again.
  *
- * Context: at the raised level, cannot be preempted. There is such a frame.
+ * Context: raised level, not preemptible. The ledger is not empty.
  */
 static __always_inline void kpkeys_ledger_pop(void)
 {
@@ -110,9 +110,9 @@ static __always_inline void kpkeys_ledger_pop(void)
 }
 
 /**
- * kpkeys_ledger_clear() - Let no frame of this CPU be raised again.
+ * kpkeys_ledger_clear() - Drop all frames of this CPU.
  *
- * Context: at the raised level, cannot be preempted.
+ * Context: raised level, not preemptible.
  */
 static __always_inline void kpkeys_ledger_clear(void)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Memory of processes under a KeyID of multi-key total memory encryption.
- *
- * See Documentation/arch/x86/mktme.rst.
+ * Process memory under a KeyID of multi-key total memory encryption. See
+ * Documentation/arch/x86/mktme.rst.
  */
 #ifndef _LINUX_MKTME_H
 #define _LINUX_MKTME_H
@@ -14,8 +13,8 @@
 #include <asm/mktme_page.h>
 
 /*
- * The flags of a VMA from this bit on are its KeyID, so that what compares and
- * copies flags keeps it. They are not among those that can be changed.
+ * vm_flags hold the KeyID from this bit on, so that code that compares or
+ * copies flags keeps it. Changes of flags do not touch these bits.
  */
 #define VM_KEYID_SHIFT		58
 
@@ -25,7 +24,7 @@ static inline vm_flags_t vm_flags_of_keyid(unsigned int keyid)
 }
 
 /**
- * vma_keyid() - The KeyID of the pages of a VMA.
+ * vma_keyid() - Get the KeyID of the pages of a VMA.
  * @vma: the VMA.
  *
  * Context: any in which its flags can be read.
@@ -37,11 +36,10 @@ static inline unsigned int vma_keyid(const struct vm_area_struct *vma)
 }
 
 /**
- * folio_keyid() - The KeyID of a folio.
- * @folio: the folio, which is allocated.
+ * folio_keyid() - Get the KeyID of a folio.
+ * @folio: an allocated folio.
  *
- * Context: any.
- * Return: the KeyID of each of its pages.
+ * Return: the KeyID of all its pages.
  */
 static inline unsigned int folio_keyid(const struct folio *folio)
 {
@@ -59,12 +57,11 @@ struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
 				  gfp_t gfp);
 
 /**
- * mktme_alloc_gfp() - What to ask the page allocator for.
- * @vma: the VMA that a folio is for.
- * @gfp: what is wanted.
+ * mktme_alloc_gfp() - Adjust the flags of a folio allocation.
+ * @vma: the VMA that the folio is for.
+ * @gfp: flags of the allocation.
  *
- * Context: any.
- * Return: @gfp, but not that it be cleared, if that would be in vain.
+ * Return: @gfp without __GFP_ZERO if a KeyID change would undo the clearing.
  */
 static inline gfp_t mktme_alloc_gfp(const struct vm_area_struct *vma, gfp_t gfp)
 {
@@ -72,13 +69,13 @@ static inline gfp_t mktme_alloc_gfp(const struct vm_area_struct *vma, gfp_t gfp)
 }
 
 /**
- * mktme_alloc_folio() - Give a new folio the KeyID of the VMA that it is for.
+ * mktme_alloc_folio() - Give a new folio the KeyID of its VMA.
  * @vma: the VMA.
- * @folio: from the page allocator, or NULL.
- * @gfp: what was wanted, with __GFP_ZERO if it is to be cleared.
+ * @folio: a folio from the page allocator, or NULL.
+ * @gfp: flags of the allocation; __GFP_ZERO clears it.
  *
  * Context: process.
- * Return: @folio; NULL, and it is free again, if the key has been revoked.
+ * Return: @folio; NULL, after freeing it, if the key has been revoked.
  */
 static inline struct folio *mktme_alloc_folio(const struct vm_area_struct *vma,
 					      struct folio *folio, gfp_t gfp)
@@ -89,12 +86,12 @@ static inline struct folio *mktme_alloc_folio(const struct vm_area_struct *vma,
 }
 
 /**
- * mktme_prepare_folio() - mktme_alloc_folio() for one that will be overwritten.
+ * mktme_prepare_folio() - mktme_alloc_folio() for a folio to be overwritten.
  * @vma: the VMA.
- * @folio: a folio from the page allocator; NULL if this fails.
+ * @folio: a folio from the page allocator; set to NULL on failure.
  *
  * Context: process.
- * Return: whether the key has not been revoked.
+ * Return: false if the key has been revoked.
  */
 static inline bool mktme_prepare_folio(const struct vm_area_struct *vma,
 				       struct folio **folio)
@@ -104,9 +101,9 @@ static inline bool mktme_prepare_folio(const struct vm_area_struct *vma,
 }
 
 /**
- * mktme_copy_keyid() - Give a new folio the KeyID of the one it replaces.
- * @dst: from the page allocator; what is in it is lost.
- * @src: the other.
+ * mktme_copy_keyid() - Give a new folio the KeyID of the folio it replaces.
+ * @dst: the new folio; its contents are lost.
+ * @src: the old folio.
  *
  * Context: process.
  */
@@ -114,18 +111,16 @@ static inline void mktme_copy_keyid(struct folio *dst, const struct folio *src)
 {
 	unsigned int keyid = folio_keyid(src);
 
-	/* Its own pages keep the key. */
+	/* Pages of @src keep a reference to the key. */
 	if (keyid && !mktme_bug(MKTME_BUG_MIGRATION))
 		__mktme_alloc_folio(dst, keyid, 0);
 }
 
 /**
- * mktme_clear_keyid() - Take the KeyID from a folio that has been replaced.
- * @folio: the folio; what is in it is lost.
+ * mktme_clear_keyid() - Remove the KeyID from a folio that has been replaced.
+ * @folio: the folio; its contents are lost.
  *
- * That its place becomes free is why it was: it is not for the pool.
- *
- * Context: any.
+ * Bypasses the pool, because the folio was replaced to free its memory.
  */
 static inline void mktme_clear_keyid(struct folio *folio)
 {
@@ -142,7 +137,7 @@ void __mktme_put_vma(const struct vm_area_struct *vma);
 bool __mktme_forbids_access(const struct vm_area_struct *vma);
 
 /**
- * mktme_get_vma() - A VMA has been made, and uses the key of its KeyID.
+ * mktme_get_vma() - Take a reference to the key for a new VMA.
  * @vma: the VMA, a copy of another.
  *
  * Context: process.
@@ -154,7 +149,7 @@ static inline void mktme_get_vma(const struct vm_area_struct *vma)
 }
 
 /**
- * mktme_put_vma() - A VMA is no more.
+ * mktme_put_vma() - Drop the reference to the key of a VMA.
  * @vma: the VMA.
  *
  * Context: process.
@@ -169,8 +164,8 @@ static inline void mktme_put_vma(const struct vm_area_struct *vma)
  * mktme_forbids_access() - Has the key of a VMA been revoked?
  * @vma: the VMA.
  *
- * Context: a fault.
- * Return: whether it has; there is no memory any more then.
+ * Context: page fault.
+ * Return: true if so; the memory is gone then.
  */
 static inline bool mktme_forbids_access(const struct vm_area_struct *vma)
 {
@@ -181,12 +176,11 @@ static inline bool mktme_forbids_access(const struct vm_area_struct *vma)
 unsigned int mktme_anon_keyid(void);
 #else
 /**
- * mktme_anon_keyid() - The KeyID that all new anonymous memory gets.
+ * mktme_anon_keyid() - Get the KeyID of all new anonymous memory.
  *
- * It is chosen by mktme_anon=, and not to be used for anything else.
+ * It is set by mktme_anon= and reserved for that.
  *
- * Context: any.
- * Return: the KeyID, mostly 0.
+ * Return: the KeyID, 0 without mktme_anon=.
  */
 static inline unsigned int mktme_anon_keyid(void)
 {
@@ -195,13 +189,14 @@ static inline unsigned int mktme_anon_keyid(void)
 #endif
 
 /**
- * mktme_counts_as_locked() - Must memory be locked, as it has a KeyID?
+ * mktme_counts_as_locked() - Does memory count as locked because of its KeyID?
  * @vma: its VMA.
  *
- * Not so if all anonymous memory has one.
+ * Encrypted memory cannot be paged out. It is not counted if all anonymous
+ * memory is encrypted.
  *
  * Context: any in which its flags can be read.
- * Return: whether it must, as it cannot be paged out.
+ * Return: true if so.
  */
 static inline bool mktme_counts_as_locked(const struct vm_area_struct *vma)
 {
@@ -209,9 +204,8 @@ static inline bool mktme_counts_as_locked(const struct vm_area_struct *vma)
 }
 
 /**
- * mktme_anon_flags() - Flags that a VMA of private anonymous memory is born with.
+ * mktme_anon_flags() - Get the initial KeyID flags of private anonymous VMAs.
  *
- * Context: any.
  * Return: the flags.
  */
 static inline vm_flags_t mktme_anon_flags(void)
@@ -225,14 +219,14 @@ int mktme_mprotect_range(unsigned long start, size_t len, unsigned long prot);
 bool __mktme_release_pages(struct page **pages, int nr);
 
 /**
- * mktme_release_pages() - Have nobody give away pages that are under a KeyID.
+ * mktme_release_pages() - Refuse to hand out pages that have a KeyID.
  * @pages: pages of a process, with a reference to each.
- * @nr: their number.
+ * @nr: number of pages.
  *
- * Who gets them may be a device, which would not add the KeyID.
+ * The recipient may be a device, which would not use the KeyID.
  *
  * Context: any in which pages can be released.
- * Return: whether one was, and all have been released.
+ * Return: true if one had a KeyID; all pages have been released then.
  */
 static inline bool mktme_release_pages(struct page **pages, int nr)
 {
@@ -310,13 +304,13 @@ static inline vm_flags_t mktme_anon_flags(void)
 #endif /* CONFIG_X86_MKTME */
 
 /**
- * vma_forbids_zeropage() - Must pages of zeroes be its own?
+ * vma_forbids_zeropage() - Must a VMA not map the shared zero page?
  * @vma: the VMA.
  *
- * Under a KeyID the shared page of zeroes would be something else.
+ * Under a KeyID the shared zero page would not read as zeroes.
  *
  * Context: any in which its flags can be read.
- * Return: whether they must.
+ * Return: true if so.
  */
 static inline bool vma_forbids_zeropage(const struct vm_area_struct *vma)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Is there memory under KeyIDs? For headers that know little else of memory.
- */
+/* Is there memory under KeyIDs? For headers that cannot include mm headers. */
 #ifndef _LINUX_MKTME_ACTIVE_H
 #define _LINUX_MKTME_ACTIVE_H
 
@@ -13,10 +11,9 @@
 DECLARE_STATIC_KEY_FALSE(mktme_in_use);
 
 /**
- * mktme_active() - Has there been memory under a KeyID since boot?
+ * mktme_active() - Has memory been under a KeyID since boot?
  *
- * Context: any.
- * Return: whether there has. Until then nothing costs more than a branch.
+ * Return: true if so. Until then all hooks cost one branch.
  */
 static inline bool mktme_active(void)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Free pages that keep their KeyID, for memory under the same.
- *
- * See Documentation/arch/x86/mktme.rst.
+ * Free pages that keep their KeyID, for reuse under the same KeyID. See
+ * Documentation/arch/x86/mktme.rst.
  */
 #ifndef _LINUX_MKTME_POOL_H
 #define _LINUX_MKTME_POOL_H
@@ -25,12 +24,12 @@ void mktme_pool_drain_keyid(unsigned int keyid);
 unsigned long mktme_pool_pages(void);
 
 /**
- * mktme_prepare_free() - Take the KeyID from pages, unless the pool wants them.
- * @page: the first.
- * @order: how many.
+ * mktme_prepare_free() - Drop the KeyID of pages that are not pooled.
+ * @page: first page.
+ * @order: order of the pages.
  * @pool: whether mktme_pool_free() follows.
  *
- * Context: any in which pages can be freed; nobody else uses them.
+ * Context: any in which pages can be freed; the caller owns the pages.
  */
 static inline void mktme_prepare_free(struct page *page, unsigned int order,
 				      bool pool)
@@ -41,11 +40,11 @@ static inline void mktme_prepare_free(struct page *page, unsigned int order,
 
 /**
  * mktme_pool_free() - Keep pages in the pool instead of freeing them.
- * @page: the first, after __free_pages_prepare().
- * @order: how many.
+ * @page: first page, after __free_pages_prepare().
+ * @order: order of the pages.
  *
  * Context: any in which pages can be freed.
- * Return: whether they are. If not they have no KeyID, and can be freed.
+ * Return: true if kept; otherwise they have no KeyID and can be freed.
  */
 static inline bool mktme_pool_free(struct page *page, unsigned int order)
 {
@@ -54,16 +53,16 @@ static inline bool mktme_pool_free(struct page *page, unsigned int order)
 }
 
 /**
- * mktme_pool_alloc() - Take a folio from the pool.
- * @vma: the VMA that it is for.
+ * mktme_pool_alloc() - Allocate a folio from the pool.
+ * @vma: the VMA that the folio is for.
  * @order: its order.
- * @gfp: what the page allocator would be asked for.
- * @nid: the node it should be on.
- * @nodes: those it must be on, or NULL.
+ * @gfp: flags, as for the page allocator.
+ * @nid: the node.
+ * @nodes: allowed nodes, or NULL.
  *
  * Context: process.
- * Return: the folio, under the KeyID of the VMA, cleared if that is wanted; NULL
- * if there is none.
+ * Return: the folio under the KeyID of the VMA, cleared if @gfp says so; or
+ * NULL.
  */
 static inline struct folio *mktme_pool_alloc(const struct vm_area_struct *vma,
 					     unsigned int order, gfp_t gfp,
@@ -75,8 +74,8 @@ static inline struct folio *mktme_pool_alloc(const struct vm_area_struct *vma,
 }
 
 /**
- * mktme_pool_drain() - Let the page allocator have all pages of the pool.
- * @nid: those of this node, or %NUMA_NO_NODE.
+ * mktme_pool_drain() - Return all pages of the pool to the page allocator.
+ * @nid: the node, or %NUMA_NO_NODE for all.
  *
  * Context: may sleep.
  */
@@ -109,18 +108,18 @@ static inline void mktme_pool_start(void) { }
 
 #endif /* CONFIG_X86_MKTME */
 
-/* What is counted: pages, where it says nothing else. */
+/* Statistics; in pages unless stated otherwise. */
 enum mktme_stat {
 	MKTME_STAT_ALLOCATED,	/* flushed to get a KeyID */
-	MKTME_STAT_FREED,	/* flushed to lose it */
-	MKTME_STAT_RANGES,	/* of addresses that were flushed */
-	MKTME_STAT_WHOLE,	/* CPUs that flushed all they had cached, for any reason */
-	MKTME_STAT_HITS,	/* that came from the pool */
-	MKTME_STAT_MISSES,	/* that did not */
-	MKTME_STAT_REFUSED,	/* that were freed, and not taken */
-	MKTME_STAT_RETURNED,	/* that were taken, and given back */
-	MKTME_STAT_BATCHES,	/* in which they were */
-	MKTME_STAT_PROGRAMMED,	/* packages, with a key or with none */
+	MKTME_STAT_FREED,	/* flushed to lose their KeyID */
+	MKTME_STAT_RANGES,	/* address ranges flushed */
+	MKTME_STAT_WHOLE,	/* flushes of a CPU's whole cache */
+	MKTME_STAT_HITS,	/* allocated from the pool */
+	MKTME_STAT_MISSES,	/* not found in the pool */
+	MKTME_STAT_REFUSED,	/* freed, but not kept by the pool */
+	MKTME_STAT_RETURNED,	/* returned to the page allocator */
+	MKTME_STAT_BATCHES,	/* number of batches in MKTME_STAT_RETURNED */
+	MKTME_STAT_PROGRAMMED,	/* packages programmed, with or without a key */
 	MKTME_NR_STATS
 };
 
@@ -134,7 +133,7 @@ static inline void mktme_count(enum mktme_stat stat, unsigned long nr)
 
 extern unsigned long mktme_most_returned;
 
-/* So many pages were given back without a break. */
+/* Count a batch of pages that is returned without rescheduling. */
 static inline void mktme_count_batch(unsigned long nr)
 {
 	mktme_count(MKTME_STAT_RETURNED, nr);

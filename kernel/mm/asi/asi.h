@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Address space isolation, within mm/: which pageblocks are for sensitive
- * memory.
+ * Address space isolation, within mm/: which pageblocks hold sensitive memory.
  */
 #ifndef __MM_ASI_ASI_H
 #define __MM_ASI_ASI_H
@@ -12,9 +11,8 @@
 
 #ifdef CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION
 
-/* === For the page allocator ============================================= */
+/* === Used by the page allocator ========================================= */
 
-/* Is memory of this type kept from others? */
 static __always_inline bool asi_is_sensitive(int migratetype)
 {
 	return asi_enabled() && is_migrate_sensitive(migratetype);
@@ -22,33 +20,33 @@ static __always_inline bool asi_is_sensitive(int migratetype)
 
 int asi_get_type(struct page *page);
 
-/* Is a page to be cleared that is freed? All are until it is known which. */
+/* Clear this page when it is freed? Always, until all blocks have a kind. */
 static __always_inline bool asi_must_clear(struct page *page)
 {
 	return asi_clears() && (!asi_gives_clean() ||
 				is_migrate_sensitive(asi_get_type(page)));
 }
 
-/* Was a page cleared that is allocated, so that it need not be now? */
+/* Was this page cleared when it was freed? */
 static __always_inline bool asi_is_clean(struct page *page)
 {
 	return asi_gives_clean() && is_migrate_sensitive(asi_get_type(page));
 }
 
-/* May pages of one type be used as the other without being converted? */
+/* May pages of one type be used as the other without conversion? */
 static __always_inline bool asi_compatible(int migratetype, int other)
 {
 	return !asi_enabled() || is_migrate_sensitive(migratetype) ==
 				 is_migrate_sensitive(other);
 }
 
-/* Does nothing help but a block that is free as a whole, to be converted? */
+/* Can only a wholly free block, after conversion, serve this type? */
 static __always_inline bool asi_needs_block(int migratetype)
 {
 	return asi_enabled() && !is_migrate_sensitive(migratetype);
 }
 
-/* What may be moved, but is not sensitive, is not to be where all else is. */
+/* MIGRATE_MOVABLE is sensitive: ordinary movable memory must go elsewhere. */
 static __always_inline int asi_migratetype(gfp_t gfp, int mobility)
 {
 	if (!asi_enabled())
@@ -59,14 +57,14 @@ static __always_inline int asi_migratetype(gfp_t gfp, int mobility)
 	return mobility == MIGRATE_MOVABLE ? MIGRATE_RECLAIMABLE : mobility;
 }
 
-/* What a block of the atomic reserve becomes for those who need another type. */
+/* New type of a HIGHATOMIC block that is unreserved for @migratetype. */
 static __always_inline int asi_unreserved_type(int migratetype)
 {
 	return asi_compatible(migratetype, MIGRATE_HIGHATOMIC) ?
 		migratetype : MIGRATE_UNMOVABLE;
 }
 
-/* The list per CPU for pages of a type that has none. */
+/* The per-CPU list for a type without a list of its own. */
 static __always_inline int asi_pcp_type(int migratetype)
 {
 	return asi_compatible(migratetype, MIGRATE_MOVABLE) ?
@@ -79,14 +77,14 @@ bool __asi_range_fits(unsigned long start_pfn, unsigned long end_pfn);
 void __asi_block_init(struct page *page);
 
 /**
- * asi_convert() - Make pageblocks of the other kind into such as are needed.
- * @zone: where.
- * @order: what is to be allocated.
- * @gfp: how.
- * @migratetype: of what type.
+ * asi_convert() - Convert pageblocks to the kind that an allocation needs.
+ * @zone: the zone.
+ * @order: order of the allocation.
+ * @gfp: flags of the allocation.
+ * @migratetype: type of the allocation.
  *
- * Context: as @gfp says, with no lock of the page allocator held.
- * Return: true if it is worth another try.
+ * Context: depends on @gfp; no lock of the page allocator is held.
+ * Return: true if the allocation should be retried.
  */
 static __always_inline bool asi_convert(struct zone *zone, unsigned int order,
 					gfp_t gfp, int migratetype)
@@ -95,15 +93,14 @@ static __always_inline bool asi_convert(struct zone *zone, unsigned int order,
 }
 
 /**
- * asi_range_fits() - May a range be handed out for what it is wanted for?
+ * asi_range_fits() - May a free range be allocated with these flags?
  * @start_pfn: start of the range, all of which is free and isolated.
  * @end_pfn: its end.
- * @gfp: what it is wanted for.
+ * @gfp: flags of the allocation.
  *
- * Ordinary memory in a block for sensitive memory is only slow.
+ * Ordinary memory in a sensitive block is allowed, it is merely slow.
  *
- * Context: any.
- * Return: false if it were sensitive memory in a block for other memory.
+ * Return: false if sensitive memory would be in an ordinary block.
  */
 static __always_inline bool asi_range_fits(unsigned long start_pfn,
 					   unsigned long end_pfn, gfp_t gfp)
@@ -113,12 +110,12 @@ static __always_inline bool asi_range_fits(unsigned long start_pfn,
 }
 
 /**
- * asi_block_init() - The type of a pageblock was set for the first time.
- * @page: its first page.
+ * asi_block_init() - Handle the first type of a pageblock.
+ * @page: first page of the block.
  *
- * It may have been reserved, and thus ordinary, until now.
+ * Until now the block may have been reserved, and thus ordinary.
  *
- * Context: with interrupts, as TLBs may be flushed.
+ * Context: interrupts on, because TLBs may be flushed.
  */
 static __always_inline void asi_block_init(struct page *page)
 {
@@ -129,7 +126,7 @@ static __always_inline void asi_block_init(struct page *page)
 void __init asi_clear_init(void);
 void __init asi_init(void);
 
-/* === By the page allocator ============================================== */
+/* === Provided by the page allocator ===================================== */
 
 struct page *asi_take_free(struct zone *zone, unsigned int min_order,
 			   bool sensitive, unsigned int *order);
@@ -143,21 +140,21 @@ bool __init asi_settle_block(struct zone *zone, unsigned long pfn);
 enum asi_event {
 	ASI_TO_SENSITIVE,	/* pageblocks */
 	ASI_TO_ORDINARY,
-	ASI_FLUSHES,		/* of all TLBs, for some pageblocks */
-	ASI_REFUSED,		/* might not flush */
+	ASI_FLUSHES,		/* of all TLBs, for a batch of pageblocks */
+	ASI_REFUSED,		/* the caller must not flush */
 	ASI_EXHAUSTED,		/* no free pageblock of the other kind */
 	ASI_NR_EVENTS
 };
 
 /**
- * struct asi_audit - What is wrong with the restricted direct map.
- * @sensitive: pageblocks for sensitive memory.
- * @ordinary: pageblocks for other memory.
- * @leaks: of the first kind, those that are mapped.
- * @missing: of the second kind, those that are not. These are slow only.
- * @stale: of the second kind, those that are mapped otherwise than in the
- *	direct map.
- * @aliases: pages of the kernel's image that were freed and are mapped there.
+ * struct asi_audit - Result of checking the restricted direct map.
+ * @sensitive: sensitive pageblocks.
+ * @ordinary: ordinary pageblocks.
+ * @leaks: sensitive pageblocks that are mapped.
+ * @missing: ordinary pageblocks that are not mapped, which is merely slow.
+ * @stale: ordinary pageblocks that are mapped differently than in the direct
+ *	map.
+ * @aliases: freed pages of the kernel image that the image mapping still maps.
  */
 struct asi_audit {
 	unsigned long sensitive;
@@ -174,7 +171,7 @@ long asi_event_read(enum asi_event event);
 
 #else
 
-/* Macros, as inline functions would change what the compiler makes of others. */
+/* Macros, because inline functions would change the code of callers. */
 #define asi_is_sensitive(migratetype)		false
 #define asi_must_clear(page)			false
 #define asi_is_clean(page)			false

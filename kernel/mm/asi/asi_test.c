@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of address space isolation: pageblocks of one kind each, and the
- * restricted direct map. They need a boot with asi=on.
+ * KUnit tests of address space isolation: sensitive and ordinary pageblocks,
+ * and the restricted direct map. They need asi=on.
  */
 #include <kunit/test.h>
 #include <linux/asi.h>
@@ -29,7 +29,7 @@
 
 #define PATTERN		0x5a
 #define NR_BLOCKS	16
-/* So many that some of them have to be met again, on a machine for tests. */
+/* Enough to be allocated again on the small test machine. */
 #define LEFT_BLOCKS	64
 
 #define skip_unless_enabled(test)					\
@@ -38,7 +38,7 @@
 			kunit_skip(test, "needs asi=on");		\
 	} while (0)
 
-/* === Pages, freed with the test ========================================= */
+/* === Pages that are freed with the test ================================= */
 
 struct pages {
 	struct list_head list;
@@ -76,7 +76,7 @@ static struct page *get(struct pages *pages, gfp_t gfp, unsigned int order)
 	return page;
 }
 
-/* Is a page of this kind, and the restricted direct map says the same? */
+/* Check the kind of a page, and that the restricted direct map matches. */
 static void expect_kind(struct kunit *test, struct page *page, bool sensitive,
 			const char *what)
 {
@@ -102,7 +102,7 @@ static void expect_nothing_wrong(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, audit.stale, 0);
 }
 
-/* === Who gets what ====================================================== */
+/* === Allocation by sensitivity ========================================== */
 
 static const struct request {
 	const char *name;
@@ -150,7 +150,7 @@ static void each_order_gets_its_kind(struct kunit *test)
 	expect_nothing_wrong(test);
 }
 
-/* Pages that go by the lists of this CPU come back as what they were. */
+/* Pages from the per-CPU lists must keep their kind. */
 static void lists_per_cpu_keep_the_kinds_apart(struct kunit *test)
 {
 	static const unsigned int orders[] = { 0, 1, PAGE_ALLOC_COSTLY_ORDER,
@@ -189,7 +189,7 @@ static void types_without_a_list_per_cpu(struct kunit *test)
 #endif
 }
 
-/* What is kept for atomic allocations of several pages. */
+/* MIGRATE_HIGHATOMIC must be ordinary. */
 static void atomic_reserve_is_ordinary(struct kunit *test)
 {
 	unsigned long pfn, reserved = 0;
@@ -208,7 +208,9 @@ static void atomic_reserve_is_ordinary(struct kunit *test)
 	if (zone_managed_pages(zone) / 100 < pageblock_nr_pages)
 		kunit_skip(test, "too little memory for a reserve");
 
-	/* It begins when there is not much memory any more, but some. */
+	/*
+	 * HIGHATOMIC blocks are reserved when memory is low but not exhausted.
+	 */
 	for (i = 0; i < 16; i++)
 		get(some, GFP_ATOMIC, 2);
 	drain_all_pages(NULL);
@@ -219,7 +221,7 @@ static void atomic_reserve_is_ordinary(struct kunit *test)
 	drain_all_pages(NULL);
 	while (!zone->nr_reserved_highatomic && get(pages, GFP_ATOMIC, 2))
 		;
-	/* Somebody else may be freeing a lot. */
+	/* Another task may be freeing a lot of memory. */
 	if (!zone->nr_reserved_highatomic)
 		kunit_skip(test, "there is no reserve");
 	for (pfn = pageblock_align(zone->zone_start_pfn);
@@ -233,7 +235,7 @@ static void atomic_reserve_is_ordinary(struct kunit *test)
 	KUNIT_EXPECT_GT(test, reserved, 0);
 	free_all(pages);
 
-	/* It is atomic, and is to have none of it. */
+	/* Atomic but sensitive: must not get pages of the reserve. */
 	for (i = 0; i < PTRS_PER_PMD; i++) {
 		page = get(pages, GFP_ATOMIC | __GFP_SENSITIVE, 2);
 		if (page)
@@ -255,7 +257,7 @@ static void pageblocks_are_converted_in_need(struct kunit *test)
 	skip_unless_enabled(test);
 
 	pages = new_pages(test);
-	/* More than are kept ordinary, and were left so by others. */
+	/* More than the reserve keeps, and not cleared on free. */
 	for (i = 0; i < LEFT_BLOCKS; i++) {
 		page = get(pages, GFP_KERNEL | __GFP_NORETRY, pageblock_order);
 		if (!page)
@@ -268,7 +270,7 @@ static void pageblocks_are_converted_in_need(struct kunit *test)
 	expect_nothing_wrong(test);
 }
 
-/* What others have left is not there any more when the kernel maps it. */
+/* Data of others must be gone once the kernel maps a block. */
 static void nothing_is_left_when_a_block_is_mapped(struct kunit *test)
 {
 	unsigned long *pfns, i, j, nr = 0, met = 0, left = 0;
@@ -302,12 +304,12 @@ static void nothing_is_left_when_a_block_is_mapped(struct kunit *test)
 			left += *(u8 *)page_address(page + j) == PATTERN;
 	}
 	free_all(pages);
-	/* Else nothing was looked at. */
+	/* Check that any block was seen again. */
 	KUNIT_EXPECT_GT(test, met, 0);
 	KUNIT_EXPECT_EQ(test, left, 0);
 }
 
-/* Makes pageblocks that are ordinary and free. */
+/* Create a free ordinary pageblock. */
 static struct page *free_ordinary_block(struct kunit *test)
 {
 	struct pages *pages = new_pages(test);
@@ -324,7 +326,7 @@ static struct page *free_ordinary_block(struct kunit *test)
 
 static void no_flush_where_there_must_be_none(struct kunit *test)
 {
-	long refused, flushes;	/* others may convert blocks as well */
+	long refused, flushes;	/* other tasks may convert blocks as well */
 	unsigned long flags;
 	struct zone *zone;
 
@@ -371,8 +373,8 @@ static void ordinary_memory_comes_with_interrupts_off(struct kunit *test)
 }
 
 /*
- * Most of memory is a process's, which has given back every other page: what is
- * free are holes in its blocks, and those have to be gathered.
+ * Most memory belongs to a process that freed every other page: free memory
+ * consists of holes in sensitive blocks, which compaction has to gather.
  */
 static void ordinary_memory_is_gathered_from_holes(struct kunit *test)
 {
@@ -426,7 +428,10 @@ static void ranges_are_of_the_right_kind(struct kunit *test)
 		end = start + pageblock_nr_pages;
 		err = alloc_contig_range(start, end, ACR_FLAGS_NONE,
 					 GFP_HIGHUSER);
-		/* If there were too many, it became sensitive meanwhile. */
+		/*
+		 * An excess of ordinary blocks may have been converted
+		 * meanwhile.
+		 */
 		if (!err) {
 			expect_kind(test, page, true, "given to a user");
 			free_contig_range(start, pageblock_nr_pages);
@@ -437,7 +442,7 @@ static void ranges_are_of_the_right_kind(struct kunit *test)
 	err = alloc_contig_range(start, end, ACR_FLAGS_NONE, GFP_KERNEL);
 	if (!err)
 		free_contig_range(start, pageblock_nr_pages);
-	/* Somebody else may have been faster. */
+	/* Another task may have allocated from the range. */
 	else
 		KUNIT_EXPECT_EQ(test, err, -EBUSY);
 	expect_nothing_wrong(test);
@@ -458,7 +463,7 @@ static void contiguous_memory_is_sensitive(struct kunit *test)
 
 	page = cma_alloc(cma, 1, 0, true);
 	KUNIT_ASSERT_NOT_NULL(test, page);
-	/* Movable memory is there as well. */
+	/* CMA also serves movable allocations. */
 	expect_kind(test, page, true, "CMA");
 	KUNIT_EXPECT_TRUE(test, cma_release(cma, page, 1));
 	expect_nothing_wrong(test);
@@ -467,7 +472,7 @@ static void contiguous_memory_is_sensitive(struct kunit *test)
 #endif
 }
 
-/* === In step with the direct map ======================================== */
+/* === Sync with the direct map =========================================== */
 
 static void protection_is_followed(struct kunit *test)
 {
@@ -485,7 +490,10 @@ static void protection_is_followed(struct kunit *test)
 		KUNIT_ASSERT_NOT_NULL(test, page);
 		addr = (unsigned long)page_address(page);
 
-		/* Of one page: split; of all: as a whole, or page by page. */
+		/*
+		 * One page splits the block; all pages are changed as a whole
+		 * or singly.
+		 */
 		KUNIT_EXPECT_EQ(test, set_memory_ro(addr, 1), 0);
 		expect_kind(test, page, i, "split");
 		KUNIT_EXPECT_EQ(test, set_memory_rw(addr, 1), 0);
@@ -501,7 +509,7 @@ static void protection_is_followed(struct kunit *test)
 
 /* === Restricted page tables of a process ================================ */
 
-/* Far from all else there may be in an address space. */
+/* Far from all other mappings of the address space. */
 #define LONELY	0x400000000000UL
 
 static void expect_same_user_half(struct kunit *test, struct mm_struct *mm,
@@ -515,7 +523,7 @@ static void expect_same_user_half(struct kunit *test, struct mm_struct *mm,
 				    pgd_val(mm->pgd[i]), "%s: %u", when, i);
 }
 
-/* 12 KB more than without page table isolation, 8 KB more than with it. */
+/* 12 KB more than without PTI, 8 KB more than with it. */
 static void a_process_has_four_topmost_tables(struct kunit *test)
 {
 	skip_unless_enabled(test);
@@ -550,7 +558,7 @@ static void user_half_is_followed(struct kunit *test)
 	expect_same_user_half(test, current->mm, "unmapped");
 }
 
-/* What a restricted address space has of an address of the kernel. */
+/* Does a restricted address space map a kernel address? */
 static bool is_reached(pgd_t *restricted, unsigned long addr)
 {
 	pgd_t *pgd = pgd_offset_pgd(restricted, addr);
@@ -589,7 +597,7 @@ static void sensitive_memory_is_not_reached(struct kunit *test)
 				    !requests[i].sensitive, "%s",
 				    requests[i].name);
 	}
-	/* The image, vmalloc, stacks, and descriptors of pages. */
+	/* The image, vmalloc space, stacks, and struct pages. */
 	KUNIT_EXPECT_TRUE(test, is_reached(restricted, (unsigned long)_text));
 	KUNIT_EXPECT_TRUE(test, is_reached(restricted, (unsigned long)&pages));
 	KUNIT_EXPECT_TRUE(test, is_reached(restricted,
@@ -650,7 +658,7 @@ static void fill(struct pages *pages)
 		memset(page_address(page), PATTERN, PAGE_SIZE << page->private);
 }
 
-/* Sensitive memory that nobody asked to be cleared has nothing of others. */
+/* Sensitive memory must be clean without __GFP_ZERO. */
 static void sensitive_memory_is_clean(struct kunit *test)
 {
 	static const unsigned int orders[] = { 0, 1, PMD_ORDER };
@@ -675,7 +683,7 @@ static void sensitive_memory_is_clean(struct kunit *test)
 	}
 }
 
-/* What becomes sensitive had been ordinary memory, with something in it. */
+/* A block that becomes sensitive may hold data from its ordinary use. */
 static void converted_memory_is_clean(struct kunit *test)
 {
 	struct pages *ordinary, *sensitive;
@@ -713,7 +721,7 @@ static struct kunit_case asi_cases[] = {
 	KUNIT_CASE(nothing_is_left_when_a_block_is_mapped),
 	KUNIT_CASE(no_flush_where_there_must_be_none),
 	KUNIT_CASE(ordinary_memory_comes_with_interrupts_off),
-	/* These leave many ordinary blocks. */
+	/* These leave many ordinary blocks behind. */
 	KUNIT_CASE_SLOW(atomic_reserve_is_ordinary),
 	KUNIT_CASE_SLOW(ordinary_memory_is_gathered_from_holes),
 	KUNIT_CASE(ranges_are_of_the_right_kind),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Address space isolation: is the restricted direct map what it is said to be?
+ * Address space isolation: check the restricted direct map against pageblocks.
  *
- * In debugfs as asi/audit, and numbers as asi/stats and asi/switches.
+ * In debugfs as asi/audit, with counters in asi/stats and asi/switches.
  */
 #include <linux/asi.h>
 #include <linux/cpumask.h>
@@ -60,7 +60,7 @@ static void audit_block(struct page *page, struct asi_audit *audit)
 
 /**
  * asi_audit() - Compare all pageblocks with the restricted direct map.
- * @audit: receives what was found.
+ * @audit: receives the result.
  *
  * Context: may sleep.
  */
@@ -111,7 +111,7 @@ static int stats_show(struct seq_file *m, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(stats);
 
-/* Of all CPUs: these may be counting meanwhile. */
+/* Sums over CPUs, which keep counting meanwhile. */
 static int switches_show(struct seq_file *m, void *unused)
 {
 	int i, cpu;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Address space isolation: pageblocks that become ordinary or sensitive.
+ * Address space isolation: converting pageblocks to ordinary or sensitive.
  *
- * Sensitive memory is not in the restricted direct map. A pageblock is of one
- * kind, and the page allocator uses it for that alone. Only one that is free as
- * a whole becomes one of the other kind:
+ * Sensitive memory is not in the restricted direct map. A pageblock is either
+ * sensitive or ordinary, and the page allocator uses it accordingly. Only a
+ * wholly free pageblock is converted:
  *
- * - Sensitive to ordinary: it is mapped. It has nothing of others, as what is
- *   sensitive is cleared when it is freed. That can be done anywhere.
- * - Ordinary to sensitive: it is cleared, for it to be clean as other sensitive
- *   memory is; it is unmapped, and all TLBs are flushed. That needs all CPUs,
- *   hence interrupts. Several at a time cost no more.
+ * - Sensitive to ordinary: map it. Sensitive memory is cleared when it is
+ * freed, so the block holds no data of others. Possible in any context. -
+ * Ordinary to sensitive: clear it, because allocations expect clean sensitive
+ * memory; unmap it, and flush all TLBs. The flush sends IPIs, which needs
+ * interrupts enabled. A batch of blocks shares one flush.
  *
- * For those who may not convert any some free pageblocks are ordinary.
+ * A reserve of free ordinary pageblocks serves allocations that must not
+ * convert.
  */
 #define pr_fmt(fmt) "asi: " fmt
 
@@ -39,10 +40,10 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/asi.h>
 
-/* Runs of free pageblocks that share a flush. */
+/* Runs of free pageblocks per TLB flush. */
 #define BATCH		8
 
-/* Free ordinary pageblocks of a zone: keep so many, and no more than that. */
+/* Bounds on the number of free ordinary pageblocks of a zone. */
 #define RESERVE_LOW	2
 #define RESERVE_HIGH	16
 
@@ -50,14 +51,15 @@ DEFINE_STATIC_KEY_FALSE_RO(asi_key);
 EXPORT_SYMBOL_FOR_KVM(asi_key);
 
 /*
- * What is freed is cleared long before anybody relies on it, which is when it is
- * known what is sensitive: keys do not change everywhere at the same time.
+ * Clearing starts long before allocations rely on it, which they do once each
+ * block is sensitive or ordinary: a static key does not change in all places at
+ * the same time.
  */
 DEFINE_STATIC_KEY_FALSE_RO(asi_clear_key);
 EXPORT_SYMBOL_GPL(asi_clear_key);
 DEFINE_STATIC_KEY_FALSE_RO(asi_clean_key);
 
-/* Types of pageblocks that are on no list, and the restricted direct map. */
+/* Protects types of unlisted pageblocks, and the restricted direct map. */
 static DEFINE_SPINLOCK(asi_lock);
 
 static atomic_long_t events[ASI_NR_EVENTS];
@@ -68,11 +70,10 @@ static void count_event(enum asi_event event, long nr)
 }
 
 /**
- * asi_event_read() - How often something happened since boot.
- * @event: what.
+ * asi_event_read() - Read an event counter.
+ * @event: the event.
  *
- * Context: any.
- * Return: the number.
+ * Return: number of events since boot.
  */
 long asi_event_read(enum asi_event event)
 {
@@ -81,13 +82,13 @@ long asi_event_read(enum asi_event event)
 
 /* === The restricted direct map ========================================== */
 
-/* What nobody knows about is not mapped. */
+/* Memory without an online page is not mapped. */
 static bool is_ordinary(unsigned long addr)
 {
 	unsigned long pfn = PFN_DOWN(__pa(addr));
 	struct page *page = pfn_to_online_page(pfn);
 
-	/* Behind the end of memory there may be descriptors as well. */
+	/* There may be page structs beyond the end of the zone. */
 	return page && pfn < zone_end_pfn(page_zone(page)) &&
 	       !is_migrate_sensitive(asi_get_type(page));
 }
@@ -101,11 +102,11 @@ static void sync_locked(unsigned long start, unsigned long end)
 }
 
 /**
- * asi_sync_direct_map() - Tell that the direct map has changed.
+ * asi_sync_direct_map() - Follow a change of the direct map.
  * @start: start of the range.
  * @end: its end.
  *
- * To be called before the caller flushes TLBs.
+ * The caller flushes TLBs afterwards.
  *
  * Context: any but NMI.
  */
@@ -119,12 +120,12 @@ void asi_sync_direct_map(unsigned long start, unsigned long end)
 }
 
 /**
- * asi_look() - What kind of a block is it, and is it mapped?
+ * asi_look() - Get kind and mapping of a block.
  * @page: its first page.
- * @addr: where it is in the direct map.
+ * @addr: its address in the direct map.
  * @sensitive: receives the kind.
  *
- * Both at the same time: no conversion is under way.
+ * Reads both under the lock, so that no conversion is in progress.
  *
  * Context: any but NMI.
  * Return: as arch_asi_get().
@@ -227,7 +228,7 @@ static void reserve_work(struct work_struct *work)
 	for_each_populated_zone(zone) {
 		unsigned int nr;
 
-		/* All of it can be moved, so nobody needs other memory there. */
+		/* ZONE_MOVABLE only serves movable allocations. */
 		if (zone_idx(zone) == ZONE_MOVABLE)
 			continue;
 
@@ -235,7 +236,7 @@ static void reserve_work(struct work_struct *work)
 		while (nr < RESERVE_LOW &&
 		       to_ordinary(zone, pageblock_order, MIGRATE_UNMOVABLE))
 			nr = asi_count_free(zone, false, RESERVE_LOW);
-		/* Memory may be free, and no block of it as a whole. */
+		/* There may be free memory but no wholly free block. */
 		if (nr < RESERVE_LOW)
 			wakeup_kcompactd(zone->zone_pgdat, pageblock_order,
 					 zone_idx(zone));
@@ -247,14 +248,14 @@ static void reserve_work(struct work_struct *work)
 
 static DECLARE_DELAYED_WORK(reserve_dwork, reserve_work);
 
-/* Later, as it may be asked for under any lock. */
+/* Deferred, because the caller may hold any lock. */
 static void look_after_reserve(void)
 {
 	if (!delayed_work_pending(&reserve_dwork))
 		schedule_delayed_work(&reserve_dwork, 1);
 }
 
-/* === For the page allocator ============================================= */
+/* === Used by the page allocator ========================================= */
 
 static bool may_flush(gfp_t gfp)
 {
@@ -262,14 +263,14 @@ static bool may_flush(gfp_t gfp)
 }
 
 /**
- * __asi_convert() - As asi_convert(), if isolation is enabled.
- * @zone: where.
- * @order: what is to be allocated.
- * @gfp: how.
- * @migratetype: of what type.
+ * __asi_convert() - asi_convert() with isolation enabled.
+ * @zone: the zone.
+ * @order: order of the allocation.
+ * @gfp: flags of the allocation.
+ * @migratetype: type of the allocation.
  *
- * Context: as @gfp says, with no lock of the page allocator held.
- * Return: true if it is worth another try.
+ * Context: depends on @gfp; no lock of the page allocator is held.
+ * Return: true if the allocation should be retried.
  */
 bool __asi_convert(struct zone *zone, unsigned int order, gfp_t gfp,
 		   int migratetype)
@@ -295,12 +296,11 @@ bool __asi_convert(struct zone *zone, unsigned int order, gfp_t gfp,
 }
 
 /**
- * __asi_range_fits() - Is a range for sensitive memory?
+ * __asi_range_fits() - Are all pageblocks of a range sensitive?
  * @start_pfn: start of the range.
  * @end_pfn: its end.
  *
- * Context: any.
- * Return: true if all of it is.
+ * Return: true if so.
  */
 bool __asi_range_fits(unsigned long start_pfn, unsigned long end_pfn)
 {
@@ -314,10 +314,10 @@ bool __asi_range_fits(unsigned long start_pfn, unsigned long end_pfn)
 }
 
 /**
- * __asi_block_init() - As asi_block_init(), if isolation is enabled.
+ * __asi_block_init() - asi_block_init() with isolation enabled.
  * @page: first page of the block.
  *
- * Context: with interrupts, as TLBs may be flushed.
+ * Context: interrupts on, because TLBs may be flushed.
  */
 void __asi_block_init(struct page *page)
 {
@@ -336,7 +336,7 @@ void __asi_block_init(struct page *page)
 		flush_tlb_kernel_range(addr, end);
 }
 
-/* === Memory that comes and goes ========================================= */
+/* === Memory hotplug ===================================================== */
 
 static int memory_changes(struct notifier_block *nb, unsigned long action,
 			  void *data)
@@ -355,7 +355,10 @@ static int memory_changes(struct notifier_block *nb, unsigned long action,
 		break;
 	case MEM_OFFLINE:
 	case MEM_CANCEL_ONLINE:
-		/* Nobody is to find tables there that are about to go. */
+		/*
+		 * The range's page tables are about to be freed: drop
+		 * references.
+		 */
 		scoped_guard(spinlock_irqsave, &asi_lock)
 			for (; start < end; start += PMD_SIZE)
 				arch_asi_set(start, false);
@@ -381,11 +384,11 @@ static int __init early_asi(char *arg)
 early_param("asi", early_asi);
 
 /**
- * asi_requested() - Is it on the command line?
+ * asi_requested() - Was asi=on given?
  *
- * For what is to be decided before asi_enabled() can be true.
+ * For decisions that are made before asi_enabled() can be true.
  *
- * Context: any, from early parameters on.
+ * Context: after early parameters are parsed.
  * Return: true if so.
  */
 bool asi_requested(void)
@@ -394,8 +397,8 @@ bool asi_requested(void)
 }
 
 /**
- * asi_refuse() - Do without, as if it had not been asked for.
- * @why: in words, for the log.
+ * asi_refuse() - Ignore asi=on.
+ * @why: the reason, for the log.
  *
  * Context: boot, before a process has page tables.
  */
@@ -406,19 +409,19 @@ void __init asi_refuse(const char *why)
 }
 
 /**
- * asi_clear_init() - Have all memory be clean that is freed from now on.
+ * asi_clear_init() - Start clearing memory when it is freed.
  *
- * Context: boot, when it is known whether it is poisoned, and before memory is
- * handed to the page allocator.
+ * Context: boot, after page poisoning is set up, and before memory is handed to
+ * the page allocator.
  */
 void __init asi_clear_init(void)
 {
-	/* Poison has nothing of others either, and is looked at. */
+	/* Poison replaces data as well, and is verified. */
 	if (requested && !page_poisoning_enabled_static())
 		static_branch_enable(&asi_clear_key);
 }
 
-/* Returns false if a pageblock cannot be told to be of one kind. */
+/* Returns false if a pageblock cannot get a single kind. */
 static bool __init settle_zone(struct zone *zone)
 {
 	unsigned long pfn, end = zone_end_pfn(zone);
@@ -455,7 +458,7 @@ static const char * __init start(void)
 		return why;
 
 	arch_asi_choose_flushes();
-	/* From now on no block gets both kinds; which have, is found here. */
+	/* From here no pageblock can become mixed; settle those that are. */
 	static_branch_enable(&asi_key);
 	drain_all_pages(NULL);
 	for_each_populated_zone(zone) {
@@ -465,8 +468,9 @@ static const char * __init start(void)
 		}
 	}
 	/*
-	 * Other CPUs may have freed pages of a block to their lists of movable
-	 * ones just before it became unmovable. Its type is read anew here.
+	 * Other CPUs may have freed pages of a block to their movable lists
+	 * just before the block became unmovable. Draining reads the type
+	 * again.
 	 */
 	drain_all_pages(NULL);
 	if (asi_clears())
@@ -477,12 +481,12 @@ static const char * __init start(void)
 }
 
 /**
- * asi_init() - Tell sensitive memory from other memory from now on.
+ * asi_init() - Start to separate sensitive memory from ordinary memory.
  *
- * What is in use by now is the kernel's, and ordinary.
+ * Memory in use by now belongs to the kernel and is ordinary.
  *
- * Context: boot, when all memory has been handed to the page allocator, and
- * before there are processes.
+ * Context: boot, after all memory was handed to the page allocator, and before
+ * there are processes.
  */
 void __init asi_init(void)
 {

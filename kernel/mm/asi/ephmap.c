@@ -3,14 +3,14 @@
  * Address space isolation: copy memory of the current process without leaving
  * the restricted address space.
  *
- * What is mapped for that is the whole of each page, for all threads of the
- * process, and for whatever the CPU may speculate about. So it is for pages only
- * all of which the process may know:
+ * A window maps whole pages, for all threads of the process, and the CPU may
+ * speculate about any byte. So it is only used for pages that the process may
+ * know all of:
  *
- * - of files it has opened for reading, or owns;
- * - of its own, or that it has mapped.
+ * - pages of files that it opened for reading, or owns; - its own pages, or
+ * pages that it has mapped.
  *
- * New pages have nothing of others, see asi_clears().
+ * New pages hold no data of others, see asi_clears().
  */
 #include <linux/asi.h>
 #include <linux/cred.h>
@@ -23,13 +23,13 @@
 
 #include "ephmap.h"
 
-/* What of @bytes from @offset on fits a window. */
+/* The part of @bytes from @offset on that fits into a window. */
 static size_t in_a_window(size_t offset, size_t bytes)
 {
 	return min(bytes, EPHMAP_PAGES * PAGE_SIZE - offset_in_page(offset));
 }
 
-/* Open a window with that, and no page faults; NULL if there is none. */
+/* Map it in a window, with page faults disabled; NULL if there is no window. */
 static void *open_folio(struct ephmap *map, struct folio *folio, size_t offset,
 			size_t bytes)
 {
@@ -50,7 +50,7 @@ static void close_folio(struct ephmap *map)
 
 /* === Files =============================================================== */
 
-/* Memory that is not there yet is why a copy is short, as a rule. */
+/* A short copy usually means that the destination is not present. */
 static bool fault_in(struct iov_iter *iter, size_t bytes)
 {
 	return !iter->nofault && !pagefault_disabled() &&
@@ -75,26 +75,28 @@ size_t __asi_copy_folio_to_iter(struct folio *folio, size_t offset,
 		copied = _copy_to_iter(from, n, iter);
 		close_folio(&map);
 		done += copied;
-		/* Once, as it may be taken away again and again. */
+		/*
+		 * Retry once only: the page may be reclaimed again and again.
+		 */
 		if (copied < n)
 			stuck = (!copied && tries++) ||
 				!fault_in(iter, n - copied);
 	}
-	/* As if there were no windows, with the faults that belong to that. */
+	/* Copy the rest without a window, taking exits as needed. */
 	if (done < bytes)
 		done += copy_folio_to_iter(folio, offset + done, bytes - done,
 					   iter);
 	return done;
 }
 
-/* An owner is somebody who might have opened it for reading, too. */
+/* The owner could have opened the file for reading as well. */
 static bool may_know(struct file *file)
 {
 	struct inode *inode = file_inode(file);
 
 	if (file->f_mode & FMODE_READ)
 		return true;
-	/* Of file systems that write with credentials of others, say. */
+	/* File systems may write with the credentials of another user. */
 	if (current_cred() != current_real_cred())
 		return false;
 	return vfsuid_eq_kuid(i_uid_into_vfsuid(file_mnt_idmap(file), inode),
@@ -139,7 +141,7 @@ int __asi_copy_user_page(struct page *to, struct page *from, unsigned long addr,
 	void *vfrom, *vto;
 	unsigned long left;
 
-	/* Others, as a debugger, write to memory of a process as well. */
+	/* Debuggers, for one, write to memory of another process. */
 	if (vma->vm_mm != current->mm || !ephmap_open(&map))
 		return copy_mc_user_highpage(to, from, addr, vma);
 

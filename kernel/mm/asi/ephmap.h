@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Address space isolation, within mm/: copies of memory of the current process
- * for which the restricted address space need not be left.
+ * Address space isolation, within mm/: copy memory of the current process
+ * without leaving the restricted address space.
  */
 #ifndef __MM_ASI_EPHMAP_H
 #define __MM_ASI_EPHMAP_H
@@ -21,14 +21,14 @@ int __asi_copy_user_page(struct page *to, struct page *from, unsigned long addr,
 			 struct vm_area_struct *vma);
 
 /**
- * asi_copy_folio_to_iter() - As copy_folio_to_iter(), of a file that is read.
- * @folio: of the file. It was opened for reading.
- * @offset: where to begin, in bytes.
- * @bytes: how many.
- * @iter: where to.
+ * asi_copy_folio_to_iter() - copy_folio_to_iter() for reading a file.
+ * @folio: a folio of the file, which was opened for reading.
+ * @offset: offset in the folio, in bytes.
+ * @bytes: number of bytes.
+ * @iter: destination.
  *
  * Context: as copy_folio_to_iter().
- * Return: how many bytes were copied.
+ * Return: number of bytes copied.
  */
 static inline size_t asi_copy_folio_to_iter(struct folio *folio, size_t offset,
 					    size_t bytes, struct iov_iter *iter)
@@ -39,16 +39,15 @@ static inline size_t asi_copy_folio_to_iter(struct folio *folio, size_t offset,
 }
 
 /**
- * asi_copy_folio_from_iter_atomic() - As copy_folio_from_iter_atomic(), to a
- *	file that is written.
+ * asi_copy_folio_from_iter_atomic() - Copy to a folio for writing a file.
  * @file: the file.
- * @folio: of that.
- * @offset: where to begin, in bytes.
- * @bytes: how many.
- * @iter: where from.
+ * @folio: a folio of the file.
+ * @offset: offset in the folio, in bytes.
+ * @bytes: number of bytes.
+ * @iter: source.
  *
  * Context: as copy_folio_from_iter_atomic().
- * Return: how many bytes were copied.
+ * Return: number of bytes copied.
  */
 static inline size_t asi_copy_folio_from_iter_atomic(struct file *file,
 						     struct folio *folio,
@@ -63,15 +62,14 @@ static inline size_t asi_copy_folio_from_iter_atomic(struct file *file,
 }
 
 /**
- * asi_copy_user_page() - As copy_mc_user_highpage(), for copy-on-write.
- * @to: a new page.
- * @from: what the process has mapped.
- * @addr: where.
- * @vma: where.
+ * asi_copy_user_page() - copy_mc_user_highpage() for copy-on-write.
+ * @to: the new page.
+ * @from: the page that the process has mapped.
+ * @addr: its address.
+ * @vma: its VMA.
  *
- * Context: as copy_mc_user_highpage(), with nothing locked that an interrupt
- * needs.
- * Return: 0, or something else if the memory that was read is broken.
+ * Context: as copy_mc_user_highpage(); no lock is held that an interrupt takes.
+ * Return: 0, or nonzero if @from has a memory error.
  */
 static inline int asi_copy_user_page(struct page *to, struct page *from,
 				     unsigned long addr,
@@ -84,7 +82,7 @@ static inline int asi_copy_user_page(struct page *to, struct page *from,
 
 #else
 
-/* Macros, as inline functions would change what the compiler makes of others. */
+/* Macros, because inline functions would change the code of callers. */
 #define asi_copy_folio_to_iter		copy_folio_to_iter
 #define asi_copy_folio_from_iter_atomic(file, folio, offset, bytes, iter) \
 	copy_folio_from_iter_atomic(folio, offset, bytes, iter)

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * KUnit tests of address space isolation: windows to memory of a process. They
- * need a boot with asi=on.
- */
+/* KUnit tests of address space isolation: windows. They need asi=on. */
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <linux/asi.h>
@@ -27,7 +24,7 @@
 #include "ephmap.h"
 
 #define VALUE		0x5a
-/* An interrupt may have left in between. */
+/* Retries, because an interrupt may leave the restricted address space. */
 #define TRIES		100
 
 #define skip_unless_enabled(test)					\
@@ -36,7 +33,7 @@
 			kunit_skip(test, "needs asi=on");		\
 	} while (0)
 
-/* === A process, and memory of it ======================================== */
+/* === A process and its memory =========================================== */
 
 static void put_memory(void *folio)
 {
@@ -77,7 +74,7 @@ static void leave(void)
 	local_irq_restore(flags);
 }
 
-/* As it is when a system call has begun. */
+/* As at the beginning of a system call. */
 static bool open_restricted(struct ephmap *map)
 {
 	int i;
@@ -204,7 +201,7 @@ static void put_other(void *mm)
 	mmput(mm);
 }
 
-/* What is open for one process is not there for another one. */
+/* A window of one process must not be mapped in another. */
 static void it_is_of_one_process(struct kunit *test)
 {
 	struct mm_struct *mm, *other;
@@ -234,7 +231,7 @@ static void it_is_of_one_process(struct kunit *test)
 	KUNIT_EXPECT_NE(test, error, 0);
 }
 
-/* === None ================================================================= */
+/* === No window ============================================================ */
 
 static void none_without_need(struct kunit *test)
 {
@@ -284,7 +281,7 @@ static void none_without_memory(struct kunit *test)
 
 /* === Other CPUs ========================================================== */
 
-/* A thread of the process on another CPU, which runs until it is told not to. */
+/* A thread of the process on another CPU, which runs until it is stopped. */
 struct thread {
 	struct mm_struct *mm;
 	struct completion runs, done;
@@ -331,14 +328,14 @@ static void other_threads_have_none_of_it(struct kunit *test)
 	wake_up_process(task);
 	wait_for_completion(&thread.runs);
 
-	/* While it runs there is no window. */
+	/* No window while the thread runs. */
 	shared = open_restricted(&map);
 	if (shared)
 		close_and_leave(&map);
 	WRITE_ONCE(thread.stop, true);
 	wait_for_completion(&thread.done);
 
-	/* Afterwards its CPU may have the page tables still, but nobody runs. */
+	/* Its CPU may still have the page tables loaded, but runs no thread. */
 	opened = open_restricted(&map);
 	if (opened) {
 		alone = cpumask_equal(mm_cpumask(current->mm),
@@ -397,7 +394,7 @@ static size_t count_wrong(struct kunit *test, unsigned long user, size_t offset,
 
 static void copies_to_users(struct kunit *test)
 {
-	/* Within a page, over the edge of one, and of a window; all of it. */
+	/* Within a page, across pages, across windows, and everything. */
 	static const struct {
 		size_t offset, bytes;
 	} parts[] = {
@@ -414,7 +411,7 @@ static void copies_to_users(struct kunit *test)
 	attach(test);
 	folio = filled(test);
 	for (i = 0; i < ARRAY_SIZE(parts); i++) {
-		/* Nothing of it is there yet. */
+		/* The destination is not yet populated. */
 		unsigned long user = map_user(test, SIZE);
 		struct iov_iter iter;
 		size_t copied;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Where the pages of a pool come from, and when they go back: blocks.
- */
+/* Blocks: grow a pool from the page allocator, and give memory back. */
 #define pr_fmt(fmt) "kpkeys: " fmt
 
 #include <linux/gfp.h>
@@ -20,35 +18,33 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/kpkeys.h>
 
-/* Pages kept for the pool's own data: a descriptor and a leaf for one refill. */
+/* Pages kept for the pool's own data: one descriptor and one leaf. */
 #define MIN_SPARE	2
 
-/* Idle blocks that are no reason to give memory back. */
+/* A node may keep this many idle blocks before a trim. */
 #define IDLE_BLOCKS	2
 
-/* Small blocks to try: the reserve or other CPUs may take the pages of one. */
+/* Attempts with small blocks: the reserve or other CPUs may take the pages. */
 #define SMALL_TRIES	(3 + KPKEYS_POOL_RESERVE / 2)
 
-/* === Asking for it ====================================================== */
+/* === Requests to the worker ============================================= */
 
-/* After a failed refill of a node, when to try again, in jiffies. */
+/* Time of the next refill after a failed one, in jiffies. */
 static unsigned long *retry_at(const struct kpkeys_pool *pool, unsigned int nid)
 {
 	return &pool->sync->retry_at[nid < pool->nr_nodes ? nid : 0];
 }
 
-/* The pool is older than workqueues. */
+/* The pool is created before workqueues. */
 static bool has_workqueues(void)
 {
 	return system_state >= SYSTEM_SCHEDULING;
 }
 
 /**
- * kpkeys_pool_ask_for_refill() - Have a worker add pages to a pool.
+ * kpkeys_pool_ask_for_refill() - Have the worker add pages to a pool.
  * @pool: the pool.
- * @nid: the node that is short of them.
- *
- * Context: any.
+ * @nid: the node that is short of pages.
  */
 void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid)
 {
@@ -58,10 +54,8 @@ void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid)
 }
 
 /**
- * kpkeys_pool_ask_for_trim() - Have a worker give back what is idle, later.
+ * kpkeys_pool_ask_for_trim() - Have the worker give back idle pages later.
  * @pool: the pool.
- *
- * Context: any.
  */
 void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool)
 {
@@ -71,7 +65,7 @@ void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool)
 
 /* === The reserve ========================================================= */
 
-/* After a split that did not lead to new pages. */
+/* Refill the reserve after a split that added no pages. */
 static void replenish_reserve(const struct kpkeys_pool *pool, int nid)
 {
 	struct kpkeys_pool_state *state = pool->state;
@@ -87,7 +81,7 @@ static void replenish_reserve(const struct kpkeys_pool *pool, int nid)
 	}
 }
 
-/* === Adding pages: the grow mutex is held =============================== */
+/* === Growing: the grow mutex is held ==================================== */
 
 static int set_key(const struct kpkeys_pool *pool, struct page *page,
 		   unsigned int nr, int pkey)
@@ -101,12 +95,12 @@ static int set_key(const struct kpkeys_pool *pool, struct page *page,
 		pool->state->tagging = NULL;
 
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
-	/* Not in this phase of boot: nothing was changed. */
+	/* Too early in boot: nothing was changed. */
 	if (err == -EBUSY)
 		return err;
 
 	if (pkey != KPKEYS_PKEY_DEFAULT) {
-		/* Even after a failure: part of it may be tagged. */
+		/* Even after a failure, some pages may be tagged. */
 		kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, nr);
 		if (err)
 			kpkeys_stat_add(KPKEYS_STAT_TAG_FAILURES, 1);
@@ -122,14 +116,14 @@ static int set_key(const struct kpkeys_pool *pool, struct page *page,
 }
 
 /**
- * kpkeys_pool_get_pages() - Ask the page allocator for pages to tag.
+ * kpkeys_pool_get_pages() - Get pages to tag from the page allocator.
  * @nid: preferred node.
- * @gfp: how.
- * @order: how many.
+ * @gfp: allocation flags.
+ * @order: order of the pages.
  *
- * Not static, for tests to replace.
+ * Not static, so that tests can stub it.
  *
- * Context: as @gfp says.
+ * Context: depends on @gfp.
  * Return: the pages or NULL.
  */
 struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order)
@@ -145,7 +139,7 @@ static void free_pages_singly(struct page *page, unsigned int nr)
 		__free_page(page++);
 }
 
-/* Let the pool have pages that carry its key, or are stuck if not @usable. */
+/* Enter tagged pages into the pool, as stuck ones if not @usable. */
 static int enter_pages(const struct kpkeys_pool *pool, struct page *page,
 		       unsigned int order, unsigned int min_spare, bool usable)
 {
@@ -185,7 +179,7 @@ static int enter_pages(const struct kpkeys_pool *pool, struct page *page,
 	return 0;
 }
 
-/* Takes over @page, which has just been allocated. */
+/* Consumes @page, which has just been allocated. */
 static int add_to_pool(const struct kpkeys_pool *pool, struct page *page,
 		       unsigned int order, unsigned int min_spare)
 {
@@ -221,13 +215,13 @@ static int add_to_pool(const struct kpkeys_pool *pool, struct page *page,
 		return err;
 	}
 
-	/* Some of it may be tagged: keep it until it can be given back. */
+	/* Some pages may be tagged: keep them until they can be given back. */
 	if (!enter_pages(pool, page, order, 0, false))
 		atomic_long_add(nr, &pool->sync->nr_stuck);
 	return err;
 }
 
-/* Takes what is there or what a new block has. */
+/* Take available pages, or add a block and take of that. */
 static struct page *grow_by_block(const struct kpkeys_pool *pool, int nid,
 				  unsigned int order, bool zero)
 {
@@ -235,12 +229,12 @@ static struct page *grow_by_block(const struct kpkeys_pool *pool, int nid,
 
 	guard(mutex)(&pool->sync->grow);
 
-	/* Somebody else may have been faster. */
+	/* Another CPU may have added a block meanwhile. */
 	page = kpkeys_pool_take(pool, nid, order, zero);
 	if (page)
 		return page;
 
-	/* No reclaim: it may need page tables, and the mutex. */
+	/* No reclaim: it may need page tables and the grow mutex. */
 	block = kpkeys_pool_get_pages(nid, GFP_NOWAIT | __GFP_NOWARN |
 				      __GFP_THISNODE, KPKEYS_BLOCK_ORDER);
 	if (!block || add_to_pool(pool, block, KPKEYS_BLOCK_ORDER, MIN_SPARE))
@@ -248,7 +242,7 @@ static struct page *grow_by_block(const struct kpkeys_pool *pool, int nid,
 	return kpkeys_pool_take(pool, nid, order, zero);
 }
 
-/* The same with a small block; *@more tells whether it is worth another try. */
+/* Add a small block and take of it; *@more is set if a retry may help. */
 static struct page *grow_by_small(const struct kpkeys_pool *pool, int nid,
 				  gfp_t gfp, unsigned int order, bool zero,
 				  bool *more)
@@ -271,12 +265,12 @@ static struct page *grow_by_small(const struct kpkeys_pool *pool, int nid,
 /**
  * kpkeys_pool_grow_and_take() - Add pages to a pool and take some of them.
  * @pool: the pool.
- * @gfp: how to get them.
- * @order: how many to take, naturally aligned.
- * @zero: whether to clear them.
+ * @gfp: flags for the page allocator.
+ * @order: order of the run to take, naturally aligned.
+ * @zero: whether to clear it.
  *
  * Context: may sleep.
- * Return: the pages, as kpkeys_pool_take() gives them, or NULL.
+ * Return: the pages, in the same state as from kpkeys_pool_take(), or NULL.
  */
 struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
 				       gfp_t gfp, unsigned int order, bool zero)
@@ -293,9 +287,9 @@ struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
 	return page;
 }
 
-/* === Giving back: the grow mutex is held ================================ */
+/* === Shrinking: the grow mutex is held ================================== */
 
-/* Untag and free pages that nobody can get any more. */
+/* Untag and free pages that are already unavailable. */
 static int release(const struct kpkeys_pool *pool, struct kpkeys_region *region,
 		   unsigned int first, unsigned int order)
 {
@@ -340,7 +334,7 @@ static int release(const struct kpkeys_pool *pool, struct kpkeys_region *region,
 	return 0;
 }
 
-/* Takes an idle block out of the lists. */
+/* Withdraw an idle block from allocation. */
 static struct kpkeys_region *claim_block(const struct kpkeys_pool *pool,
 					 int nid, unsigned int keep)
 {
@@ -357,7 +351,7 @@ static struct kpkeys_region *claim_block(const struct kpkeys_pool *pool,
 	return region;
 }
 
-/* Takes an idle small block out of its region. */
+/* Withdraw an idle small block from allocation. */
 static struct kpkeys_region *claim_small(const struct kpkeys_pool *pool,
 					 int nid, unsigned int keep,
 					 unsigned int *first)
@@ -477,8 +471,8 @@ static unsigned long trim(const struct kpkeys_pool *pool, unsigned int keep)
 /**
  * kpkeys_pool_trim() - Give back memory that is not in use.
  * @pool: the pool.
- * @keep: wholly free blocks that each node may keep; with 0 no small ones and
- *	no watermark are kept either.
+ * @keep: number of empty blocks that each node keeps; 0 also gives back small
+ *	blocks below the low watermark.
  *
  * Context: may sleep.
  * Return: number of pages given back.
@@ -491,10 +485,9 @@ unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
 }
 
 /**
- * kpkeys_pool_count_idle() - How much would kpkeys_pool_scan_idle() give back?
+ * kpkeys_pool_count_idle() - Estimate the yield of kpkeys_pool_scan_idle().
  * @pool: the pool.
  *
- * Context: any.
  * Return: number of pages, or SHRINK_EMPTY.
  */
 unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool)
@@ -517,17 +510,17 @@ unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool)
 }
 
 /**
- * kpkeys_pool_scan_idle() - Give back what is idle, as far as that is possible.
+ * kpkeys_pool_scan_idle() - Give back idle memory from the shrinker.
  * @pool: the pool.
  *
- * Context: reclaim; does not wait for the pool.
+ * Context: reclaim; does not wait for the grow mutex.
  * Return: number of pages given back, or SHRINK_STOP.
  */
 unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool)
 {
 	unsigned long freed;
 
-	/* Reclaim may have begun in a refill of this very pool. */
+	/* Reclaim may have been entered by a refill of this pool. */
 	if (!mutex_trylock(&pool->sync->grow))
 		return SHRINK_STOP;
 	freed = trim(pool, 1);
@@ -561,10 +554,10 @@ static bool refill_node(const struct kpkeys_pool *pool, int nid)
 }
 
 /**
- * kpkeys_pool_background() - Refill a pool, or give back what is idle.
+ * kpkeys_pool_background() - Refill a pool, or give back idle memory.
  * @pool: the pool.
  *
- * Context: a worker.
+ * Context: workqueue.
  */
 void kpkeys_pool_background(const struct kpkeys_pool *pool)
 {
@@ -585,9 +578,9 @@ void kpkeys_pool_background(const struct kpkeys_pool *pool)
 /* === Start ============================================================== */
 
 /*
- * The pool's own pages lie in its first block, as each would pin another block.
- * Enough for page tables that map, with small pages, all memory four times; but
- * not the whole block.
+ * Pages for the pool's own data come from the first block; each would otherwise
+ * pin another block. Enough for four times the page tables that map all memory
+ * with small pages, but at most a quarter of the block.
  */
 static unsigned int __init initial_spare(void)
 {
@@ -618,7 +611,7 @@ static void __init init_node(struct kpkeys_pool_node *node)
 	node->trim_at = (IDLE_BLOCKS + 1) * KPKEYS_BLOCK_PAGES;
 }
 
-/* Locks share no cache lines; without CPUs to lock out they have no size. */
+/* Locks share no cache lines. Without SMP they may have no size. */
 static int __init init_sync(struct kpkeys_pool *pool)
 {
 	size_t locks = (pool->nr_nodes + pool->nr_cpus) *
@@ -677,12 +670,12 @@ static int __init init_state(struct kpkeys_pool *pool)
 }
 
 /**
- * kpkeys_pool_init() - Make a pool that can hand out pages.
+ * kpkeys_pool_init() - Initialise a pool and give it its first block.
  * @pool: the pool.
  *
  * Context: boot, one CPU, as soon as the page allocator works.
- * Return: 0 or a negative error, after which the pool is of no use. Memory that
- * may be tagged is not given back then.
+ * Return: 0 or a negative error, after which the pool is unusable. Memory that
+ * may be tagged is leaked then.
  */
 int __init kpkeys_pool_init(struct kpkeys_pool *pool)
 {
@@ -706,10 +699,10 @@ int __init kpkeys_pool_init(struct kpkeys_pool *pool)
 }
 
 /**
- * kpkeys_pool_late_init() - Let reclaim and debugfs see a pool.
+ * kpkeys_pool_late_init() - Register the shrinker and debugfs file of a pool.
  * @pool: the pool.
  *
- * Context: an initcall.
+ * Context: initcall.
  * Return: 0 or -ENOMEM.
  */
 int __init kpkeys_pool_late_init(const struct kpkeys_pool *pool)

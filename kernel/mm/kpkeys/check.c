@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The checker: is every page table page tagged, and nothing else?
+ * Checker: every page table page must be tagged, and no other page.
  *
- * The system goes on while it runs. What the architecture reports as tagged is
- * a snapshot, and a page may change sides after it was taken. So everything
- * that looks wrong is looked at again with a newer snapshot, and only what
- * stays wrong is reported.
+ * The system keeps running. The ranges that the architecture reports as tagged
+ * are a snapshot, and a page may change its role afterwards. Each apparent
+ * violation is therefore checked against a newer snapshot, and reported only if
+ * it persists.
  */
 #include <linux/cleanup.h>
 #include <linux/debugfs.h>
@@ -27,7 +27,7 @@
 
 #include "kpkeys.h"
 
-/* A page that is freed and reused between this many looks is unlucky. */
+/* A page that is freed and reused between each of so many looks is unlikely. */
 #define FOREIGN_LOOKS	5
 
 struct snapshot {
@@ -44,7 +44,7 @@ struct check {
 
 /* === Snapshots ========================================================== */
 
-/* As far as there is room; -ENOSPC if there is not, and then it has the number. */
+/* Returns -ENOSPC, with the number in snap->nr, if there is no room. */
 static int try_snapshot(struct snapshot *snap)
 {
 	int nr = arch_kpkeys_tagged_ranges(snap->ranges, snap->max);
@@ -107,9 +107,10 @@ static int check_table(struct kpkeys_walk *walk, const struct kpkeys_table *tbl)
 		return 0;
 
 	/*
-	 * The table may be younger than the snapshot, but it cannot go away. No
-	 * allocation under the lock of the kernel's page tables: it may need some,
-	 * or the pool may have to give back pages, for which that lock is taken.
+	 * The table may be younger than the snapshot, but it cannot go away. Do
+	 * not allocate under the mmap lock of init_mm: the allocation may need
+	 * kernel page tables, or make the pool give back pages, which takes the
+	 * lock.
 	 */
 	err = try_snapshot(&check->snap);
 	if (err)
@@ -132,13 +133,15 @@ static int check_writable(struct kpkeys_walk *walk, unsigned long addr,
 	if (!pfn_valid(pfn))
 		return 0;
 
-	/* The linear map itself, where the key of the entry protects. */
+	/* In the linear map itself, the key of the entry protects the page. */
 	page = pfn_to_page(pfn);
 	if ((unsigned long)page_address(page) == addr || !PageTable(page) ||
 	    arch_kpkeys_pte_tagged(ptep_get(ptep)))
 		return 0;
 
-	/* A page that is still mapped has not become a table by being freed. */
+	/*
+	 * Recheck the entry: the page may have been unmapped, freed and reused.
+	 */
 	smp_rmb();
 	if (!pte_present(ptep_get(ptep)) || pte_pfn(ptep_get(ptep)) != pfn)
 		return 0;
@@ -169,7 +172,7 @@ static int check_mm(struct check *check, struct mm_struct *mm,
 		if (err != -ENOSPC)
 			return err;
 
-		/* Once more, with room for a snapshot. What was listed is listed again. */
+		/* Retry with a larger snapshot. Exceptions are listed again. */
 		err = take_snapshot(&check->snap);
 		if (err)
 			return err;
@@ -184,7 +187,7 @@ struct process {
 	char name[TASK_COMM_LEN + 16];
 };
 
-/* Processes that start meanwhile are left for the next run of the checker. */
+/* Processes that start meanwhile are missed. */
 static int collect_processes(struct process *procs, int max)
 {
 	struct task_struct *leader, *task;
@@ -236,7 +239,7 @@ static bool is_foreign(unsigned long addr)
 	return !kpkeys_page_is_ours(virt_to_page((void *)addr));
 }
 
-/* Look again: the page may have been given back since the snapshot. */
+/* Recheck: the page may have been given back since the snapshot. */
 static int stays_foreign(struct check *check, unsigned long addr)
 {
 	struct snapshot *now __free(kfree) = kzalloc_obj(*now);
@@ -301,7 +304,7 @@ int kpkeys_check(struct kpkeys_check_result *res, struct seq_file *m)
 	if (!kpkeys_hardened_pgtables_enabled())
 		return -EOPNOTSUPP;
 
-	/* What goes with memory are tables that no lock of an address space keeps. */
+	/* Memory hot-remove frees tables without the mmap lock. */
 	get_online_mems();
 	err = take_snapshot(&check.snap);
 	if (!err)

@@ -24,9 +24,9 @@
 
 #include "kpkeys.h"
 
-/* Has the key of page tables from the moment when there is one. */
+/* Carries the key of page tables once there is a key. */
 DEFINE_PER_CPU_PAGE_ALIGNED(struct kpkeys_ledger, kpkeys_ledger);
-/* Modules have the helpers that write page tables inlined. */
+/* Page table helpers are inlined into modules. */
 EXPORT_PER_CPU_SYMBOL(kpkeys_ledger);
 
 /* === Tagging ============================================================ */
@@ -38,8 +38,7 @@ EXPORT_PER_CPU_SYMBOL(kpkeys_ledger);
  * @pkey: the key, at most arch_max_pkey(); KPKEYS_PKEY_DEFAULT makes the range
  *	ordinary memory again.
  *
- * Mappings of the range by vmalloc that are gone do not outlive the call in
- * TLBs.
+ * Stale TLB entries of vmalloc mappings of the range are flushed.
  *
  * Context: may sleep; may need memory for page tables where the linear map has
  * to be split.
@@ -58,7 +57,9 @@ int set_memory_pkey(unsigned long addr, int numpages, int pkey)
 	if (!arch_kpkeys_enabled())
 		return 0;
 
-	/* What vmalloc unmapped may be in TLBs still, without the key. */
+	/*
+	 * TLBs may hold stale vmalloc mappings of the range, without the key.
+	 */
 	if (pkey != KPKEYS_PKEY_DEFAULT)
 		vm_unmap_aliases();
 	return arch_set_memory_pkey(addr, numpages, pkey);
@@ -90,18 +91,18 @@ static const char *level_name(u64 pkey_reg)
 }
 
 #if IS_ENABLED(CONFIG_KPKEYS_KUNIT_TEST)
-/* The task whose next violation is part of a test. */
+/* The task whose next violation is expected by a test. */
 static struct task_struct *violation_expected_of;
 
 /**
  * kpkeys_test_write() - Try a write that may be refused, for tests.
- * @dst: where to.
- * @src: what.
- * @size: bytes.
+ * @dst: destination.
+ * @src: source.
+ * @size: number of bytes.
  *
  * Context: process context, one test at a time.
- * Return: 0; -EFAULT if the write was refused, which ends no task and causes no
- * panic if a protection key is the reason.
+ * Return: 0, or -EFAULT if the write was refused. A refusal by a protection key
+ * neither kills the task nor panics.
  */
 int kpkeys_test_write(void *dst, const void *src, size_t size)
 {
@@ -114,9 +115,8 @@ int kpkeys_test_write(void *dst, const void *src, size_t size)
 }
 
 /**
- * kpkeys_violation_is_expected() - Does a test cause the violation at hand?
+ * kpkeys_violation_is_expected() - Does a test cause the current violation?
  *
- * Context: any.
  * Return: true if the fault handler may use the fixup of the write.
  */
 bool kpkeys_violation_is_expected(void)
@@ -127,11 +127,9 @@ bool kpkeys_violation_is_expected(void)
 
 /**
  * kpkeys_report_violation() - Count and print a refused write.
- * @violation: what happened.
+ * @violation: the write.
  *
  * The fault handler calls it before kpkeys_violation_die().
- *
- * Context: any.
  */
 void kpkeys_report_violation(const struct kpkeys_violation *violation)
 {
@@ -146,9 +144,9 @@ void kpkeys_report_violation(const struct kpkeys_violation *violation)
  * kpkeys_violation_die() - Apply kpkeys.violation= to the current task.
  *
  * There is no "warn and go on": levels are compile-time constants, so a refused
- * write is an attack or a missed page table writer, and letting it through on
- * the second try would be all an attacker needs. An instruction with a fixup is
- * no exception: the attacker would get an error and try again.
+ * write is an attack or a missed page table writer, and an attacker only has to
+ * try twice if the second write passes. An instruction with a fixup is no
+ * exception: the attacker would get an error and retry.
  *
  * Context: the stack of the task that wrote, at the default level.
  */
@@ -165,12 +163,12 @@ void __noreturn kpkeys_violation_die(void)
 }
 
 /**
- * kpkeys_level_leaked() - Complain about a raised level that should have ended.
+ * kpkeys_level_leaked() - Warn that a level was not lowered in time.
  *
- * The caller has lowered it. No path leaves the level raised, but for a bug, and
- * the level must not outlive the system call in which it was raised.
+ * The caller has lowered it. Only a bug leaves the level raised, and the level
+ * must not outlive the system call that raised it.
  *
- * Context: the return to user space, interrupts off.
+ * Context: return to user space, interrupts off.
  */
 void kpkeys_level_leaked(void)
 {
@@ -181,10 +179,8 @@ void kpkeys_level_leaked(void)
 
 #ifdef CONFIG_KPKEYS_DEBUG
 /**
- * kpkeys_assert_default() - Warn unless this is the register of the default.
+ * kpkeys_assert_default() - Warn unless a register value is the default.
  * @pkey_reg: a value of the pkey register.
- *
- * Context: any.
  */
 void kpkeys_assert_default(u64 pkey_reg)
 {
@@ -194,12 +190,9 @@ void kpkeys_assert_default(u64 pkey_reg)
 }
 
 /**
- * kpkeys_assert_current_default() - Warn unless the CPU is at the default level.
+ * kpkeys_assert_current_default() - Warn unless this CPU is at the default.
  *
- * For the places where it must be: allocation, context switch, entry from and
- * return to user space.
- *
- * Context: any.
+ * Called on allocation, context switch, kernel entry and exit.
  */
 void kpkeys_assert_current_default(void)
 {
@@ -210,10 +203,10 @@ EXPORT_SYMBOL(kpkeys_assert_current_default);
 #endif
 
 /**
- * kpkeys_debugfs_dir() - The directory kpkeys/ in debugfs.
+ * kpkeys_debugfs_dir() - Get the debugfs directory kpkeys/.
  *
- * Context: may sleep; late enough for debugfs.
- * Return: the directory, made by the first caller.
+ * Context: may sleep; debugfs is initialised.
+ * Return: the directory, created by the first call.
  */
 struct dentry *kpkeys_debugfs_dir(void)
 {

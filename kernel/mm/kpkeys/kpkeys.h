@@ -21,7 +21,7 @@ enum kpkeys_stat {
 	KPKEYS_STAT_SWITCHES,		/* the level was raised and lowered */
 	KPKEYS_STAT_NESTED,		/* a guard found the level raised */
 	KPKEYS_STAT_TAG_CALLS,		/* changes of keys in the linear map */
-	KPKEYS_STAT_PTPS_TAGGED,	/* pages, as far as possible */
+	KPKEYS_STAT_PTPS_TAGGED,	/* pages that may be tagged */
 	KPKEYS_STAT_PTPS_UNTAGGED,
 	KPKEYS_STAT_TAG_FAILURES,
 	KPKEYS_STAT_UNTAG_FAILURES,
@@ -45,7 +45,7 @@ static inline void kpkeys_stat_add(enum kpkeys_stat stat, unsigned long nr) { }
 
 /* === Page tables ======================================================== */
 
-/* One page table page, as the walk meets it. */
+/* One page table page, as passed to the callback of a walk. */
 struct kpkeys_table {
 	void *addr;		/* in the linear map */
 	const char *level;	/* "pgd", "p4d", ... */

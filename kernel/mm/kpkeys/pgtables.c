@@ -25,7 +25,7 @@
 #include "pool.h"
 
 DEFINE_STATIC_KEY_FALSE_RO(kpkeys_hardened_pgtables_key);
-/* Modules have the helpers that write page tables inlined. */
+/* Page table helpers are inlined into modules. */
 EXPORT_SYMBOL(kpkeys_hardened_pgtables_key);
 
 DEFINE_STATIC_KEY_FALSE_RO(kpkeys_unbatched_key);
@@ -33,11 +33,11 @@ DEFINE_STATIC_KEY_FALSE_RO(kpkeys_unbatched_key);
 KPKEYS_POOL(kpkeys_pgtables_pool, "pgtables", KPKEYS_PKEY_PGTABLES,
 	    KPKEYS_LVL_PGTABLES);
 
-/* === Tables that are older than the pool ================================ */
+/* === Tables older than the pool ========================================= */
 
 /*
- * Such a page is marked before it is tagged and until after it is untagged, so
- * that a tagged page without the mark is none of ours.
+ * The mark is set before tagging and cleared after untagging, so that a tagged
+ * page without it was not tagged by this code.
  */
 static void __init mark_page(struct page *page)
 {
@@ -63,7 +63,7 @@ VISIBLE_IF_KUNIT int __init kpkeys_tag_page(struct page *page,
 	err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
 			      KPKEYS_PKEY_PGTABLES);
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
-	/* Even after a failure: part of the page may be tagged. */
+	/* Even after a failure, part of the page may be tagged. */
 	kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, 1 << order);
 	if (err)
 		kpkeys_stat_add(KPKEYS_STAT_TAG_FAILURES, 1);
@@ -88,13 +88,13 @@ VISIBLE_IF_KUNIT int __init kpkeys_untag_page(struct page *page,
 
 /* === Allocation and freeing ============================================= */
 
-/* Who gets page tables without protection where the pool has none. */
+/* The task that gets unprotected page tables when the pool is exhausted. */
 static struct task_struct *suspended_for __ro_after_init;
 
 /**
  * kpkeys_pgtable_alloc() - Allocate a protected page table.
- * @gfp: how.
- * @order: its order.
+ * @gfp: allocation flags.
+ * @order: order of the table.
  *
  * Context: any in which pages may be allocated, at the default level.
  * Return: the page, or NULL.
@@ -121,7 +121,7 @@ void kpkeys_pgtable_free(struct page *page)
 	if (kpkeys_pool_free(&kpkeys_pgtables_pool, page))
 		return;
 
-	/* The mark is in writable memory: no reason to untag anything. */
+	/* The mark is in writable memory: do not untag because of it. */
 	if (WARN(is_marked(page), "kpkeys: a page table from before the pool is freed, and lost\n"))
 		return;
 	__free_pages(page, compound_order(page));
@@ -129,11 +129,10 @@ void kpkeys_pgtable_free(struct page *page)
 
 /**
  * kpkeys_pgtable_is_early() - Is this a page table from before the pool?
- * @page: a page table that is not used any more.
+ * @page: a page table that is no longer used.
  *
- * It keeps its key, and cannot become ordinary memory.
+ * Such a table keeps its key and cannot become ordinary memory.
  *
- * Context: any.
  * Return: true if it is one.
  */
 bool kpkeys_pgtable_is_early(struct page *page)
@@ -142,14 +141,13 @@ bool kpkeys_pgtable_is_early(struct page *page)
 }
 
 /**
- * kpkeys_page_is_ours() - Did we tag this page?
+ * kpkeys_page_is_ours() - Did this code tag a page?
  * @page: any page.
  *
- * Includes page tables that wait for an RCU grace period to be freed, and what
- * the pool has.
+ * Includes page tables that wait for an RCU grace period, and free pages of the
+ * pool. The answer may be outdated unless the caller holds the page.
  *
- * Context: any.
- * Return: true if we did; outdated, perhaps, unless the caller knows better.
+ * Return: true if so.
  */
 bool kpkeys_page_is_ours(struct page *page)
 {
@@ -160,7 +158,7 @@ bool kpkeys_page_is_ours(struct page *page)
 
 /* === Walking ============================================================ */
 
-/* What x86 calls it; others have the kernel's entries elsewhere. */
+/* x86 has another name; elsewhere the kernel has its own top-level table. */
 #ifndef USER_PTRS_PER_PGD
 #ifdef KERNEL_PGD_BOUNDARY
 #define USER_PTRS_PER_PGD	KERNEL_PGD_BOUNDARY
@@ -170,12 +168,12 @@ bool kpkeys_page_is_ours(struct page *page)
 #endif
 
 /*
- * Tables are visited by index, not by address range: what no VMA covers counts
- * too. A folded level has one entry and no table of its own.
+ * Tables are visited by index, not by address range, to include tables that no
+ * VMA covers. A folded level has one entry and no table of its own.
  *
- * KASAN has all entries of a table lead to the same one, on each level: its
- * shadow of what there is no memory for. Visiting that once for each address
- * would take hours with five levels.
+ * KASAN maps shadow without memory behind it by tables whose entries all point
+ * to the same next table. Visit that once: once for each address would take
+ * hours with five levels.
  */
 #define again(entry, i)	((i) && !memcmp(entry, (entry) - 1, sizeof(*(entry))))
 
@@ -282,9 +280,9 @@ static int walk_p4d(struct kpkeys_walk *walk, struct mm_struct *mm,
 }
 
 /*
- * Where arm64 does without levels that it was built with, it is the topmost that
- * are left out: all entries of such a table lead to where it is itself, which is
- * the table of the next level.
+ * With fewer levels than it was built for, arm64 folds the topmost ones: all
+ * entries of such a table point back to the table itself, which is the table of
+ * the next level.
  */
 static bool topmost_is_next(const struct mm_struct *mm)
 {
@@ -294,19 +292,19 @@ static bool topmost_is_next(const struct mm_struct *mm)
 
 /**
  * kpkeys_walk_tables() - Visit every page table page of an address space.
- * @walk: what to call.
- * @mm: whose; &init_mm for the kernel's own. Of others only the part below
- *	USER_PTRS_PER_PGD is visited, the rest being the kernel's.
+ * @walk: the callbacks.
+ * @mm: the address space; &init_mm for the kernel. For others only entries
+ *	below USER_PTRS_PER_PGD are visited.
  *
- * Context: the caller prevents tables of @mm from being freed: it holds the
- * mmap lock for writing, as the read lock is what munmap frees them under.
- * Return: 0, or what a callback returned to end the walk.
+ * Context: the caller holds the mmap lock for writing, because munmap frees
+ * tables with the lock held for reading.
+ * Return: 0, or the value with which a callback ended the walk.
  */
 int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 {
 	int nr = mm == &init_mm ? PTRS_PER_PGD : USER_PTRS_PER_PGD;
 	unsigned long addr = 0;
-	/* By name, see pgd_offset_k(). */
+	/* swapper_pg_dir by name, see pgd_offset_k(). */
 	pgd_t *pgd = mm == &init_mm ? swapper_pg_dir : mm->pgd;
 	void *table = mm == &init_mm ? lm_alias(pgd) : pgd;
 	int i, err;
@@ -357,7 +355,7 @@ static int __init tag_existing(struct kpkeys_walk *walk,
 {
 	struct page *page = virt_to_page(tbl->addr);
 
-	/* Some are reached on several ways. */
+	/* Some tables are reached more than once. */
 	if (kpkeys_page_is_ours(page) || arch_kpkeys_read_only(tbl->addr))
 		return 0;
 	return kpkeys_tag_page(page, 0);
@@ -368,13 +366,13 @@ static int __init untag_existing(struct kpkeys_walk *walk,
 {
 	struct page *page = virt_to_page(tbl->addr);
 
-	/* Of the pool, for a part of the linear map that was split meanwhile. */
+	/* A pool page: the linear map was split with it since. */
 	if (kpkeys_pool_owns(&kpkeys_pgtables_pool, page))
 		return -EBUSY;
 	return is_marked(page) ? kpkeys_untag_page(page, 0) : 0;
 }
 
-/* An entry of a CPU's ledger raises the level: it needs the same protection. */
+/* Ledger entries raise the level, so they need the same protection. */
 static int __init tag_ledgers(void)
 {
 	int cpu, err;
@@ -382,7 +380,7 @@ static int __init tag_ledgers(void)
 	for_each_possible_cpu(cpu) {
 		void *ledger = per_cpu_ptr(&kpkeys_ledger, cpu);
 
-		/* With percpu_alloc=page there is a second mapping of it. */
+		/* With percpu_alloc=page the ledger has a second mapping. */
 		if (is_vmalloc_addr(ledger))
 			return -EOPNOTSUPP;
 		err = kpkeys_tag_page(phys_to_page(per_cpu_ptr_to_phys(ledger)), 0);
@@ -393,11 +391,10 @@ static int __init tag_ledgers(void)
 }
 
 /**
- * kpkeys_hardened_pgtables_init() - Protect page tables from now on.
+ * kpkeys_hardened_pgtables_init() - Start protecting page tables.
  *
  * Called as soon as the page allocator works and before it has handed out a
- * page table, so that only the tables that the kernel was started with have to
- * be found.
+ * page table, so that only the initial tables of the kernel have to be found.
  *
  * Context: boot, one CPU.
  */
@@ -434,7 +431,9 @@ void __init kpkeys_hardened_pgtables_init(void)
 	if (!err)
 		err = kpkeys_walk_tables(&tag, &init_mm);
 	if (err) {
-		/* A table left tagged is still written under the guard. */
+		/*
+		 * Tables that stay tagged can still be written under the guard.
+		 */
 		pr_err("page tables not hardened: cannot tag the kernel's tables: %pe\n",
 		       ERR_PTR(err));
 		if (!kpkeys_walk_tables(&untag, &init_mm))
@@ -447,9 +446,9 @@ void __init kpkeys_hardened_pgtables_init(void)
 }
 
 /**
- * kpkeys_hardened_pgtables_add() - Protect a table that was not allocated.
- * @table: a page of the linear map, or of the kernel image, that becomes one of
- *	the kernel's tables.
+ * kpkeys_hardened_pgtables_add() - Protect a page table from another source.
+ * @table: a page of the linear map or the kernel image that becomes a kernel
+ *	page table.
  *
  * Context: boot, one CPU.
  */
@@ -464,10 +463,11 @@ void __init kpkeys_hardened_pgtables_add(void *table)
 }
 
 /**
- * kpkeys_hardened_pgtables_suspend() - Do without the pool where it has nothing.
+ * kpkeys_hardened_pgtables_suspend() - Fall back to unprotected page tables.
  *
- * For an architecture that has to split all of the linear map, and cannot before
- * that is done. It holds for the task that calls this.
+ * For an architecture that must split the whole linear map before page tables
+ * can be tagged. While the pool is exhausted, the calling task gets unprotected
+ * tables.
  *
  * Context: boot, all other CPUs stopped.
  */
@@ -477,10 +477,10 @@ void __init kpkeys_hardened_pgtables_suspend(void)
 }
 
 /**
- * kpkeys_hardened_pgtables_resume() - Protect what was allocated since.
+ * kpkeys_hardened_pgtables_resume() - Protect tables allocated since suspend.
  *
- * Context: boot, before user processes. The linear map can be split, or need
- * not.
+ * Context: boot, before user processes. The linear map has been split, or does
+ * not have to be.
  */
 void __init kpkeys_hardened_pgtables_resume(void)
 {
@@ -500,7 +500,7 @@ static int cpu_dead(unsigned int cpu)
 	return 0;
 }
 
-/* Blocks are not movable: offline what is not in use, at least. */
+/* Blocks are not movable: give back idle ones before offlining. */
 static int memory_callback(struct notifier_block *self, unsigned long action,
 			   void *arg)
 {

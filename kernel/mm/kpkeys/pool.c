@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pools of pages that carry a protection key already: handing out, taking back.
+ * Pools of pages that already carry a protection key: allocation and freeing.
  *
- * Tagging a page when it is needed would split the linear map, which needs a
- * page table, which would have to be tagged; it flushes TLBs; and it may sleep
- * where page tables are allocated that must not. So whole blocks are tagged
- * (blocks.c), and pages handed out of them.
+ * Tagging a single page on demand would split the linear map, which takes a
+ * page table, which would have to be tagged in turn. It would also flush TLBs,
+ * and sleep where page tables are allocated atomically. So blocks.c tags whole
+ * blocks, and pages are handed out of them.
  *
- * A page keeps its reference count of one for as long as the pool owns it,
- * handed out or not: whoever takes a speculative reference and drops it does
- * not free the page.
+ * A page keeps its reference count of one as long as the pool owns it, whether
+ * it is handed out or not, so that dropping a speculative reference does not
+ * free the page.
  *
- * What decides which page is handed out can be written at the level of the pool
- * only. What is found in other memory (struct page, numbers of CPUs and nodes,
- * locks) is checked against it.
+ * Data that decides which page is handed out is writable at the level of the
+ * pool only. Values from other memory (struct page, CPU and node numbers,
+ * locks) are checked against it.
  */
 #include <linux/fault-inject.h>
 #include <linux/gfp.h>
@@ -30,7 +30,7 @@
 #include "kpkeys.h"
 #include "pool.h"
 
-/* === Magazines: locked with their node, the level is raised ============= */
+/* === Magazines: callers hold their lock and have raised the level ======= */
 
 static void node_put(const struct kpkeys_pool *pool,
 		     struct kpkeys_pool_node *node, struct page *page,
@@ -85,9 +85,9 @@ void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu)
 }
 
 /*
- * Interrupts stay enabled, as in the page allocator's own per-CPU lists: an
- * interrupt that finds the magazine of its CPU locked goes to the node. On a
- * single CPU a spinlock does not notice, hence the interrupts there.
+ * Interrupts stay enabled, as with the per-CPU lists of the page allocator: an
+ * interrupt that finds the magazine locked falls back to the node. Without SMP
+ * a trylock always succeeds, so interrupts are disabled there.
  */
 static bool lock_magazine(const struct kpkeys_pool *pool, unsigned int cpu,
 			  unsigned long *flags)
@@ -112,7 +112,7 @@ static void unlock_magazine(const struct kpkeys_pool *pool, unsigned int cpu,
 
 /* === struct page ======================================================== */
 
-/* As the page allocator hands out pages; it never saw these come and go. */
+/* Do the work of the page allocator, which never sees these pages. */
 static bool prepare_page(struct page *page, unsigned int order)
 {
 	struct ptdesc *pt = page_ptdesc(page);
@@ -130,7 +130,7 @@ static bool prepare_page(struct page *page, unsigned int order)
 
 	for (i = 1; i < 1 << order; i++) {
 		page[i].private = 0;
-		/* Somebody looks at it right now: it cannot become a tail. */
+		/* A speculative reference: this page cannot become a tail. */
 		if (!page_ref_freeze(&page[i], 1))
 			goto busy;
 	}
@@ -165,7 +165,7 @@ static void unprepare_page(struct page *page, unsigned int order)
 
 /* === Taking and putting ================================================= */
 
-/* The last look at a page before somebody gets it. The level is raised. */
+/* Final check before a page is handed out. The level is raised. */
 static bool set_in_use(const struct kpkeys_pool *pool, struct page *page,
 		       unsigned int order)
 {
@@ -178,7 +178,7 @@ static bool set_in_use(const struct kpkeys_pool *pool, struct page *page,
 		kpkeys_pool_count(pool, KPKEYS_POOL_BAD_TAKES);
 		return false;
 	}
-	/* The lock of the node is held for all orders but zero. */
+	/* For orders above 0 the lock of the node is held. */
 	if (order)
 		bitmap_set(region->inner, i + 1, (1 << order) - 1);
 	return true;
@@ -211,14 +211,14 @@ static struct page *take_locked(const struct kpkeys_pool *pool,
 }
 
 /**
- * kpkeys_pool_take() - Take what a node has.
+ * kpkeys_pool_take() - Take available pages of a node.
  * @pool: the pool.
  * @nid: the node.
- * @order: how many pages, naturally aligned.
- * @zero: whether to clear them.
+ * @order: order of the run, naturally aligned.
+ * @zero: whether to clear the pages.
  *
  * Context: any but hardirq, at the default level.
- * Return: the pages, in use but with nothing done to their struct page; or
+ * Return: the pages, marked in use, with their struct page not yet prepared; or
  * NULL.
  */
 struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
@@ -258,7 +258,7 @@ static bool put_locked(const struct kpkeys_pool *pool,
 	if (!test_and_clear_bit(first, region->in_use))
 		return false;
 
-	/* What the page allocator would not take back, nobody gets again. */
+	/* As in the page allocator, poisoned pages are not reused. */
 	if (PageHWPoison(page))
 		return true;
 
@@ -304,9 +304,9 @@ static bool put(const struct kpkeys_pool *pool, struct kpkeys_region *region,
 }
 
 /*
- * Are page tables wanted for splitting the linear map, on behalf of the pool?
- * Not a matter of what the caller says: only who changes keys for the pool, and
- * holds its mutex, gets them.
+ * Does the pool itself need a page table, to split the linear map? The caller's
+ * word does not count: only the task that is changing keys under the grow mutex
+ * gets pages of the reserve.
  */
 static bool is_splitting(const struct kpkeys_pool *pool)
 {
@@ -333,7 +333,7 @@ static struct page *take_reserve(const struct kpkeys_pool *pool, bool zero)
 
 /* === Allocation and freeing ============================================= */
 
-/* vmalloc() tells by the scope only that it must not sleep. */
+/* vmalloc() forbids sleeping only through the task's PF_MEMALLOC scope. */
 static bool may_grow(gfp_t gfp)
 {
 	return gfpflags_allow_blocking(gfp) && !(current->flags & PF_MEMALLOC);
@@ -371,10 +371,10 @@ static struct page *get_page_of_pool(const struct kpkeys_pool *pool, gfp_t gfp,
 }
 
 /**
- * kpkeys_pool_alloc() - Hand out pages with the key of a pool.
+ * kpkeys_pool_alloc() - Allocate pages with the key of a pool.
  * @pool: the pool.
- * @gfp: __GFP_ZERO and __GFP_ACCOUNT do what they do elsewhere; a caller that
- *	may not sleep gets what is there.
+ * @gfp: honours __GFP_ZERO and __GFP_ACCOUNT; without blocking allowed, only
+ *	pages that the pool already has are used.
  * @order: at most KPKEYS_MAX_ORDER.
  *
  * Context: any in which pages may be allocated, at the default level.
@@ -417,12 +417,12 @@ err_put:
 }
 
 /**
- * kpkeys_pool_free() - Take back what kpkeys_pool_alloc() handed out.
+ * kpkeys_pool_free() - Free pages from kpkeys_pool_alloc().
  * @pool: the pool.
  * @page: the page. It keeps its key.
  *
  * Context: any in which pages may be freed, at the default level.
- * Return: true, or false if the page is not one of this pool.
+ * Return: false if the page does not belong to this pool.
  */
 bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page)
 {
@@ -462,8 +462,9 @@ bad_free:
  * @pool: the pool.
  * @page: any page.
  *
- * Context: any. The answer may be outdated unless the caller knows better.
- * Return: true if so, whether it is handed out, free or for the pool's own use.
+ * The answer may be outdated unless the caller holds the page.
+ *
+ * Return: true if it is handed out, free, or part of the pool's own data.
  */
 bool kpkeys_pool_owns(const struct kpkeys_pool *pool, struct page *page)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Pools of pages that carry a protection key already. Private to mm/kpkeys.
+ * Pools of pages that already carry a protection key. Private to mm/kpkeys.
  */
 #ifndef __MM_KPKEYS_POOL_H
 #define __MM_KPKEYS_POOL_H
@@ -19,23 +19,23 @@
 #include <linux/workqueue.h>
 
 /*
- * What is tagged in one go: what one entry of the linear map covers, where that
- * is small enough (it is 512 MB with pages of 64 KB).
+ * The unit of tagging: the memory that one entry of the linear map covers,
+ * unless that is too large (512 MB with 64 KB pages).
  */
 #define KPKEYS_BLOCK_ORDER	MIN_T(int, MIN(PMD_SHIFT - PAGE_SHIFT, 9), \
 				      MAX_PAGE_ORDER)
 #define KPKEYS_BLOCK_PAGES	(1 << KPKEYS_BLOCK_ORDER)
 
-/* What is tagged if no such block is to be had. */
+/* The unit of tagging if no such block is free. */
 #define KPKEYS_SMALL_ORDER	2
 #define KPKEYS_SMALL_PAGES	(1 << KPKEYS_SMALL_ORDER)
 
-/* The largest page table: x86 with two address spaces in one PGD pair each. */
+/* The largest page table: an x86 PGD with page table isolation and ASI. */
 #define KPKEYS_MAX_ORDER	2
 
 /*
- * Pages kept back for splitting the linear map: one table for each level, and
- * the same for each other map of all memory that an architecture has.
+ * Pages reserved for splitting the linear map: one table per level, and as many
+ * for each further map of all memory that the architecture has.
  */
 #ifndef ARCH_MAX_LINEAR_MAPS
 #define ARCH_MAX_LINEAR_MAPS	1
@@ -50,21 +50,21 @@ static inline unsigned int arch_nr_linear_maps(void)
 #define KPKEYS_POOL_MAX_RESERVE	(2 * ARCH_MAX_LINEAR_MAPS)
 
 /**
- * struct kpkeys_region - a naturally aligned block that the pool has pages of.
- * @list: in one of the lists of its node.
+ * struct kpkeys_region - a naturally aligned block that contains pool pages.
+ * @list: entry in one of the lists of its node.
  * @base: first page frame.
- * @nid: node of its memory.
+ * @nid: node of the memory.
  * @nr_owned: pages that belong to the pool.
- * @nr_avail: of these, the pages that can be handed out.
+ * @nr_avail: owned pages that can be handed out.
  * @whole: the block was allocated and tagged as a whole.
- * @owned: which pages belong to the pool.
- * @avail: which can be handed out.
- * @in_use: which are handed out; of a larger order, the first.
- * @inner: the others of a larger order that is handed out.
- * @stuck: which are to be given back as soon as they can be untagged.
+ * @owned: pages that belong to the pool.
+ * @avail: pages that can be handed out.
+ * @in_use: pages that are handed out; only the first for orders above 0.
+ * @inner: the other pages of an order above 0 that is handed out.
+ * @stuck: pages to give back once they can be untagged.
  *
- * Lives in memory of the pool, and can be written at its level only: forging
- * one would turn ordinary memory into a page table.
+ * Lives in memory of the pool, so that it is writable at the pool's level only:
+ * a forged region would turn ordinary memory into a page table.
  */
 struct kpkeys_region {
 	struct list_head list;
@@ -81,14 +81,14 @@ struct kpkeys_region {
 
 /**
  * struct kpkeys_pool_node - the regions of one NUMA node. Protected.
- * @partial: some pages are available.
- * @full: none is.
- * @empty: whole blocks of which all pages are available.
+ * @partial: regions with some pages available.
+ * @full: regions with no page available.
+ * @empty: whole blocks with all pages available.
  * @nr_avail: available pages in all regions.
- * @nr_blocks: regions that are whole blocks.
+ * @nr_blocks: number of whole blocks.
  * @nr_small: pages owned in other regions.
  * @nr_empty: length of @empty.
- * @trim_at: number of available pages at which to think of giving some back.
+ * @trim_at: a trim is considered when @nr_avail exceeds this.
  */
 struct kpkeys_pool_node {
 	struct list_head partial, full, empty;
@@ -97,14 +97,14 @@ struct kpkeys_pool_node {
 	unsigned long trim_at;
 };
 
-/* Single pages of the CPU's node, to be handed out without meeting others. */
+/* Order-0 pages of the CPU's node, handed out without contention. */
 #define KPKEYS_MAGAZINE_SIZE	30
 
 /**
  * struct kpkeys_magazine - the cache of one CPU. Protected.
- * @nid: the node that its pages are of.
+ * @nid: node of the pages.
  * @nr: number of pages.
- * @page: the pages; the last is handed out first.
+ * @page: the pages, used as a stack.
  */
 struct kpkeys_magazine {
 	int nid;
@@ -113,9 +113,9 @@ struct kpkeys_magazine {
 } ____cacheline_aligned_in_smp;
 
 /**
- * struct kpkeys_pool_state - what decides which pages are handed out. Protected.
- * @nodes: by node number.
- * @magazines: by CPU number.
+ * struct kpkeys_pool_state - data that decides which pages are handed out.
+ * @nodes: indexed by node.
+ * @magazines: indexed by CPU.
  * @tagging: the task that is changing keys for the pool. Page tables that it
  *	allocates meanwhile are for splitting the linear map.
  * @reserve: pages for that purpose only.
@@ -137,7 +137,7 @@ struct kpkeys_pool_state {
 	struct kpkeys_region ***directory;
 };
 
-/* What happened to the pool; in unprotected memory, as nothing depends on it. */
+/* Pool statistics. Unprotected, because no decision depends on them. */
 enum kpkeys_pool_event {
 	KPKEYS_POOL_BLOCKS_ADDED,
 	KPKEYS_POOL_BLOCKS_RETURNED,
@@ -147,25 +147,25 @@ enum kpkeys_pool_event {
 	KPKEYS_POOL_FAILED_ALLOCS,
 	KPKEYS_POOL_FAILED_TAGS,
 	KPKEYS_POOL_FAILED_UNTAGS,
-	KPKEYS_POOL_BAD_TAKES,		/* of a page that is none of the pool */
-	KPKEYS_POOL_BAD_FREES,		/* of a page that was not handed out */
+	KPKEYS_POOL_BAD_TAKES,		/* page was not free, or not of the pool */
+	KPKEYS_POOL_BAD_FREES,		/* page was not handed out */
 	KPKEYS_POOL_NR_EVENTS
 };
 
-/* A lock that no other shares its cache line with. */
+/* A lock in a cache line of its own. */
 struct kpkeys_pool_lock {
 	spinlock_t lock;	/* see struct kpkeys_pool_sync */
 } ____cacheline_aligned;
 
 /**
- * struct kpkeys_pool_sync - the part of a pool that has to be writable.
+ * struct kpkeys_pool_sync - the part of a pool that must stay writable.
  * @grow: serialises adding and giving back blocks.
- * @node_lock: protects lists and bitmaps of a node, by node number.
- * @cpu_lock: protects a magazine, by CPU number. Taken before @node_lock.
- * @work: adds a block when few pages are left, gives back what is idle.
+ * @node_lock: protects lists and bitmaps of a node, indexed by node.
+ * @cpu_lock: protects a magazine, indexed by CPU. Nests outside @node_lock.
+ * @work: adds a block when few pages are left, gives back idle blocks.
  * @events: counters.
- * @nr_stuck: pages to be given back that cannot be untagged.
- * @retry_at: after a failed refill of a node, when to try again, in jiffies.
+ * @nr_stuck: pages to be given back that could not be untagged.
+ * @retry_at: time of the next refill of a node after a failed one, in jiffies.
  */
 struct kpkeys_pool_sync {
 	struct mutex grow;	/* see @grow above */
@@ -179,20 +179,20 @@ struct kpkeys_pool_sync {
 
 /**
  * struct kpkeys_pool - pages of one key.
- * @name: for people.
+ * @name: for messages.
  * @pkey: the key.
- * @level: the level at which pages with that key can be written.
- * @state: protected by the key itself.
+ * @level: the level at which pages with @pkey are writable.
+ * @state: data protected by @pkey itself.
  * @sync: locks and counters.
- * @state_size: bytes of memory at @state.
- * @nr_nodes: bound of the node numbers in @state.
- * @nr_cpus: bound of the CPU numbers in @state.
- * @directory_size: number of leaves @state's directory has room for.
- * @count_objects: for its shrinker.
- * @scan_objects: likewise.
+ * @state_size: size of @state in bytes.
+ * @nr_nodes: number of nodes in @state.
+ * @nr_cpus: number of CPUs in @state.
+ * @directory_size: number of leaves in the directory of @state.
+ * @count_objects: shrinker callback.
+ * @scan_objects: shrinker callback.
  *
- * Itself read-only after boot. To add a user of another key, define an instance
- * with KPKEYS_POOL(), and its level in kpkeys_pool_raise().
+ * Read-only after boot. For another key, define an instance with KPKEYS_POOL()
+ * and add its level to kpkeys_pool_raise().
  */
 struct kpkeys_pool {
 	const char *name;
@@ -210,8 +210,8 @@ struct kpkeys_pool {
 };
 
 /*
- * Each instance has callbacks of its own, as a pointer to the pool beside a
- * pointer to a common one would be in writable memory.
+ * Each instance has its own callbacks: a pool pointer next to a shared callback
+ * would sit in writable memory.
  */
 #define KPKEYS_POOL(_var, _name, _pkey, _level)				\
 	static void _var##_work(struct work_struct *work);		\
@@ -248,9 +248,10 @@ struct kpkeys_pool {
 	}
 
 /*
- * Raise to the level of a pool for a scope that is entered at the default. The
- * register is written with constants only, hence the switch. No level is held
- * across a context switch, which spinlocks do not prevent with PREEMPT_RT.
+ * Raise to the level of a pool for a scope entered at the default. The switch
+ * is there because the register is only written with constants. Preemption is
+ * disabled because no level may be held across a context switch, and spinlocks
+ * do not prevent one with PREEMPT_RT.
  */
 static __always_inline void kpkeys_pool_raise(const struct kpkeys_pool *pool)
 {
@@ -273,8 +274,8 @@ DEFINE_CLASS(kpkeys_pool_level, int, ((void)_T, kpkeys_pool_lower()),
 DEFINE_CLASS_IS_UNCONDITIONAL(kpkeys_pool_level)
 
 /*
- * The numbers of CPUs and nodes are found in ordinary memory, and choose what
- * is handed out: a wrong one must not lead out of the pool's own memory.
+ * CPU and node numbers come from ordinary memory and select the pages to hand
+ * out: a forged number must not index outside the pool's own memory.
  */
 static inline struct kpkeys_pool_node *
 kpkeys_pool_node(const struct kpkeys_pool *pool, unsigned int nid)
@@ -306,7 +307,7 @@ static inline void kpkeys_pool_count(const struct kpkeys_pool *pool,
 	atomic_long_inc(&pool->sync->events[event]);
 }
 
-/* === regions.c: which pages there are; callers have raised the level ==== */
+/* === regions.c: bookkeeping; callers have raised the level ============== */
 
 size_t kpkeys_directory_size(struct kpkeys_pool *pool);
 bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page);
@@ -333,7 +334,7 @@ struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
 
 void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr);
 
-/* === pool.c: handing out and taking back ================================ */
+/* === pool.c: allocation and freeing ===================================== */
 
 struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
 			       unsigned int order);
@@ -343,7 +344,7 @@ struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
 			      unsigned int order, bool zero);
 void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu);
 
-/* === blocks.c: from the page allocator and back ========================= */
+/* === blocks.c: growing and shrinking ==================================== */
 
 int kpkeys_pool_init(struct kpkeys_pool *pool);
 int kpkeys_pool_late_init(const struct kpkeys_pool *pool);
@@ -359,7 +360,7 @@ void kpkeys_pool_background(const struct kpkeys_pool *pool);
 unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool);
 unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool);
 
-/* Available pages of a node below which a block is added in the background. */
+/* A node with fewer available pages gets a block in the background. */
 #define KPKEYS_POOL_LOW		64
 
 /* === pool_debugfs.c ===================================================== */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Regions: which pages belong to a pool, and which of them are free.
+ * Regions: track which pages belong to a pool, and which of them are free.
  *
- * Everything here lives in pages of the pool itself. Functions that change
- * something are called at the level of the pool, with the locks they name; they
- * do not take any, and do not allocate.
+ * All data structures here live in pages of the pool itself. Functions that
+ * modify them expect the raised level and the locks that they name; they take
+ * no locks and do not allocate.
  */
 #include <linux/align.h>
 #include <linux/bitmap.h>
@@ -24,7 +24,7 @@ static_assert(sizeof(struct kpkeys_region) <= PAGE_SIZE);
 /**
  * kpkeys_spare_push() - Give the pool a page for its own data.
  * @pool: the pool.
- * @addr: the page, which has the key of the pool. It stays with it forever.
+ * @addr: the page, tagged with the key of the pool. It is never given back.
  *
  * Context: level raised; the grow mutex is held.
  */
@@ -70,14 +70,14 @@ static struct kpkeys_region *get_descriptor(struct kpkeys_pool_state *state)
 /* === From a page to its region ========================================== */
 
 /**
- * kpkeys_directory_size() - Set how much memory the directory has to cover.
+ * kpkeys_directory_size() - Compute the size of the directory.
  * @pool: the pool.
  *
- * Memory that is added later, above what the machine can have according to its
- * firmware, has no place in the directory and is not used.
+ * The directory covers max_possible_pfn. Memory that is hot-added above that
+ * has no slot and is not used.
  *
  * Context: boot.
- * Return: bytes that the first step of the directory takes.
+ * Return: size of the first level of the directory in bytes.
  */
 size_t __init kpkeys_directory_size(struct kpkeys_pool *pool)
 {
@@ -94,7 +94,7 @@ static bool covered(const struct kpkeys_pool *pool, unsigned long pfn)
 	       pool->directory_size;
 }
 
-/* The region around a page, whether it owns it or not. */
+/* The region around a page, whether the pool owns the page or not. */
 static struct kpkeys_region *region_around(const struct kpkeys_pool *pool,
 					   unsigned long pfn)
 {
@@ -114,13 +114,13 @@ static struct kpkeys_region *region_around(const struct kpkeys_pool *pool,
 }
 
 /**
- * kpkeys_region_fits() - Can a page be entered?
+ * kpkeys_region_fits() - Can a page be added to the pool?
  * @pool: the pool.
  * @page: any page.
  *
- * Context: any; the grow mutex is held.
- * Return: false if the directory does not reach so far, or the region around
- * the page is of another node.
+ * Context: the grow mutex is held.
+ * Return: false if the directory does not cover the page, or the region around
+ * it belongs to another node.
  */
 bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page)
 {
@@ -135,10 +135,10 @@ bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page)
  * kpkeys_region_find() - Find the region that owns a page.
  * @pool: the pool.
  * @pfn: any page frame.
- * @index: receives the number of the page in the region.
+ * @index: receives the index of the page in the region.
  *
- * Context: any, any level. The region of a page that the caller holds cannot go
- * away; of others the answer may be outdated.
+ * Context: any level. The region of a page that the caller holds cannot go
+ * away; for other pages the answer may be outdated.
  * Return: the region, or NULL if the page does not belong to the pool.
  */
 struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
@@ -150,7 +150,7 @@ struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
 	if (!region)
 		return NULL;
 
-	/* The descriptor may be in use for another region by now. */
+	/* The descriptor may have been reused for another region. */
 	i = pfn - READ_ONCE(region->base);
 	if (i >= KPKEYS_BLOCK_PAGES || !test_bit(i, region->owned))
 		return NULL;
@@ -169,24 +169,24 @@ static struct kpkeys_region **directory_slot(const struct kpkeys_pool *pool,
 
 	slot = &pool->state->directory[nr / LEAF_ENTRIES];
 	if (!*slot) {
-		/* A zeroed page, before readers without a lock find it. */
+		/* Publish the zeroed leaf to lockless readers. */
 		smp_store_release(slot, spare_pop(pool->state));
 	}
 	return *slot ? *slot + nr % LEAF_ENTRIES : NULL;
 }
 
 /**
- * kpkeys_region_add() - Enter pages into their region, making it if need be.
+ * kpkeys_region_add() - Add pages to their region; create it if need be.
  * @pool: the pool.
- * @page: the first.
- * @nr: how many; they do not cross the boundary of a block.
- * @whole: they are the whole block.
+ * @page: the first page.
+ * @nr: number of pages; they do not cross a block boundary.
+ * @whole: the pages are a whole block.
  *
- * The pages are owned then, but not available.
+ * The pages become owned, but not available.
  *
  * Context: level raised; the grow mutex is held.
- * Return: the region, with an empty list if it is new; or NULL if the pool's
- * own memory is used up.
+ * Return: the region, not yet in a list if it is new; NULL if the pool has no
+ * memory left for its own data.
  */
 struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 					struct page *page, unsigned int nr,
@@ -209,7 +209,7 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 		region->base = ALIGN_DOWN(pfn, KPKEYS_BLOCK_PAGES);
 		region->nid = page_to_nid(page);
 		region->whole = whole;
-		/* Filled in, before readers without a lock find it. */
+		/* Publish the initialised region to lockless readers. */
 		smp_store_release(slot, region);
 	}
 
@@ -219,7 +219,7 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 }
 
 /**
- * kpkeys_region_remove() - Forget a region that owns nothing any more.
+ * kpkeys_region_remove() - Remove a region that owns no pages.
  * @pool: the pool.
  * @region: the region; in no list.
  *
@@ -260,7 +260,7 @@ static void relist(struct kpkeys_pool_node *node, struct kpkeys_region *region,
 }
 
 /**
- * kpkeys_region_enlist() - Put a region of which nothing is available in a list.
+ * kpkeys_region_enlist() - List a region without available pages.
  * @node: its node.
  * @region: the region.
  *
@@ -273,11 +273,11 @@ void kpkeys_region_enlist(struct kpkeys_pool_node *node,
 }
 
 /**
- * kpkeys_region_make_available() - Let pages be handed out.
+ * kpkeys_region_make_available() - Make pages available for allocation.
  * @node: node of the region.
  * @region: the region.
- * @first: number of the first page in the region.
- * @nr: how many.
+ * @first: index of the first page in the region.
+ * @nr: number of pages.
  *
  * Context: level raised; the lock of the node is held.
  */
@@ -294,11 +294,11 @@ void kpkeys_region_make_available(struct kpkeys_pool_node *node,
 }
 
 /**
- * kpkeys_region_make_unavailable() - Let pages not be handed out any more.
+ * kpkeys_region_make_unavailable() - Withdraw pages from allocation.
  * @node: node of the region.
  * @region: the region.
- * @first: number of the first page in the region.
- * @nr: how many, all of them available.
+ * @first: index of the first page in the region.
+ * @nr: number of pages, all of them available.
  *
  * Context: level raised; the lock of the node is held.
  */
@@ -314,7 +314,7 @@ void kpkeys_region_make_unavailable(struct kpkeys_pool_node *node,
 	relist(node, region, was_empty);
 }
 
-/* Number of the first of so many available pages, naturally aligned, or -1. */
+/* Index of a naturally aligned run of available pages, or -1. */
 static int find_available(const struct kpkeys_region *region,
 			  unsigned int order)
 {
@@ -332,9 +332,9 @@ static int find_available(const struct kpkeys_region *region,
 /**
  * kpkeys_node_take() - Take available pages of a node.
  * @node: the node.
- * @order: how many, naturally aligned.
+ * @order: order of the run, naturally aligned.
  *
- * Of partly used regions first, so that others get empty.
+ * Partly used regions come first, so that other regions become empty.
  *
  * Context: level raised; the lock of the node is held.
  * Return: the pages, or NULL.
@@ -360,11 +360,11 @@ struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
 }
 
 /**
- * kpkeys_region_order() - With what order was a page handed out?
+ * kpkeys_region_order() - Get the order that a page was handed out with.
  * @region: the region.
- * @first: number of the page in it.
+ * @first: index of the page in the region.
  *
- * What struct page says may have been forged.
+ * The order in struct page may have been forged.
  *
  * Context: any level; the caller holds the page.
  * Return: the order.

@@ -24,11 +24,10 @@ const char * const kpkeys_stat_names[KPKEYS_NR_STATS] = {
 
 /**
  * kpkeys_count_switch() - Count a kpkeys_set_level().
- * @nested: the level was in force already.
+ * @nested: the level was already raised.
  *
- * Out of line: this header-inlined caller is in every page table helper.
- *
- * Context: any.
+ * Out of line, because kpkeys_set_level() is inlined into every page table
+ * helper.
  */
 void kpkeys_count_switch(bool nested)
 {
@@ -38,9 +37,10 @@ EXPORT_SYMBOL(kpkeys_count_switch);
 
 /**
  * kpkeys_stat_read() - Sum a statistic over all CPUs.
- * @stat: which.
+ * @stat: the statistic.
  *
- * Context: any. The CPUs go on counting meanwhile.
+ * CPUs keep counting meanwhile.
+ *
  * Return: the number of events since boot.
  */
 unsigned long kpkeys_stat_read(enum kpkeys_stat stat)

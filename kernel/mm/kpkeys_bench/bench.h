@@ -22,11 +22,12 @@ struct kbench_run;
 /* === Measuring ========================================================== */
 
 /**
- * struct kbench_counters - what is counted; absolute, or summed differences.
+ * struct kbench_counters - clock and counters, absolute or as sums of
+ * differences.
  * @ns: time.
- * @host_ns: time spent in calls that change the host's memory map (UML).
+ * @host_ns: time in calls that change the host's memory map (UML).
  * @host_calls: number of those calls.
- * @stats: statistics of kpkeys.
+ * @stats: kpkeys statistics.
  */
 struct kbench_counters {
 	u64 ns;
@@ -45,10 +46,10 @@ void kbench_show(struct seq_file *m, const struct kbench_run *run);
 
 /**
  * struct kbench_workload - one kind of operation.
- * @name: what to write into the file to get it.
- * @run: do it kbench_run.ops times, in a kernel thread without mm. Times only
- *	the operation itself, calls kbench_pause() before each. Leaves nothing
- *	behind. Returns 0 or a negative errno.
+ * @name: name in the debugfs file.
+ * @run: runs kbench_run.ops operations in a kernel thread without mm. Times
+ *	only the operation itself, calls kbench_pause() before each, and cleans
+ *	up. Returns 0 or a negative errno.
  */
 struct kbench_workload {
 	const char *name;
@@ -57,15 +58,15 @@ struct kbench_workload {
 
 /**
  * struct kbench_run - one sample.
- * @workload: what is done.
- * @size: how large each operation is, in the unit of the workload.
- * @ops: how many operations.
- * @tables: page table pages the operations made, visited or freed.
- * @large: the mapping is of folios of 64 KB, each mapped by its 16 entries.
- * @free_ns: time that freeing page tables took after the timed regions.
- * @sum: what the timed regions added up to.
- * @start: the counters when the current timed region began.
- * @done: completed when the thread has nothing left to do.
+ * @workload: the workload.
+ * @size: size of each operation, in the unit of the workload.
+ * @ops: number of operations.
+ * @tables: page table pages that the operations created, visited or freed.
+ * @large: the mapping consists of 64 KB folios, each mapped by 16 entries.
+ * @free_ns: time to free page tables after the timed regions.
+ * @sum: sum over the timed regions.
+ * @start: counters at the start of the current timed region.
+ * @done: completed when the thread has finished.
  */
 struct kbench_run {
 	const struct kbench_workload *workload;

@@ -3,13 +3,12 @@
  * Time operations on page tables, inside the kernel.
  *
  * Writing "WORKLOAD SIZE OPS" to kpkeys_bench/run in debugfs takes one sample,
- * reading the file gives it. SIZE is in bytes, or in pages for what works on
- * the kernel's page tables.
+ * and reading the file shows it. SIZE is in bytes, or in pages for workloads on
+ * kernel page tables.
  *
- * The work is done by a kernel thread with an mm of its own, so that nothing
- * ever returns to user space: on UML that would be thousands of system calls
- * of the host, and creating and killing the host's process for each mm, which
- * stays outside the timed regions as well.
+ * A kernel thread with an mm of its own does the work and never returns to user
+ * space: on UML that would take thousands of host system calls. Creating and
+ * killing the host process of each mm stays outside the timed regions as well.
  */
 #define pr_fmt(fmt) "kpkeys_bench: " fmt
 
@@ -44,15 +43,15 @@ static const struct kbench_workload workloads[] = {
 	{ "vm_map_ram", kbench_vm_map_ram },
 };
 
-/* Protects the last sample, and lets only one be taken at a time. */
+/* Protects the last sample, and serialises samples. */
 static DEFINE_MUTEX(lock);
 static struct kbench_run last;
 
 /**
- * kbench_pause() - To be called before each operation.
+ * kbench_pause() - Reschedule between operations.
  *
  * Context: the thread of a sample, outside timed regions.
- * Return: 0 to go on, -EINTR if whoever asked for the sample was interrupted.
+ * Return: 0, or -EINTR if the writer of the file was interrupted.
  */
 int kbench_pause(void)
 {
@@ -69,7 +68,6 @@ static int thread(void *data)
 	return err;
 }
 
-/* Returns when the thread has ended, whatever happens. */
 static int take_sample(struct kbench_run *run)
 {
 	struct task_struct *task;
@@ -82,7 +80,7 @@ static int take_sample(struct kbench_run *run)
 
 	get_task_struct(task);
 	wake_up_process(task);
-	/* Stopping a thread that is done gives its result. */
+	/* kthread_stop_put() returns the result of a finished thread. */
 	err = wait_for_completion_interruptible(&run->done);
 	return kthread_stop_put(task) ?: err;
 }
@@ -120,7 +118,7 @@ static ssize_t run_write(struct file *file, const char __user *ubuf,
 	if (err)
 		return err;
 	err = take_sample(&run);
-	/* A failed sample leaves none, rather than the one before. */
+	/* A failed sample also discards the previous one. */
 	last = err ? (struct kbench_run){} : run;
 	mutex_unlock(&lock);
 	return err ?: count;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * What exec and exit of a small program do with page tables.
- */
+/* Page table operations of exec and exit of a small program. */
 #include <linux/err.h>
 #include <linux/fs.h>
 #include <linux/kthread.h>
@@ -19,7 +17,7 @@
 #define STACK_SHIFT	SZ_1M
 #define STACK_SIZE	SZ_128K
 
-/* A mapping of the program, and how many of its pages are touched. */
+/* A mapping of the program, and the number of its pages to touch. */
 struct segment {
 	unsigned long start;
 	unsigned long size;
@@ -33,9 +31,9 @@ struct segment {
 #define LIBRARY	0x7f000000UL
 
 /*
- * The layout of a dynamically linked program with one library. Reading faults
- * are 64 KB apart, which is what one of them maps of a file in memory; writing
- * faults each copy or clear a page.
+ * The layout of a dynamically linked program with one library. Read faults are
+ * 64 KB apart, because fault-around maps as much of a cached file. Each write
+ * fault copies or clears a page.
  */
 static const struct segment segments[] = {
 	{ PROGRAM, SZ_512K, PROT_READ, true, 8 },		/* text */
@@ -69,7 +67,7 @@ static int fault_segment(const struct segment *seg)
 			    write ? FAULT_FLAG_WRITE : 0);
 }
 
-/* As bprm_mm_init(), copy_strings() and setup_arg_pages() do. */
+/* The steps of bprm_mm_init(), copy_strings() and setup_arg_pages(). */
 static int setup_stack(struct mm_struct *mm)
 {
 	struct vm_area_struct *vma;
@@ -153,23 +151,23 @@ static struct file *make_file(void)
 }
 
 /**
- * kbench_exec_exit() - Time what exec and exit do with an mm.
+ * kbench_exec_exit() - Time the mm operations of exec and exit.
  * @run: the sample; the size is ignored.
  *
  * An operation consists of two timed regions.
  *
- * exec: the first stack page is mapped and written, moved down with its page
- * tables, the stack extended and 4 pages of it touched (the first again); 8
- * mappings are made, 5 of them of a file in the page cache; and touched: 22
- * reading faults, each of which maps up to 16 pages around it, and 53 writing
- * ones, 16 of which copy a page of the file.
+ * exec: map and write the first stack page, move it down with its page tables,
+ * extend the stack and touch 4 of its pages (the first one again). Then create
+ * 8 mappings, 5 of them of a file in the page cache, and touch them with 22
+ * read faults, each of which maps up to 16 pages around it, and 53 write
+ * faults, 16 of which copy a page of the file.
  *
- * exit: mmput() of all that, see kbench_mm_exit_timed().
+ * exit: mmput() of that mm, see kbench_mm_exit_timed().
  *
- * Left out: the mm itself and its PGD (on UML, starting and killing the host's
- * process), reading and checking the executable, credentials, signals, files,
- * the entry into the kernel for each system call and exception, and the
- * program itself. Counts the tables between exec and exit.
+ * Not included: the mm itself and its PGD (on UML, starting and killing the
+ * host process), reading and checking the executable, credentials, signals,
+ * files, system call and exception entry, and the program itself. Counts the
+ * tables between exec and exit.
  *
  * Context: the thread of a sample.
  * Return: 0 or a negative errno.

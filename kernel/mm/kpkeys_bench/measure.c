@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Reading clocks and counters around what is measured.
- */
+/* Read clocks and counters around timed regions. */
 #include <linux/compiler.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -14,7 +12,7 @@
 #include <host_calls.h>
 #include <os.h>
 
-/* Counted in arch/um/os-Linux, which cannot see our headers. */
+/* Counted in arch/um/os-Linux, which cannot include kernel headers. */
 unsigned long long host_calls_ns;
 unsigned long long host_calls_nr;
 
@@ -100,12 +98,11 @@ static void read_last(struct kbench_counters *c)
 }
 
 /**
- * kbench_begin() - Start to measure.
+ * kbench_begin() - Start a timed region.
  * @run: the sample.
  *
- * Page tables that were freed before are waited for, as RCU would free them at
- * some time in the region. The clock is read last here and first in
- * kbench_end().
+ * Waits for RCU, which would otherwise free older page tables inside the
+ * region. The clock is read last here and first in kbench_end().
  *
  * Context: task. Regions do not nest.
  */
@@ -116,7 +113,7 @@ void kbench_begin(struct kbench_run *run)
 }
 
 /**
- * kbench_end() - Stop to measure, and add the region to the sample.
+ * kbench_end() - End a timed region, and add it to the sample.
  * @run: the sample.
  *
  * Context: task.
@@ -133,12 +130,12 @@ void kbench_end(struct kbench_run *run)
 }
 
 /**
- * kbench_end_freeing() - kbench_end() of an operation that frees page tables.
+ * kbench_end_freeing() - kbench_end() for an operation that frees page tables.
  * @run: the sample.
  *
- * RCU frees them later. What then happens counts for the statistics, and its
- * time is kept apart: with CONFIG_TINY_RCU it is freeing and two switches of
- * the task, else it is next to nothing but waiting.
+ * RCU frees the tables later. That counts for the statistics, but its time is
+ * kept apart: with CONFIG_TINY_RCU it is the freeing and two task switches,
+ * else almost only waiting.
  *
  * Context: task.
  */
@@ -159,7 +156,7 @@ void kbench_end_freeing(struct kbench_run *run)
  * @run: the sample.
  * @mm: the mm.
  *
- * Context: any; not in a timed region.
+ * Context: not in a timed region.
  */
 void kbench_add_tables(struct kbench_run *run, struct mm_struct *mm)
 {
@@ -168,7 +165,7 @@ void kbench_add_tables(struct kbench_run *run, struct mm_struct *mm)
 
 /**
  * kbench_show() - Print a sample in one line.
- * @m: where to.
+ * @m: output.
  * @run: the sample.
  *
  * Context: task.

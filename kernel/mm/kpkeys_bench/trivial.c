@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * What measuring costs, and what a switch of the level costs.
- */
+/* The overhead of measuring, and the cost of a level switch. */
 #include <linux/compiler.h>
 #include <linux/errno.h>
 
@@ -12,12 +10,11 @@
 #include "bench.h"
 
 /**
- * kbench_nothing() - Time nothing.
+ * kbench_nothing() - Time an empty region.
  * @run: the sample; the size is ignored.
  *
- * Each operation is a timed region of its own: the result is what measuring
- * adds to each region.
- *
+ * Each operation is a timed region of its own, so that the result is the
+ * overhead of one region.
  * Context: the thread of a sample.
  * Return: 0 or -EINTR.
  */
@@ -40,9 +37,8 @@ int kbench_nothing(struct kbench_run *run)
  * kbench_switch() - Time the guard of hardened page tables.
  * @run: the sample; the size is ignored.
  *
- * All operations are one timed region; each raises and lowers the level. If
- * protection is off, the result is what the loop and the static branch take.
- *
+ * All operations are one timed region; each raises and lowers the level. With
+ * protection off, the result is the cost of the loop and the static branch.
  * Context: the thread of a sample.
  * Return: 0, or -EOPNOTSUPP in a kernel without hardened page tables.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Operations on a large private anonymous mapping, of page-sized pages or of
- * large folios that are mapped by entries of pages.
+ * Operations on a large private anonymous mapping of order-0 pages, or of large
+ * folios mapped by PTEs.
  */
 #include <linux/err.h>
 #include <linux/kthread.h>
@@ -19,7 +19,7 @@
 #include "bench.h"
 #include "../internal.h"
 
-/* Aligned, so that the number of page tables depends on nothing but the size. */
+/* Aligned, so that the number of page tables depends on the size only. */
 #define START	0x40000000UL
 
 /* === Building blocks ==================================================== */
@@ -40,18 +40,18 @@ struct mm_struct *kbench_mm_create(void)
 		return NULL;
 	mm->task_size = TASK_SIZE;
 	arch_pick_mmap_layout(mm, &current->signal->rlim[RLIMIT_STACK]);
-	/* What is compared is work on entries of single pages. */
+	/* The workloads compare PTE operations. */
 	mm_flags_set(MMF_DISABLE_THP_COMPLETELY, mm);
 	return mm;
 }
 
 /**
- * kbench_mm_exit_timed() - Give up an mm and time what becomes of it.
+ * kbench_mm_exit_timed() - Drop an mm and time its teardown.
  * @run: the sample.
- * @mm: the mm, of which the caller is the only user.
+ * @mm: the mm; the caller is its only user.
  *
- * Timed is mmput() with exit_mmap() in it, not freeing the PGD and the mm
- * itself: on UML that kills a process of the host.
+ * Times mmput() with exit_mmap() in it, but not freeing the PGD and the mm
+ * itself: on UML that kills a host process.
  *
  * Context: task.
  */
@@ -67,12 +67,12 @@ void kbench_mm_exit_timed(struct kbench_run *run, struct mm_struct *mm)
 /**
  * kbench_fault() - Take page faults, one by one.
  * @start: first address.
- * @end: first address behind; the mappings of the current mm reach up to it.
- * @step: distance of two faults.
- * @flags: FAULT_FLAG_*, FAULT_FLAG_WRITE for instance.
+ * @end: end address; the mappings of the current mm reach up to it.
+ * @step: distance between faults.
+ * @flags: FAULT_FLAG_*.
  *
- * Does what the handler of an architecture does: takes the lock, finds the
- * mapping and hands the fault on, for each fault anew.
+ * Like an architecture's fault handler, takes the lock and looks up the VMA for
+ * each fault.
  *
  * Context: a kernel thread with an mm.
  * Return: 0 or a negative errno.
@@ -109,7 +109,7 @@ static int map(const struct kbench_run *run)
 				       MADV_HUGEPAGE) : 0;
 }
 
-/* Is this page of the mapping part of a folio of 64 KB, with its own entry? */
+/* Is this page part of a PTE-mapped 64 KB folio? */
 static bool page_in_large(struct vm_area_struct *vma, unsigned long addr)
 {
 	struct folio_walk fw;
@@ -123,7 +123,7 @@ static bool page_in_large(struct vm_area_struct *vma, unsigned long addr)
 	return large;
 }
 
-/* A sample of small pages must not be taken for one of large folios. */
+/* Do not report a sample of small pages as one of large folios. */
 static int check_large(const struct kbench_run *run)
 {
 	struct mm_struct *mm = current->mm;
@@ -140,7 +140,7 @@ static int check_large(const struct kbench_run *run)
 	return large ? 0 : -EOPNOTSUPP;
 }
 
-/* Make all pages present, writable and exclusively ours. */
+/* Make all pages present, writable and exclusive. */
 static int populate(const struct kbench_run *run)
 {
 	unsigned long addr, end = START + run->size;
@@ -156,7 +156,6 @@ static int populate(const struct kbench_run *run)
 
 typedef int (*op_fn)(struct kbench_run *run, unsigned int index);
 
-/* Do all operations of a sample, in one mm of their own. */
 static int do_ops(struct kbench_run *run, op_fn op)
 {
 	struct mm_struct *mm;
@@ -185,7 +184,7 @@ static int do_ops(struct kbench_run *run, op_fn op)
 
 static int prepare_fork(struct kbench_run *run, unsigned int index)
 {
-	/* The copy before left all entries read-only: make them writable. */
+	/* The previous fork left all entries read-only: make them writable. */
 	return (index ? 0 : map(run)) ?: populate(run);
 }
 
@@ -216,8 +215,8 @@ static int fork_op(struct kbench_run *run, unsigned int index)
  * kbench_fork() - Time copying an mm.
  * @run: the sample; the size is that of the mapping.
  *
- * Timed is dup_mmap() only. All entries of the mapping are writable before, so
- * that each is written in both page tables. Counts the tables of the copy.
+ * Times dup_mmap() only. All entries of the mapping start writable, so that
+ * each is written in both page tables. Counts the tables of the copy.
  *
  * Context: the thread of a sample.
  * Return: 0 or a negative errno.
@@ -252,11 +251,11 @@ static int exit_op(struct kbench_run *run, unsigned int index)
 }
 
 /**
- * kbench_exit() - Time what exit does with the copy that a fork made.
+ * kbench_exit() - Time the exit of a forked mm.
  * @run: the sample; the size is that of the mapping.
  *
- * Timed is what kbench_mm_exit_timed() times. The pages survive, as the
- * original maps them, too. Counts the tables of the copy.
+ * Times the same as kbench_mm_exit_timed(). The original mm still maps the
+ * pages, so that they are not freed. Counts the tables of the copy.
  *
  * Context: the thread of a sample.
  * Return: 0 or a negative errno.
@@ -283,10 +282,10 @@ static int munmap_op(struct kbench_run *run, unsigned int index)
 }
 
 /**
- * kbench_munmap() - Time removing a mapping, and freeing its pages.
+ * kbench_munmap() - Time removing a mapping and freeing its pages.
  * @run: the sample; the size is that of the mapping.
  *
- * Counts the tables of the mm before, nearly all of which are freed.
+ * Counts the tables of the mm before; nearly all of them are freed.
  *
  * Context: the thread of a sample.
  * Return: 0 or a negative errno.
@@ -300,14 +299,14 @@ int kbench_munmap(struct kbench_run *run)
 
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 /**
- * kbench_fork_large() - kbench_fork() of a mapping of folios of 64 KB.
+ * kbench_fork_large() - kbench_fork() of a mapping of 64 KB folios.
  * @run: the sample; the size is that of the mapping.
  *
- * Folios of this size have to be given to whoever asks by madvise(): boot with
+ * Folios of this size must be enabled for madvise(): boot with
  * thp_anon=64K:madvise.
  *
  * Context: the thread of a sample.
- * Return: 0 or a negative errno; -EOPNOTSUPP if a page is in no such folio.
+ * Return: 0 or a negative errno; -EOPNOTSUPP if a page is not in such a folio.
  */
 int kbench_fork_large(struct kbench_run *run)
 {
@@ -316,11 +315,11 @@ int kbench_fork_large(struct kbench_run *run)
 }
 
 /**
- * kbench_munmap_large() - kbench_munmap() of a mapping of folios of 64 KB.
+ * kbench_munmap_large() - kbench_munmap() of a mapping of 64 KB folios.
  * @run: the sample; the size is that of the mapping.
  *
  * Context: the thread of a sample.
- * Return: 0 or a negative errno; -EOPNOTSUPP if a page is in no such folio.
+ * Return: 0 or a negative errno; -EOPNOTSUPP if a page is not in such a folio.
  */
 int kbench_munmap_large(struct kbench_run *run)
 {
@@ -347,12 +346,12 @@ static int faults_op(struct kbench_run *run, unsigned int index)
 }
 
 /**
- * kbench_faults() - Time write faults of a fresh mapping, page by page.
+ * kbench_faults() - Time write faults on a fresh mapping, page by page.
  * @run: the sample; the size is that of the mapping.
  *
- * An operation is the whole mapping. Timed is kbench_fault(): finding the
- * mapping, handle_mm_fault() with allocating and clearing the page; not the
- * exception itself. Counts the tables of the mm afterwards.
+ * An operation is the whole mapping. Times kbench_fault(), that is the VMA
+ * lookup and handle_mm_fault() with allocating and clearing the page, but not
+ * the exception itself. Counts the tables of the mm afterwards.
  *
  * Context: the thread of a sample.
  * Return: 0 or a negative errno.
@@ -408,9 +407,9 @@ static int mprotect_op(struct kbench_run *run, unsigned int index)
  * kbench_mprotect() - Time changing the protection of a populated mapping.
  * @run: the sample; the size is that of the mapping.
  *
- * The operations make it read-only and writable in turn; both write each
- * entry. Timed is what the system call does behind its checks. Counts the
- * tables of the mm, all of which are visited.
+ * Operations alternate between read-only and writable; both write each entry.
+ * Times the system call without its argument checks. Counts the tables of the
+ * mm, all of which are visited.
  *
  * Context: the thread of a sample.
  * Return: 0 or a negative errno.

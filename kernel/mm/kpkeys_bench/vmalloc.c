@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Mapping and unmapping memory in the kernel's own page tables.
- */
+/* Map and unmap memory in the kernel page tables. */
 #include <linux/gfp.h>
 #include <linux/hash.h>
 #include <linux/math.h>
@@ -13,14 +11,13 @@
 #include "bench.h"
 
 /*
- * Ranges that were unmapped are flushed and given back later, when 32 MB are
- * waiting, by a worker: in the middle of a sample of one variant and behind
- * that of another. So the timed region flushes itself, always after the same
- * amount, below that limit.
+ * vunmap() defers TLB flushes until 32 MB are pending, and then a worker does
+ * them: inside a sample of one variant and after that of another. So the timed
+ * region flushes by itself, always after the same amount, below that limit.
  */
 #define PAGES_PER_FLUSH	4096UL
 
-/* Called with the @index of the operation in the sample. */
+/* @index is the number of the operation in the sample. */
 typedef int (*op_fn)(const struct kbench_run *run, struct page **pages,
 		     unsigned int index);
 
@@ -30,7 +27,7 @@ static int do_ops(struct kbench_run *run, struct page **pages, op_fn op)
 	int err = 0;
 
 	batch = max(PAGES_PER_FLUSH / run->size, 1UL);
-	/* Whatever others left. */
+	/* Flush the areas that others unmapped. */
 	vm_unmap_aliases();
 	while (i < run->ops && !err) {
 		end = i + min(batch, run->ops - i);
@@ -71,9 +68,9 @@ static int vmalloc_op(const struct kbench_run *run, struct page **unused,
  * kbench_vmalloc() - Time vmalloc() and vfree().
  * @run: the sample; the size is in pages, up to 4096.
  *
- * An operation is one of each, with allocating and freeing the pages. Flushing
- * the addresses is timed, once in 4096 pages. Counts no tables: those of the
- * kernel stay.
+ * An operation is one of each, including allocating and freeing the pages. The
+ * flush is timed, once in 4096 pages. Counts no tables: kernel page tables
+ * stay.
  *
  * Context: the thread of a sample.
  * Return: 0 or a negative errno.
@@ -83,7 +80,7 @@ int kbench_vmalloc(struct kbench_run *run)
 	return check_size(run) ?: do_ops(run, NULL, vmalloc_op);
 }
 
-/* The same sizes in each sample, so that samples can be compared. */
+/* The same sequence of sizes in each sample, for comparison. */
 static int vmalloc_random_op(const struct kbench_run *run,
 			     struct page **unused, unsigned int index)
 {
@@ -95,7 +92,7 @@ static int vmalloc_random_op(const struct kbench_run *run,
  * kbench_vmalloc_random() - Time vmalloc() and vfree() of many sizes.
  * @run: the sample; the size is the largest, in pages, up to 4096.
  *
- * As kbench_vmalloc(), with each size from one page up equally likely.
+ * Like kbench_vmalloc(), with uniformly distributed sizes from one page up.
  *
  * Context: the thread of a sample.
  * Return: 0 or a negative errno.
@@ -120,8 +117,8 @@ static int vm_map_ram_op(const struct kbench_run *run, struct page **pages,
  * kbench_vm_map_ram() - Time vm_map_ram() and vm_unmap_ram().
  * @run: the sample; the size is in pages, up to 4096.
  *
- * An operation is one of each, of pages allocated beforehand. Flushing the
- * addresses is timed, once in 4096 pages. Counts no tables.
+ * An operation is one of each, on preallocated pages. The flush is timed, once
+ * in 4096 pages. Counts no tables.
  *
  * Context: the thread of a sample.
  * Return: 0 or a negative errno.

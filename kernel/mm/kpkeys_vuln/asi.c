@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A mistake of address space isolation: what looks for them has to find it. */
+/* A planted address space isolation bug, for checkers to find. */
 #include <linux/asi.h>
 #include <linux/errno.h>
 #include <linux/mm.h>

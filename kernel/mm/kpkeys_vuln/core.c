@@ -2,9 +2,9 @@
 /*
  * A deliberately vulnerable driver, for tests only.
  *
- * It hands an unprivileged program what a memory-safety bug would: one write
- * of eight bytes anywhere in the kernel, and the addresses to aim it at. Tests
- * use it to show that protected page tables withstand that write.
+ * It gives an unprivileged program what a memory-safety bug would give: a write
+ * of eight bytes anywhere in the kernel, and the addresses to aim at. Tests use
+ * it to show that protected page tables withstand that write.
  */
 #define pr_fmt(fmt) "kpkeys_vuln: " fmt
 
@@ -26,9 +26,9 @@ static bool kpkeys_vuln_enabled __ro_after_init;
 core_param(kpkeys_vuln, kpkeys_vuln_enabled, bool, 0);
 
 /*
- * A plain store, as a bug in ordinary code would do it: a store with a fault
+ * A plain store, as a bug in ordinary code would do it. A store with a fault
  * handler would turn "the attacker died" into "the attacker got an error".
- * Callers hold no lock, because this may be the last thing the task does.
+ * Callers hold no lock, because the task may die here.
  */
 noinline void kpkeys_vuln_store(u64 *where, u64 value)
 {
@@ -47,9 +47,8 @@ static int kpkeys_vuln_write(void __user *arg)
 }
 
 /*
- * The same store as a bug in a place would do it where faults are expected. The
- * list is read piece by piece: it may be wherever the caller wants it to be, and
- * change meanwhile.
+ * The same store, as a bug in code that tolerates faults would do it. The list
+ * is read one element at a time: it may be anywhere, and change meanwhile.
  */
 static int kpkeys_vuln_writes(void __user *arg)
 {

@@ -9,7 +9,7 @@
 
 #include "kpkeys_vuln.h"
 
-/* The pages one open file owns or used to own. */
+/* The pages that an open file owns or used to own. */
 struct kpkeys_vuln_objs {
 	u64 *page[KPKEYS_VULN_OBJS];
 	bool freed[KPKEYS_VULN_OBJS];

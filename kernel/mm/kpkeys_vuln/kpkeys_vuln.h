@@ -4,8 +4,8 @@
  * driver and by the attack programs. The file is
  * /sys/kernel/debug/kpkeys_vuln/ctl.
  *
- * Except for KPKEYS_VULN_SECRET_SET nothing here asks for a privilege: whoever
- * can open the file has it all.
+ * Only KPKEYS_VULN_SECRET_SET requires a privilege: the rest is available to
+ * everyone who can open the file.
  */
 #ifndef KPKEYS_VULN_H
 #define KPKEYS_VULN_H
@@ -20,25 +20,25 @@
 #define KPKEYS_VULN_P4D		3
 #define KPKEYS_VULN_PGD		4
 
-/* Values of kpkeys_vuln_entry.pid besides the ids of processes. */
+/* Special values of kpkeys_vuln_entry.pid. */
 #define KPKEYS_VULN_SELF	0
 #define KPKEYS_VULN_KERNEL	(-1)
 
-/* Pages that one open file may own, to be freed and written to afterwards. */
+/* Pages per open file for the use-after-free. */
 #define KPKEYS_VULN_OBJS	16
 
 #define KPKEYS_VULN_SECRET_LEN	64
 
 /**
- * struct kpkeys_vuln_info - what any attacker knows of the architecture
+ * struct kpkeys_vuln_info - architecture constants known to any attacker
  * @pte_user: a present, writable, user, young, dirty PTE without its address
- * @table:    an upper-level entry without its address
- * @sync:     bits by which software-walked tables (UML) learn of a change
- * @addr:     mask of the physical address in an entry
- * @policy:   kernel virtual address of the vmalloc-mapped policy page
- * @shift:    log2 of what one entry maps, by level
- * @pgd_copy: bytes from an entry of the topmost table to the same of the one
- *            that system calls begin with, if that is another
+ * @table: an upper-level entry without its address
+ * @sync: bits that mark a changed entry in software-walked tables (UML)
+ * @addr: mask of the physical address in an entry
+ * @policy: kernel virtual address of the vmalloc-mapped policy page
+ * @shift: log2 of the size that one entry maps, by level
+ * @pgd_copy: offset from an entry of the topmost table to its copy in the table
+ *	used on kernel entry, or 0
  */
 struct kpkeys_vuln_info {
 	__u64 pte_user;
@@ -56,7 +56,6 @@ struct kpkeys_vuln_write {
 	__u64 value;
 };
 
-/* Leak: the address and value of the page-table entry for @vaddr of @pid. */
 struct kpkeys_vuln_entry {
 	__u64 vaddr;
 	__s32 pid;
@@ -73,8 +72,8 @@ struct kpkeys_vuln_file {
 };
 
 /*
- * Leak: where the kernel saved user register @reg of the sleeping task @pid,
- * numbered as in struct user_regs_struct.
+ * Leak: where the kernel saved user register @reg (an index into struct
+ * user_regs_struct) of the sleeping task @pid.
  */
 struct kpkeys_vuln_reg {
 	__s32 pid;
@@ -84,25 +83,25 @@ struct kpkeys_vuln_reg {
 };
 
 /*
- * Leak: where the caller's mm_struct has the address of its topmost page table,
- * and where the kernel sees a page of the caller.
+ * Leak: the address of the caller's mm->pgd, and of a user page of the caller
+ * in the linear map.
  */
 struct kpkeys_vuln_mm {
 	__u64 page;	/* of the caller, touched */
 	__u64 linear;	/* out: the same page in the linear map */
 	__u64 addr;	/* out: of mm->pgd */
 	__u64 pgd;	/* out: its value */
-	__u64 pages;	/* out: how many it points to, as aligned as many */
+	__u64 pages;	/* out: size and alignment of the table, in pages */
 };
 
 /**
  * struct kpkeys_vuln_frame - leak: the kernel stack of a task
  * @pid:    the task, by its thread id
- * @asleep: out: it waits, unlike one that was preempted
- * @base:   out: lowest address of its stack
- * @top:    out: first address behind
- * @sp:     out: its stack pointer where it was switched out, or zero if it runs
- * @regs:   out: what the innermost exception in kernel mode saved there, or zero
+ * @asleep: out: the task blocks, rather than being preempted
+ * @base: out: lowest address of its stack
+ * @top: out: end address of its stack
+ * @sp: out: its saved stack pointer, or 0 while it runs
+ * @regs: out: pt_regs of the innermost kernel-mode exception, or 0
  */
 struct kpkeys_vuln_frame {
 	__s32 pid;
@@ -114,8 +113,8 @@ struct kpkeys_vuln_frame {
 };
 
 /*
- * Arbitrary writes, one after the other, by code that tolerates faults: one
- * that is refused ends them with an error, and not the task.
+ * Arbitrary writes, one after the other, by code that tolerates faults: a
+ * refused write ends the list with an error, but does not kill the task.
  */
 struct kpkeys_vuln_writes {
 	__u64 list;	/* pointer to struct kpkeys_vuln_write */
@@ -123,8 +122,8 @@ struct kpkeys_vuln_writes {
 };
 
 /*
- * The use-after-free: objects are pages; reading and writing go on working
- * after KPKEYS_VULN_OBJ_FREE, whatever the page is used for by then.
+ * The use-after-free: objects are pages that can be read and written even after
+ * KPKEYS_VULN_OBJ_FREE and reuse.
  */
 struct kpkeys_vuln_obj {
 	__u32 index;
@@ -132,12 +131,11 @@ struct kpkeys_vuln_obj {
 	__u64 value;
 };
 
-/* Kept by the driver for root; readable by the uid its policy page names. */
+/* Kept by the driver for root; readable by the uid in its policy page. */
 struct kpkeys_vuln_secret {
 	char text[KPKEYS_VULN_SECRET_LEN];
 };
 
-/* What the policy page holds. */
 struct kpkeys_vuln_policy {
 	__u32 reader_uid;
 };
@@ -155,16 +153,16 @@ struct kpkeys_vuln_policy {
 #define KPKEYS_VULN_OBJ_WRITE	_IOW('V', 9, struct kpkeys_vuln_obj)
 #define KPKEYS_VULN_SECRET_SET	_IOW('V', 10, struct kpkeys_vuln_secret)
 #define KPKEYS_VULN_SECRET_GET	_IOR('V', 11, struct kpkeys_vuln_secret)
-/* A TLB flush of the policy page, such as any change of a mapping causes. */
+/* A TLB flush of the policy page, as any mapping change may cause. */
 #define KPKEYS_VULN_FLUSH	_IO('V', 12)
-/* A mistake: this page of the caller in the restricted direct map. */
+/* A planted bug: put a page of the caller into the restricted direct map. */
 #define KPKEYS_VULN_ASI_MAP	_IOW('V', 13, __u64)
 #define KPKEYS_VULN_MM		_IOWR('V', 14, struct kpkeys_vuln_mm)
 /* The arbitrary read: value = *(u64 *)addr. */
 #define KPKEYS_VULN_READ	_IOWR('V', 15, struct kpkeys_vuln_write)
 #define KPKEYS_VULN_FRAME	_IOWR('V', 16, struct kpkeys_vuln_frame)
 #define KPKEYS_VULN_WRITES	_IOW('V', 17, struct kpkeys_vuln_writes)
-/* Leak: where the caller's depth of lazy MMU sections is counted, one byte. */
+/* Leak: the address of the caller's lazy MMU nesting count, one byte. */
 #define KPKEYS_VULN_LAZY	_IOR('V', 18, __u64)
 
 #endif /* KPKEYS_VULN_H */

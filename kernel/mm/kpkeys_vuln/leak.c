@@ -23,7 +23,7 @@
 
 #include "internal.h"
 
-/* Bits of an entry, and where user registers are saved. */
+/* Entry bits, and the location of saved user registers. */
 #ifdef CONFIG_UML
 #define ENTRY_SYNC	_PAGE_NEEDSYNC
 #define ENTRY_ADDR	PAGE_MASK
@@ -73,7 +73,7 @@ static void found(struct kpkeys_vuln_entry *e, void *entry, u64 value)
 	e->value = value;
 }
 
-/* The tables are read without their locks: an attacker would not ask. */
+/* Like an attacker, read the tables without locks. */
 static int walk(struct mm_struct *mm, struct kpkeys_vuln_entry *e)
 {
 	unsigned long vaddr = e->vaddr;
@@ -251,7 +251,7 @@ int kpkeys_vuln_leak_word(void __user *arg)
 
 	if (copy_from_user(&w, arg, sizeof(w)))
 		return -EFAULT;
-	/* Also of a stack, where not all is anybody's variable. */
+	/* Unchecked, because stacks contain KASAN redzones. */
 	w.value = READ_ONCE_NOCHECK(*(u64 *)(unsigned long)w.addr);
 
 	return copy_to_user(arg, &w, sizeof(w)) ? -EFAULT : 0;

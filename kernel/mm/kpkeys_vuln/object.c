@@ -24,7 +24,7 @@ static int obj_free(struct kpkeys_vuln_objs *objs, unsigned int i)
 	if (!objs->page[i] || objs->freed[i])
 		return -EINVAL;
 
-	/* The bug: the pointer survives. */
+	/* The bug: the pointer stays usable. */
 	objs->freed[i] = true;
 	free_page((unsigned long)objs->page[i]);
 	return 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A secret in kernel memory and the page that says who may read it: the prize
- * of attacks on kernel page tables. The policy page is mapped by a vmalloc
- * entry, and only ever looked at through that mapping.
+ * A secret in kernel memory, and a policy page that says who may read it: the
+ * target of attacks on kernel page tables. The policy page is mapped by
+ * vmalloc, and only accessed through that mapping.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -33,7 +33,7 @@ int __init kpkeys_vuln_secret_init(void)
 		__free_page(page);
 		return -ENOMEM;
 	}
-	/* Touch it: the first access is what really maps it on UML. */
+	/* UML maps the page at the first access. */
 	WRITE_ONCE(policy->reader_uid, 0);
 	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The leaks of the vulnerable test driver that are about a task in the kernel. */
+/* Leaks about the kernel stack of a task. */
 #include <linux/compiler.h>
 #include <linux/kernel.h>
 #include <linux/ptrace.h>
@@ -11,7 +11,7 @@
 #include "internal.h"
 
 #ifndef CONFIG_UML
-/* The CPU may have aligned the stack: up to a cache line on x86. */
+/* Exception entry may align the stack: to a cache line on x86. */
 #ifdef CONFIG_ARM64
 #define MAX_GAP		0
 
@@ -28,7 +28,7 @@ static unsigned long saved_sp(struct task_struct *task)
 }
 #endif
 
-/* Is this what an exception in kernel mode left on the stack that it found? */
+/* Is this a pt_regs that a kernel-mode exception left on the stack? */
 static __no_kasan_or_inline bool is_frame(struct pt_regs *regs)
 {
 	unsigned long sp = kernel_stack_pointer(regs);
@@ -41,7 +41,7 @@ static void find_frame(struct task_struct *task, struct kpkeys_vuln_frame *f)
 {
 	unsigned long sp = saved_sp(task);
 
-	/* Where it went to sleep changes when it runs, and is kept after that. */
+	/* The saved stack pointer is stale while the task runs. */
 	if (task == current || task_curr(task) || sp < f->base || sp >= f->top)
 		return;
 
@@ -83,14 +83,14 @@ int kpkeys_vuln_leak_frame(void __user *arg)
 	return copy_to_user(arg, &f, sizeof(f)) ? -EFAULT : 0;
 }
 #else
-/* No exception is taken in kernel mode that waits for anything. */
+/* This architecture has no kernel-mode exceptions that sleep. */
 int kpkeys_vuln_leak_frame(void __user *arg)
 {
 	return -EOPNOTSUPP;
 }
 #endif
 
-/* Not every architecture counts. */
+/* Only some architectures have the count. */
 int kpkeys_vuln_leak_lazy(void __user *arg)
 {
 	u64 addr = 0;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A process of which all of the heap is under a key: what malloc() gives comes
- * from memory that is, and so does what libraries allocate.
+ * A process whose whole heap is under a key: malloc() takes encrypted memory,
+ * also for allocations by libraries.
  *
- * encrypted_heap: sorts the lines of standard input, which are all on the heap.
+ * encrypted_heap: sorts the lines of standard input, all of which are on the
+ * heap.
  *
- * malloc() is one that never reuses anything, to be short: an allocator of your
- * own would do the same where it gets memory from the kernel.
+ * To be short, this malloc() never reuses memory. A real allocator would do the
+ * same where it gets memory from the kernel.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -33,7 +34,7 @@ static int key_of_heap(void)
 	return key;
 }
 
-/* Memory that the kernel encrypts from its first use on. */
+/* Map memory that is encrypted from its first use on. */
 static int new_chunk(size_t least)
 {
 	size_t size = (least + CHUNK - 1) & ~(CHUNK - 1);
@@ -57,7 +58,7 @@ void *malloc(size_t size)
 
 	if (size > SIZE_MAX / 2)
 		goto out_of_memory;
-	/* Its size is in front of it. */
+	/* The size is stored in front of the memory. */
 	size = (size + 2 * ALIGNMENT - 1) & ~(ALIGNMENT - 1);
 	if ((size_t)(end - next) < size && new_chunk(size))
 		goto out_of_memory;
@@ -83,7 +84,7 @@ void *calloc(size_t nr, size_t size)
 		errno = ENOMEM;
 		return NULL;
 	}
-	/* The kernel has cleared it. */
+	/* Fresh memory is zero. */
 	return malloc(bytes);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Keys that memory is encrypted with, for programs: the system calls, which no
- * C library has. See Documentation/userspace-api/mktme.rst.
+ * Memory encryption keys for programs: the system calls, which C libraries
+ * lack. See Documentation/userspace-api/mktme.rst.
  */
 #ifndef SAMPLES_MKTME_H
 #define SAMPLES_MKTME_H
@@ -19,13 +19,13 @@
 #define __NR_mktme_mprotect	549
 #endif
 
-/* A descriptor of a key, or -1 with the reason in errno. */
+/* Create a key; returns a descriptor, or -1 with errno set. */
 static inline int mktme_key_create(const struct mktme_key_args *args, size_t size)
 {
 	return syscall(__NR_mktme_key_create, args, size);
 }
 
-/* The same for one that the CPU makes, and that nobody knows. */
+/* Create a key that the CPU generates and never reveals. */
 static inline int mktme_random_key(void)
 {
 	const struct mktme_key_args args = { .flags = 0 };
@@ -33,13 +33,13 @@ static inline int mktme_random_key(void)
 	return mktme_key_create(&args, sizeof(args));
 }
 
-/* mprotect() of memory that has not been used yet, and is under the key then. */
+/* mprotect(), and encrypt memory that has not been used yet. */
 static inline int mktme_mprotect(void *addr, size_t len, int prot, int key)
 {
 	return syscall(__NR_mktme_mprotect, addr, len, (unsigned long)prot, key);
 }
 
-/* No process has memory under the key any more. */
+/* Revoke a key: all processes lose their memory under it. */
 static inline int mktme_key_revoke(int key)
 {
 	return ioctl(key, MKTME_KEY_REVOKE);

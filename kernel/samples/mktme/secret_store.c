@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A store of secrets, which are in memory only, under a key that nobody knows.
+ * A store that keeps secrets in memory only, under a key that nobody knows.
  *
- * secret_store: takes commands from standard input, until it ends.
+ * secret_store: reads commands from standard input, until it ends.
  *
  *   put NAME SECRET	keeps a secret
  *   get NAME		prints it
- *   forget		revokes the key: what was kept is lost, on the chips, too
+ *   forget		revokes the key: all secrets are lost, even on the chips
  *
- * What passes through the buffers of stdio is not under the key: a real store
- * would read its secrets right into memory that is.
+ * The buffers of stdio are not under the key: a real store would read its
+ * secrets directly into encrypted memory.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -49,7 +49,7 @@ static struct secret *find(const char *name)
 	return NULL;
 }
 
-/* Both have the room that they have in the store. */
+/* Both buffers are as large as the fields of the store. */
 static bool put(const char *name, const char *text)
 {
 	struct secret *secret = find(name);
@@ -98,7 +98,7 @@ int main(void)
 		err(1, "mmap");
 	if (mktme_mprotect(secrets, size, PROT_READ | PROT_WRITE, key))
 		err(1, "mktme_mprotect");
-	/* Neither in a core file nor in children. */
+	/* Keep it out of core files and children. */
 	if (madvise(secrets, size, MADV_DONTDUMP) ||
 	    madvise(secrets, size, MADV_DONTFORK))
 		err(1, "madvise");

@@ -104,7 +104,7 @@ def _constant(insns: Sequence[_Insn], at: int, entered: Container[int]) -> int |
     return None
 
 
-def _behind(match: re.Match[str], known: Known[int]) -> Known[int]:
+def _behind(match: re.Match[str], known: Known) -> Known:
     """What is known behind an instruction, of what is known before it; registers by number."""
     mnemonic, text = match[2], match[3] or ""
     # What boot may have put there is not looked at; and a function called may change anything.
@@ -146,7 +146,7 @@ def way_out(
     function counts as leaving.
     """
     there = {int(match[1], 16): match for line in lines if (match := _LINE.match(line))}
-    visited: Visited[int] = Visited()
+    visited = Visited()
     todo = [(start, NOTHING)]
     while todo:
         address, before = todo.pop()
@@ -184,7 +184,7 @@ def writes(lines: Sequence[str], entered: Container[int]) -> Iterator[Write]:
 
 def sites(elf: Elf, policy: Policy) -> list[Site]:
     """The writers in an image."""
-    found = list(functions(disassemble(policy.isa.objdump, elf.path)))
+    found = list(functions(disassemble(elf.path)))
     labels = code_tables.labels(elf)
     entered = set(labels.values())
     for function in found:

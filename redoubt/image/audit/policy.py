@@ -10,7 +10,7 @@ from typing import Any
 
 from redoubt.core import reasons
 from redoubt.core.errors import RedoubtError
-from redoubt.image.elf import EM_AARCH64, EM_X86_64, OBJDUMP
+from redoubt.image.elf import EM_AARCH64, EM_X86_64
 
 # Rules. See audit.
 NON_CONSTANT = "non-constant"
@@ -68,7 +68,6 @@ class Isa:
     """How one kind of pkey register is written."""
 
     machine: int
-    objdump: str
     writers: tuple[Writer, ...]
     encoding: bytes = b""
 
@@ -83,13 +82,11 @@ _XRSTOR = Writer(
 ISAS: dict[str, Isa] = {
     "x86-pku": Isa(
         machine=EM_X86_64,
-        objdump=OBJDUMP[EM_X86_64],
         writers=(Writer(frozenset({"wrpkru"}), value="eax"), _XRSTOR),
         encoding=b"\x0f\x01\xef",
     ),
     "x86-pks": Isa(
         machine=EM_X86_64,
-        objdump=OBJDUMP[EM_X86_64],
         writers=(
             # IA32_PKRS; an MSR number that is not a constant may be it.
             Writer(frozenset({"wrmsr", "wrmsrns"}), value="eax", selector="ecx", equals=0x6E1),
@@ -98,8 +95,8 @@ ISAS: dict[str, Isa] = {
         ),
         encoding=b"\x0f\x30",
     ),
-    # See audit_arm64. Instructions are not found inside others there.
-    "arm64": Isa(machine=EM_AARCH64, objdump=OBJDUMP[EM_AARCH64], writers=()),
+    # See arm64.py. Instructions are not found inside others there.
+    "arm64": Isa(machine=EM_AARCH64, writers=()),
 }
 
 

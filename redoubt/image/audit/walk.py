@@ -4,36 +4,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
-
-# What a register is known by.
-Register = TypeVar("Register")
 
 # So much may be known in one place, on different paths; beyond that nothing is.
 _MOST_KNOWN = 64
 
 
 @dataclass(frozen=True)
-class Known(Generic[Register]):
-    """Registers that hold a constant which was put there on the path, and what it is.
+class Known:
+    """Registers, by number, that hold a constant which was put there on the path, and which one.
 
     `differs` is true if the flags are certainly not those of an equality.
     """
 
-    held: frozenset[tuple[Register, int]] = frozenset()
+    held: frozenset[tuple[int, int]] = frozenset()
     differs: bool = False
 
 
-NOTHING: Known[Any] = Known()
+NOTHING = Known()
 
 
 @dataclass
-class Visited(Generic[Register]):
+class Visited:
     """Where paths have been, by address, and what was known there."""
 
-    seen: dict[int, set[Known[Register]]] = field(default_factory=dict)
+    seen: dict[int, set[Known]] = field(default_factory=dict)
 
-    def enter(self, address: int, known: Known[Register]) -> Known[Register] | None:
+    def enter(self, address: int, known: Known) -> Known | None:
         """What to go on with from here; None if a path that knew as much or less has been here."""
         before = self.seen.setdefault(address, set())
         if len(before) >= _MOST_KNOWN:

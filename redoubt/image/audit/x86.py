@@ -20,71 +20,60 @@ on its stack, and what it restores from there is whatever someone who can write 
 from __future__ import annotations
 
 import bisect
-import re
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+
+from iced_x86 import Decoder, FlowControl, Instruction, Mnemonic, Register
 
 from redoubt.image import code_tables
 from redoubt.image.audit import x86_insn
 from redoubt.image.audit.policy import DEFAULT_LEVEL, Policy, Writer
 from redoubt.image.audit.site import Site
 from redoubt.image.audit.walk import NOTHING, Visited
-from redoubt.image.disassembly import LINE, Function, disassemble, functions
-from redoubt.image.elf import Elf
+from redoubt.image.audit.x86_insn import Step
+from redoubt.image.elf import STT_FILE, STT_FUNC, STT_SECTION, Elf
 
-_BRANCH_LINE = re.compile(
-    r"^\s*([0-9a-f]+):\t(?:\w+ )*?(call|j[a-z]+|loop[a-z]*)\s+([0-9a-f]+) <", re.MULTILINE
-)
-# An address in a register, by whatever name: perhaps that of an instruction, to be jumped to.
-_TAKEN_LINE = re.compile(
-    r"\t(?:lea|mov|movabs|push)[lq]?\s+(?:\$0x([0-9a-f]+)|\S+\(%rip\),\S+\s+# ([0-9a-f]+) <)"
-)
 # Code that belongs to the functions that jump there, or to those it is copied over.
 _ANNEXES = (".altinstr_aux", ".altinstr_replacement")
 # States looked at in search of a value, beyond which it counts as unknown.
 _MOST_STATES = 4000
 _FAULT = struct.Struct("<iii")
 # EX_TYPE_WRMSR, EX_TYPE_RDMSR and the like that put an error code in a register.
-_MSR_FAULTS = {8: "wrmsr", 9: "rdmsr", 10: "wrmsr", 11: "rdmsr"}
+_MSR_FAULTS = {8: Mnemonic.WRMSR, 9: Mnemonic.RDMSR, 10: Mnemonic.WRMSR, 11: Mnemonic.RDMSR}
 _SAFE_TYPES = (10, 11)
-# Registers by their number.
-_NUMBERED = (
-    "eax",
-    "ecx",
-    "edx",
-    "ebx",
-    "esp",
-    "ebp",
-    "esi",
-    "edi",
-    *(f"r{n}" for n in range(8, 16)),
-)
-
-# LKGS of a register. Older disassemblers do not know it, and what they make of the bytes behind it
-# may swallow further instructions.
-_LKGS = re.compile(rb"\xf2[\x40-\x4f]?\x0f\x00[\xf0-\xf7]")
+_TAKES = (Mnemonic.LEA, Mnemonic.MOV, Mnemonic.PUSH)
 
 
-def _mend(elf: Elf, objdump: str, function: Function) -> None:
-    """Disassemble a function again behind the instructions that objdump does not know."""
-    section = next((one for one in elf.sections if one.name == function.section), None)
-    at = 0
-    while section is not None and at < len(function.lines):
-        line = function.lines[at]
-        at += 1
-        match = LINE.match(line)
-        if match is None or "(bad)" not in line:
+@dataclass(frozen=True)
+class _Function:
+    """A function, or the code between two symbols, and the bytes of it."""
+
+    name: str
+    section: str
+    start: int
+    code: bytes
+
+    def insns(self) -> list[Instruction]:
+        """Its instructions."""
+        return list(Decoder(64, self.code, ip=self.start))
+
+
+def _functions(elf: Elf) -> Iterator[_Function]:
+    """All code of an image, cut at its symbols. Of several names a function's counts."""
+    names: dict[int, dict[int, str]] = {}
+    for symbol in sorted(elf.symbols, key=lambda one: one.type == STT_FUNC):
+        if symbol.type not in (STT_FILE, STT_SECTION) and symbol.name:
+            names.setdefault(symbol.section, {})[symbol.value] = symbol.name
+    for section in elf.sections:
+        if not (section.alloc and section.executable):
             continue
-        address = int(match[1], 16)
-        found = _LKGS.match(section.data, address - section.address)
-        if not found:
-            continue
-        behind = address + len(found[0])
-        end = function.end or section.address + section.size
-        options = (f"--start-address={behind:#x}", f"--stop-address={end:#x}")
-        again = [one for one in disassemble(objdump, elf.path, *options) if LINE.match(one)]
-        function.lines[at - 1 :] = [f"{address:x}:\tlkgs\n", *again]
+        end = section.address + len(section.data)
+        cuts = {section.address: section.name} | names.get(section.index, {})
+        starts = sorted(start for start in cuts if section.address <= start < end)
+        for start, behind in zip(starts, [*starts[1:], end], strict=True):
+            data = section.data[start - section.address : behind - section.address]
+            yield _Function(cuts[start], section.name, start, data)
 
 
 @dataclass
@@ -101,7 +90,7 @@ class _Ways:
     entries: set[int] = field(default_factory=set)
     alternatives: list[code_tables.Alternative] = field(default_factory=list)
     labels: dict[int, int] = field(default_factory=dict)
-    errors: dict[int, str] = field(default_factory=dict)
+    errors: dict[int, int] = field(default_factory=dict)
 
 
 # Number of a function (its start) and of an instruction in it.
@@ -111,18 +100,16 @@ _Place = tuple[int, int]
 class _Code:
     """The functions of interest and what is known about how control enters them."""
 
-    def __init__(self, functions: list[Function], ways: _Ways) -> None:
-        self.insns: dict[int, list[x86_insn.Insn]] = {}
+    def __init__(self, functions: list[_Function], ways: _Ways) -> None:
+        self.insns: dict[int, list[Instruction]] = {}
         self.functions = sorted(functions, key=lambda function: function.start)
         self.starts = [function.start for function in self.functions]
         self.by_start = {function.start: function for function in self.functions}
         self.places: dict[int, _Place] = {}
         for function in self.functions:
-            parsed = (x86_insn.parse(line) for line in function.lines)
-            insns = [insn for insn in parsed if insn is not None]
-            self.insns[function.start] = insns
-            for at, insn in enumerate(insns):
-                self.places[insn.address] = (function.start, at)
+            self.insns[function.start] = function.insns()
+            for at, insn in enumerate(self.insns[function.start]):
+                self.places[insn.ip] = (function.start, at)
         self.ways = ways
         self.over: dict[int, list[code_tables.Alternative]] = {}
         self.behind: dict[int, list[code_tables.Alternative]] = {}
@@ -137,9 +124,9 @@ class _Code:
         for alternative in ways.alternatives:
             last = self._last(alternative)
             if last is not None:
-                self.leaves.setdefault(self.insn(last).address, []).append(alternative.end)
+                self.leaves.setdefault(self.insn(last).ip, []).append(alternative.end)
 
-    def insn(self, place: _Place) -> x86_insn.Insn:
+    def insn(self, place: _Place) -> Instruction:
         """The instruction at a place."""
         return self.insns[place[0]][place[1]]
 
@@ -150,33 +137,33 @@ class _Code:
             return None
         start, at = first
         insns = self.insns[start]
-        while at + 1 < len(insns) and insns[at + 1].address < alternative.other_end:
+        while at + 1 < len(insns) and insns[at + 1].ip < alternative.other_end:
             at += 1
         return start, at
 
-    def owner(self, place: _Place) -> Function:
+    def owner(self, place: _Place) -> _Function:
         """The function that an instruction is part of; of a replacement, where it is put."""
         function = self.by_start[place[0]]
         if function.section == ".altinstr_replacement":
-            address = self.insn(place).address
+            address = self.insn(place).ip
             for alternative in self.ways.alternatives:
                 if alternative.other <= address < alternative.other_end:
                     return self.function_at(alternative.start) or function
         return function
 
-    def function_at(self, address: int) -> Function | None:
+    def function_at(self, address: int) -> _Function | None:
         """The function of interest that has an instruction at `address`."""
         at = bisect.bisect_right(self.starts, address) - 1
         if at < 0:
             return None
         insns = self.insns[self.starts[at]]
-        return self.functions[at] if insns and address <= insns[-1].address else None
+        return self.functions[at] if insns and address <= insns[-1].ip else None
 
     def _before(self, place: _Place, depth: int = 0) -> list[_Place] | None:
         """The instructions from which control may get to this one, None if not all are known."""
         start, at = place
         function = self.by_start[start]
-        address = self.insn(place).address
+        address = self.insn(place).ip
         if address in self.ways.entries or depth > 8:
             return None
         found: list[_Place] = []
@@ -190,9 +177,9 @@ class _Code:
             return found
         if at > 0:
             previous = self.insns[start][at - 1]
-            if previous.mnemonic.startswith("ud") or previous.mnemonic == "hlt":
-                return None  # A warning goes on behind it, after much else was done.
-            if not x86_insn.ENDS.match(previous.mnemonic) or previous.address in self.ways.labels:
+            if x86_insn.warns(previous):
+                return None
+            if not x86_insn.ends(previous) or previous.ip in self.ways.labels:
                 found.append((start, at - 1))
         elif not function.name.endswith(".cold") and function.section not in _ANNEXES:
             return None
@@ -206,7 +193,7 @@ class _Code:
                 found += instead
             elif last is None:
                 return None
-            elif not x86_insn.ENDS.match(self.insn(last).mnemonic):
+            elif not x86_insn.ends(self.insn(last)):
                 found.append(last)
         for source in self.ways.jumps.get(address, ()):
             origin = self.places.get(source)
@@ -217,7 +204,7 @@ class _Code:
         return found or None
 
     @staticmethod
-    def _same(one: Function, other: Function) -> bool:
+    def _same(one: _Function, other: _Function) -> bool:
         """True if these are parts of one function, as far as one can tell."""
         return (
             one.name.removesuffix(".cold") == other.name.removesuffix(".cold")
@@ -225,17 +212,17 @@ class _Code:
             or other.section in _ANNEXES
         )
 
-    def values(self, place: _Place, register: str) -> frozenset[int] | None:
+    def values(self, place: _Place, register: int) -> frozenset[int] | None:
         """All 32-bit constants `register` may hold before an instruction, None if unknown.
 
         All ways to the instruction are followed back, each to a constant; if that fails on one of
         them nothing is known.
         """
         found: set[int] = set()
-        seen: set[tuple[_Place, x86_insn.Family, tuple[x86_insn.Step, ...]]] = set()
-        todo: list[tuple[_Place, x86_insn.Family, tuple[x86_insn.Step, ...]]] = []
+        seen: set[tuple[_Place, int, tuple[Step, ...]]] = set()
+        todo: list[tuple[_Place, int, tuple[Step, ...]]] = []
 
-        def reach(there: _Place, family: x86_insn.Family, steps: tuple[x86_insn.Step, ...]) -> bool:
+        def reach(there: _Place, family: int, steps: tuple[Step, ...]) -> bool:
             """Go on with what is before this instruction; False if that is unknown."""
             before = self._before(there)
             if before is None:
@@ -248,67 +235,62 @@ class _Code:
                     todo.append((one, family, steps))
             return len(seen) <= _MOST_STATES
 
-        if not reach(place, x86_insn.FAMILY[register], ()):
+        if not reach(place, x86_insn.whole(register), ()):
             return None
         while todo:
             here, family, steps = todo.pop()
             insn = self.insn(here)
-            changed = self.ways.errors.get(insn.address)
+            changed = self.ways.errors.get(insn.ip)
             if x86_insn.keeps(insn, family, changed):
                 if not reach(here, family, steps):
                     return None
                 continue
-            for source, done in x86_insn.sources(insn, family) or [("", ())]:
-                now = done + steps
-                if isinstance(source, int):
-                    found.add(x86_insn.take(source, now))
-                elif source:
-                    if not reach(here, x86_insn.FAMILY[source], now):
+            for source, done in x86_insn.sources(insn, family) or [(None, ())]:
+                if source is not None:
+                    if not reach(here, source, done + steps):
                         return None
-                else:
-                    masked = x86_insn.masked(now)
-                    if masked is None:
-                        return None
+                elif (masked := x86_insn.masked(done + steps)) is not None:
                     found |= masked
+                else:
+                    return None
         # Nothing at all: no way begins anywhere, so that one that is not understood must exist.
         return frozenset(found) or None
 
-    def constant(self, place: _Place, register: str) -> int | None:
+    def constant(self, place: _Place, register: int) -> int | None:
         """The 32-bit constant in `register` before an instruction, None if it is not one."""
         values = self.values(place, register)
         return next(iter(values)) if values is not None and len(values) == 1 else None
 
-    def compared(self, place: _Place, register: str, number: int) -> bool:
+    def compared(self, place: _Place, register: int, number: int) -> bool:
         """True if control gets to an instruction only where `register` was compared with `number`.
 
         Directly before, and was something else. What is in between could change the register.
         """
-        address = self.insn(place).address
+        address = self.insn(place).ip
         goals = {address, *(one.start for one in self.replaces.get(address, ()))}
         before = self._before(place)
         return bool(before) and all(
             self._differs(one, goals, register, number) for one in before or ()
         )
 
-    def _differs(self, jump: _Place, goals: set[int], register: str, number: int) -> bool:
+    def _differs(self, jump: _Place, goals: set[int], register: int, number: int) -> bool:
         """True if this is a jump to or past `goals` after a comparison that finds a difference."""
         start, at = jump
         insn = self.insn(jump)
-        if at == 0 or insn.address in self.ways.jumps or insn.address in self.ways.entries:
+        if at == 0 or insn.ip in self.ways.jumps or insn.ip in self.ways.entries:
             return False
-        jumps_there = insn.target in goals
-        falls_there = any(self.insn(one).address in goals for one in self._after(jump))
+        jumps_there = x86_insn.target(insn) in goals
+        falls_there = any(self.insn(one).ip in goals for one in self._after(jump))
         if (insn.mnemonic, jumps_there, falls_there) not in (
-            ("je", False, True),
-            ("jne", True, False),
+            (Mnemonic.JE, False, True),
+            (Mnemonic.JNE, True, False),
         ):
             return False
         compare = self.insns[start][at - 1]
         return (
-            compare.mnemonic in ("cmp", "cmpl")
-            and compare.operands[-1] == f"%{register}"
-            and (match := x86_insn.IMMEDIATE.match(compare.operands[0])) is not None
-            and int(match[1], 16) & x86_insn.WORD == number
+            compare.mnemonic == Mnemonic.CMP
+            and x86_insn.register(compare, 0) == register
+            and x86_insn.immediate(compare, 1) == number
         )
 
     def way_out(self, place: _Place, goals: set[int]) -> int | None:
@@ -320,52 +302,50 @@ class _Code:
         in it on the path. Otherwise, if two branches always go the same way, a path that mixes them
         counts too.
         """
-        visited: Visited[x86_insn.Family] = Visited()
+        visited = Visited()
         home = self.owner(place)
         todo = [(after, NOTHING) for after in self._after(place)]
         while todo:
             here, before = todo.pop()
             insn = self.insn(here)
-            known = visited.enter(insn.address, before)
+            known = visited.enter(insn.ip, before)
             if known is None:
                 continue
-            for alternative in self.over.get(insn.address, ()):
+            for alternative in self.over.get(insn.ip, ()):
                 other = self.places.get(
                     alternative.other
                     if alternative.other < alternative.other_end
                     else alternative.end
                 )
                 if other is None:
-                    return insn.address
+                    return insn.ip
                 todo.append((other, known))
-            if insn.address in goals:
+            if insn.ip in goals:
                 continue
-            known = x86_insn.behind(insn, known, self.ways.errors.get(insn.address))
+            known = x86_insn.behind(insn, known, self.ways.errors.get(insn.ip))
             targets = []
-            if insn.mnemonic.startswith(("j", "loop")) and not (
-                insn.mnemonic == "je" and known.differs
-            ):
-                targets.append(insn.target)
-            if insn.address in self.ways.labels:
-                targets.append(self.ways.labels[insn.address])
+            if x86_insn.jumps(insn) and not (insn.mnemonic == Mnemonic.JE and known.differs):
+                targets.append(x86_insn.target(insn))
+            if insn.ip in self.ways.labels:
+                targets.append(self.ways.labels[insn.ip])
             for target in targets:
                 there = None if target is None else self.places.get(target)
                 if there is None or not self._same(self.by_start[there[0]], home):
-                    return insn.address
+                    return insn.ip
                 todo.append((there, known))
-            if x86_insn.RETURNS.match(insn.mnemonic):
-                return insn.address
+            if x86_insn.returns(insn):
+                return insn.ip
             # A jump label's jump may be a no-operation, and a warning goes on behind it.
-            ends = x86_insn.ENDS.match(insn.mnemonic) and not insn.mnemonic.startswith("ud")
-            ends = ends or (insn.mnemonic == "jne" and known.differs)
-            if not ends or insn.address in self.ways.labels:
+            ends = x86_insn.ends(insn) and insn.flow_control != FlowControl.EXCEPTION
+            ends = ends or (insn.mnemonic == Mnemonic.JNE and known.differs)
+            if not ends or insn.ip in self.ways.labels:
                 todo += [(after, known) for after in self._after(here)]
         return None
 
     def _after(self, place: _Place) -> list[_Place]:
         """The next instruction, if there is one."""
         start, at = place
-        behind = self.leaves.get(self.insn(place).address)
+        behind = self.leaves.get(self.insn(place).ip)
         if behind is not None:
             return [self.places[end] for end in behind if end in self.places]
         return [(start, at + 1)] if at + 1 < len(self.insns[start]) else []
@@ -389,31 +369,34 @@ def _mended(elf: Elf, code: _Code) -> frozenset[int]:
             if known and not data & ~0xFFF:
                 code.ways.jumps.setdefault(place + 4 + fixup, set()).add(address)
                 if kind in _SAFE_TYPES:
-                    code.ways.errors[address] = _NUMBERED[data >> 8]
+                    code.ways.errors[address] = Register.RAX + (data >> 8)
                 found.add(place + 4)
     return frozenset(found)
 
 
-def _code(elf: Elf, objdump: str, mnemonics: Collection[str]) -> _Code:
+def _code(elf: Elf, mnemonics: Collection[int]) -> _Code:
     """The functions of an image that have one of these instructions, and all ways into them."""
-    hint = re.compile(r"\b(?:" + "|".join(map(re.escape, sorted(mnemonics))) + r")\b")
-    kept: list[Function] = []
-    others: list[Function] = []
+    kept: list[_Function] = []
+    others: list[_Function] = []
     ways = _Ways(alternatives=code_tables.alternatives(elf), labels=code_tables.labels(elf))
-    for function in functions(disassemble(objdump, elf.path)):
-        if any("(bad)" in line for line in function.lines):
-            _mend(elf, objdump, function)
-        body = "".join(function.lines)
-        for address, mnemonic, target in _BRANCH_LINE.findall(body):
-            if mnemonic == "call":
-                ways.entries.add(int(target, 16))
-            else:
-                ways.jumps.setdefault(int(target, 16), set()).add(int(address, 16))
-        ways.entries.update(int(one or other, 16) for one, other in _TAKEN_LINE.findall(body))
-        if hint.search(body) or function.section in _ANNEXES:
-            kept.append(function)
-        else:
-            others.append(function)
+    for function in _functions(elf):
+        wanted = function.section in _ANNEXES
+        for insn in function.insns():
+            name = insn.mnemonic
+            wanted = wanted or name in mnemonics
+            if (there := x86_insn.target(insn)) is not None:
+                if insn.flow_control == FlowControl.CALL:
+                    ways.entries.add(there)
+                else:
+                    ways.jumps.setdefault(there, set()).add(insn.ip)
+            elif name in _TAKES:
+                # An address in a register, perhaps that of an instruction, to be jumped to.
+                if insn.is_ip_rel_memory_operand:
+                    ways.entries.add(insn.ip_rel_memory_address)
+                last = insn.op_count - 1
+                if x86_insn.is_immediate(insn.op_kind(last)):
+                    ways.entries.add(insn.immediate(last))
+        (kept if wanted else others).append(function)
     for address, there in ways.labels.items():
         ways.jumps.setdefault(there, set()).add(address)
     # The other half of a function split in hot and cold matters for the paths through it, and the
@@ -430,28 +413,24 @@ def _site(
 ) -> tuple[Site, bool]:
     """The writer at this place, and whether it is one of another register; `levels` by value."""
     insn = code.insn(place)
-    selectors, value = None, None
+    selectors, value, excluded = None, None, False
     # WRMSRNS has a form with explicit operands. Nothing needs that to be understood.
-    implicit = not (writer.equals is not None and insn.operands)
-    if writer.selector and implicit:
-        selectors = code.values(place, writer.selector)
-    if writer.value and implicit:
-        value = code.constant(place, writer.value)
-    # Unknown, but not this one.
-    excluded = (
-        writer.selector is not None
-        and writer.equals is not None
-        and implicit
-        and code.compared(place, writer.selector, writer.equals)
-    )
+    if writer.equals is None or not insn.op_count:
+        if writer.selector:
+            selector = getattr(Register, writer.selector.upper())
+            selectors = code.values(place, selector)
+            # Unknown, but not this one.
+            excluded = writer.equals is not None and code.compared(place, selector, writer.equals)
+        if writer.value:
+            value = code.constant(place, getattr(Register, writer.value.upper()))
     if not writer.certain(selectors) and value not in levels:
         # Of some other register, most likely, and nothing that a level has to do with.
         value = None
     site = Site(
-        address=insn.address,
+        address=insn.ip,
         function=code.owner(place).name,
         section=code.by_start[place[0]].section,
-        instruction=insn.text,
+        instruction=x86_insn.text(insn),
         value=value,
         level=None if value is None else levels.get(value),
         # A mask selects the pkey register among others; a number selects one.
@@ -462,9 +441,13 @@ def _site(
 
 def sites(elf: Elf, policy: Policy) -> tuple[list[Site], list[Site]]:
     """What can write the pkey register, and instructions of the same kinds that write another."""
-    writers = {name: writer for writer in policy.isa.writers for name in writer.mnemonics}
+    writers: dict[int, Writer] = {
+        getattr(Mnemonic, name.upper()): writer
+        for writer in policy.isa.writers
+        for name in writer.mnemonics
+    }
     levels = {value: name for name, value in policy.levels.items()}
-    code = _code(elf, policy.isa.objdump, writers)
+    code = _code(elf, writers)
     found: list[Site] = []
     cleared: list[Site] = []
     for place in code.places.values():

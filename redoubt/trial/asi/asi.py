@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redoubt.core.errors import RedoubtError
 from redoubt.machine.boot import Machine
 from redoubt.targets import ASI_ARGS, Target
+from redoubt.trial import experiment
 
 ARGS = ASI_ARGS
 AUDIT = "/sys/kernel/debug/asi/audit"
 SWITCHES = "/sys/kernel/debug/asi/switches"
-_COUNT = re.compile(r"^(sensitive|ordinary|leaks|missing|stale|aliases|enter|unrestricted) (\d+)")
-_LAST = "unrestricted"
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,7 @@ def look(machine: Machine) -> list[list[str]]:
 
 def parse_audits(lines: Sequence[str]) -> tuple[Audit, ...]:
     """All audits on a console."""
-    audits: list[Audit] = []
-    counts: dict[str, int] = {}
-    for line in lines:
-        if match := _COUNT.match(line):
-            counts[match[1]] = int(match[2])
-            if match[1] == _LAST:
-                audits.append(Audit(*(counts.get(n, 0) for n in Audit.__annotations__)))
-                counts = {}
-    return tuple(audits)
+    return tuple(Audit(*one) for one in experiment.looks(lines, list(Audit.__annotations__)))
 
 
 def unclean(lines: Sequence[str], looks: int) -> list[str]:

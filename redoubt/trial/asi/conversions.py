@@ -14,10 +14,10 @@ from typing import Any
 
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
-from redoubt.machine import guest
-from redoubt.machine.boot import Result, boot
+from redoubt.machine.boot import Result
 from redoubt.machine.kernels import Workbench
 from redoubt.targets import Variant
+from redoubt.trial import experiment
 from redoubt.trial.asi import asi
 
 STATS = "/sys/kernel/debug/asi/stats"
@@ -60,6 +60,18 @@ class Row:
     kills: int
     events: Mapping[str, int]
 
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md."""
+        return {
+            "memory_mb": self.memory_mb,
+            "workload": self.workload,
+            "asi": self.isolated,
+            "allocated_pages": self.allocated,
+            "stalls": self.stalls,
+            "oom_kills": self.kills,
+            **self.events,
+        }
+
     @property
     def per_1000(self) -> float:
         """Pageblocks converted for 1000 pages that were allocated."""
@@ -67,36 +79,7 @@ class Row:
         return 1000 * converted / self.allocated
 
 
-@dataclass(frozen=True)
-class Report:
-    """All rows, and what was wrong in words."""
-
-    rows: tuple[Row, ...]
-    problems: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Did everything run to its end, and fail no allocation that does not fail without?"""
-        return not self.problems
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form, see docs/json.md."""
-        return {
-            "ok": self.ok,
-            "problems": list(self.problems),
-            "rows": [
-                {
-                    "memory_mb": row.memory_mb,
-                    "workload": row.workload,
-                    "asi": row.isolated,
-                    "allocated_pages": row.allocated,
-                    "stalls": row.stalls,
-                    "oom_kills": row.kills,
-                    **row.events,
-                }
-                for row in self.rows
-            ],
-        }
+Report = experiment.Report[Row]
 
 
 def looks(lines: Sequence[str]) -> list[dict[str, int]]:
@@ -155,12 +138,10 @@ def run(made: Workbench, variant: Variant, progress: Progress) -> Report:
             for command in WORKLOADS.values():
                 commands += [[*command], *look]
             how = asi.ARGS[0] if isolated else "asi=off"
-            with progress.step(f"Counting in {memory_mb} MiB ({how})"):
-                result = boot(
-                    machine, guest.sequence(commands), timeout=_TIMEOUT,
-                    name=f"conversions-{memory_mb}-{'on' if isolated else 'off'}",
-                    progress=progress,
-                )  # fmt: skip
+            result = experiment.start(
+                machine, *commands, title=f"Counting in {memory_mb} MiB ({how})", timeout=_TIMEOUT,
+                name=f"conversions-{memory_mb}-{'on' if isolated else 'off'}", progress=progress,
+            )  # fmt: skip
             rows += rows_of(result, memory_mb, isolated)
             failures[isolated] = sum(bool(_FAILURE.search(line)) for line in result.console)
             problems += [f"{memory_mb} MiB, {how}: {line}" for line in result.complaints]

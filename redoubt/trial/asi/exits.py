@@ -8,18 +8,15 @@ With two CPUs they are not, and there are IPIs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
-from redoubt.machine.boot import boot
 from redoubt.machine.kernels import Workbench
 from redoubt.targets import Variant
-from redoubt.trial.asi import asi, prices
-from redoubt.trial.asi.prices import Price
+from redoubt.trial import experiment
+from redoubt.trial.asi import asi
 
 TIMES = 10_000
 # Exits by reason, as asi/switches names them, and as a table does.
@@ -58,7 +55,6 @@ WAYS = {
     ON: (*asi.ARGS, FLUSH),
 }
 
-_ROW = re.compile(r"^@exits: operation=(\S+) times=(\d+)((?: \w+=\d+)+)$")
 _TIMEOUT = 600.0
 
 
@@ -71,6 +67,10 @@ class Row:
     counts: Mapping[str, int]
     way: str = ON
 
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md."""
+        return {"operation": self.operation, "way": self.way, "times": self.times, **self.counts}
+
     @property
     def exits(self) -> dict[str, int]:
         """How often the restricted address space was left, by reason."""
@@ -78,7 +78,7 @@ class Row:
 
     @property
     def events(self) -> dict[str, float]:
-        """What has a price, per operation.
+        """What takes time on a real machine, per operation.
 
         Writes of CR3 are those that are there for isolation alone: the page tables of another
         process, or of none, are loaded without it, too.
@@ -86,48 +86,23 @@ class Row:
         left = sum(n for reason, n in self.exits.items() if reason != NO_PROCESS)
         entered = sum(self.counts.get(name, 0) for name in ENTERS)
         counted = {
-            prices.CR3: left + entered,
-            prices.FAULT: self.counts.get("exit_fault", 0),
-            prices.INVLPG: sum(self.counts.get(name, 0) for name in INVLPGS),
-            prices.IPI: self.counts.get(IPIS, 0),
-            prices.IBPB: self.counts.get(FLUSHED_ON_EXIT, 0),
+            "CR3 writes": left + entered,
+            "INVLPGs": sum(self.counts.get(name, 0) for name in INVLPGS),
+            "IPIs": self.counts.get(IPIS, 0),
+            "IBPBs": self.counts.get(FLUSHED_ON_EXIT, 0),
         }
         return {name: count / self.times for name, count in counted.items()}
 
 
-@dataclass(frozen=True)
-class Report:
-    """All rows, and what was wrong in words."""
-
-    rows: tuple[Row, ...]
-    problems: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Did everything run to its end, and nothing leave that must not?"""
-        return not self.problems
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form, see docs/json.md."""
-        return {
-            "ok": self.ok,
-            "problems": list(self.problems),
-            "rows": [
-                {"operation": row.operation, "way": row.way, "times": row.times, **row.counts}
-                for row in self.rows
-            ],
-        }
+Report = experiment.Report[Row]
 
 
 def parse(lines: Sequence[str], way: str = ON) -> tuple[Row, ...]:
     """All operations on a console."""
-    rows = []
-    for line in lines:
-        if match := _ROW.match(line):
-            words = (word.split("=") for word in match[3].split())
-            counts = {name: int(value) for name, value in words}
-            rows.append(Row(match[1], int(match[2]), counts, way))
-    return tuple(rows)
+    return tuple(
+        Row(operation, int(times), counts, way)
+        for (operation, times), counts in experiment.said("exits", ("operation", "times"), lines)
+    )
 
 
 def judge(rows: Sequence[Row]) -> Iterator[str]:
@@ -183,32 +158,17 @@ def run(
 
     Raises RedoubtError if one does not get to its end.
     """
-    rows: list[Row] = []
-    problems: list[str] = []
-    for way in ways:
-        with progress.step(f"Counting exits of the restricted address space ({way})"):
-            result = boot(
-                made.machine(variant, *WAYS[way], cpus=cpus),
-                ["/bin/exits", str(times)],
-                timeout=_TIMEOUT,
-                name=f"exits-{way}",
-                progress=progress,
-            )
-        found = parse(result.console, way)
-        if result.outcome != "finished" or result.status or not found:
-            raise RedoubtError(f"{len(found)} operations were counted; {result.describe()}")
-        wrong = judge(found) if cpus == 1 else ()
-        problems += [f"{way}: {problem}" for problem in (*wrong, *result.complaints)]
-        rows += found
-    return Report(tuple(rows), tuple(problems))
-
-
-_EVENTS = {
-    prices.CR3: "CR3 writes",
-    prices.INVLPG: "INVLPGs",
-    prices.IPI: "IPIs",
-    prices.IBPB: "IBPBs",
-}
+    return Report(
+        *experiment.count(
+            {way: made.machine(variant, *WAYS[way], cpus=cpus) for way in ways},
+            ["/bin/exits", str(times)],
+            parse,
+            judge if cpus == 1 else lambda rows: (),
+            title="Counting exits of the restricted address space",
+            timeout=_TIMEOUT,
+            progress=progress,
+        )
+    )
 
 
 def render(report: Report) -> Iterator[str]:
@@ -224,27 +184,14 @@ def render(report: Report) -> Iterator[str]:
     yield from (f"WRONG: {problem}" for problem in report.problems)
 
 
-def render_priced(report: Report, list_of: Mapping[str, Price]) -> Iterator[str]:
-    """For people: events per operation, and an estimate of what isolation takes of them, in ns.
-
-    That is the difference to the same operation with asi=off, if that was counted.
-    """
-    yield f"{'per operation':18}{'way':15}{'exits':>9}" + "".join(
-        f"{name:>12}" for name in _EVENTS.values()
-    ) + f"{'ns':>10}{'with IBPB':>11}"  # fmt: skip
-    bare = {
-        row.operation: prices.estimate(row.events, list_of)
-        for row in report.rows if row.way == OFF
-    }  # fmt: skip
-    for row in report.rows:
-        exits, events = sum(row.exits.values()) / row.times, row.events
-        text = f"{row.operation:18}{row.way:15}{exits:>9.4g}"
-        text += "".join(f"{events[name]:>12.4g}" for name in _EVENTS)
-        if row.way != OFF and row.operation in bare:
-            with_ibpb = prices.estimate(events, list_of) - bare[row.operation]
-            without = with_ibpb - prices.estimate({prices.IBPB: events[prices.IBPB]}, list_of)
-            text += f"{without:>10.0f}{with_ibpb:>11.0f}"
-        yield text
-    yield ""
-    yield "Estimated of these prices, and of nothing else that real machines do:"
-    yield from prices.render({name: list_of[name] for name in (*_EVENTS, prices.FAULT)})
+def render_events(report: Report) -> Iterator[str]:
+    """For people: exits and events per operation."""
+    for number, row in enumerate(report.rows):
+        if not number:
+            yield f"{'per operation':18}{'way':15}{'exits':>9}" + "".join(
+                f"{name:>12}" for name in row.events
+            )
+        exits = sum(row.exits.values()) / row.times
+        yield f"{row.operation:18}{row.way:15}{exits:>9.4g}" + "".join(
+            f"{each:>12.4g}" for each in row.events.values()
+        )

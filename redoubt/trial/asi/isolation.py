@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 
 from redoubt.core.progress import Progress
-from redoubt.machine import guest
-from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine.boot import Machine, Result
+from redoubt.trial import experiment
 from redoubt.trial.asi import asi
-from redoubt.trial.lifecycle import Outcome
+from redoubt.trial.experiment import Outcome, bad_end
 
 NMIS = "/sys/kernel/debug/asi/nmis"
 # For each CPU and each time the file is written to.
@@ -25,15 +25,8 @@ _STRESS = re.compile(r"@stress: ops=(\d+) refused=\d+ errors=0\b")
 _REENTER = re.compile(r"^reenter (\d+)")
 
 
-def _ended(result: Result) -> list[str]:
-    problems = [f"kernel: {line}" for line in result.complaints]
-    if result.outcome != "finished" or result.status:
-        problems.append(f"ended with {result.outcome}, status {result.status}")
-    return problems
-
-
 def _under_stress(result: Result) -> list[str]:
-    problems = _ended(result)
+    problems = bad_end(result)
     if not any(_STRESS.search(line) for line in result.console):
         problems.append("the stress did not get to its end without errors")
     return [*problems, *asi.unclean(result.console, 1)]
@@ -41,11 +34,11 @@ def _under_stress(result: Result) -> list[str]:
 
 def probe(machine: Machine, progress: Progress) -> Outcome:
     """Have the kernel read another process's memory: it gets none unless it leaves."""
-    with progress.step("Probing the restricted address space"):
-        result = boot(
-            machine, ["/bin/probe"], timeout=_TIMEOUT, name="isolation-probe", progress=progress
-        )
-    problems = _ended(result)
+    result = experiment.start(
+        machine, ["/bin/probe"], title="Probing the restricted address space",
+        timeout=_TIMEOUT, name="isolation-probe", progress=progress,
+    )  # fmt: skip
+    problems = bad_end(result)
     for line in (_STAYED, _LEFT):
         if line not in result.console:
             problems.append(f"not seen: {line}")
@@ -55,15 +48,11 @@ def probe(machine: Machine, progress: Progress) -> Outcome:
 def nmis(machine: Machine, progress: Progress) -> Outcome:
     """Stress while NMIs leave the restricted address space, wherever a CPU happens to be."""
     stress = ["/bin/stress", str(_STRESS_S), str(max(2, machine.cpus))]
-    commands = [["/bin/storm", NMIS, _NMIS_AT_ONCE, *stress], *asi.look(machine)]
-    with progress.step(f"Storming with NMIs ({machine.cpus} CPU)"):
-        result = boot(
-            machine,
-            guest.sequence(commands),
-            timeout=_TIMEOUT,
-            name=f"isolation-nmis-{machine.cpus}",
-            progress=progress,
-        )
+    storm = ["/bin/storm", NMIS, _NMIS_AT_ONCE, *stress]
+    result = experiment.start(
+        machine, storm, *asi.look(machine), title=f"Storming with NMIs ({machine.cpus} CPU)",
+        timeout=_TIMEOUT, name=f"isolation-nmis-{machine.cpus}", progress=progress,
+    )  # fmt: skip
     problems = _under_stress(result)
     if not any((match := _REENTER.match(line)) and int(match[1]) for line in result.console):
         problems.append("no NMI had to enter again: nothing was tried")
@@ -75,12 +64,9 @@ def stressed(machine: Machine, progress: Progress) -> Outcome:
 
     It says nothing before the slow console has what KUnit said.
     """
-    with progress.step("Stressing with PCIDs"):
-        result = boot(
-            machine,
-            guest.sequence([["/bin/stress", str(_SHORT_STRESS_S), "2"], *asi.look(machine)]),
-            timeout=_TIMEOUT,
-            name=f"isolation-stressed-{machine.args[-1].replace('=', '-')}",
-            progress=progress,
-        )
+    name = f"isolation-stressed-{machine.args[-1].replace('=', '-')}"
+    result = experiment.start(
+        machine, ["/bin/stress", str(_SHORT_STRESS_S), "2"], *asi.look(machine),
+        title="Stressing with PCIDs", timeout=_TIMEOUT, name=name, progress=progress,
+    )  # fmt: skip
     return Outcome("stress", tuple(_under_stress(result)), result)

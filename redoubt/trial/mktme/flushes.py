@@ -2,23 +2,19 @@
 """How many pages are flushed from the caches, if all anonymous memory is under a KeyID.
 
 Counts of the kernel, of a guest with one CPU on which nothing else runs, with the pool of free
-pages under KeyIDs and without. What a flush takes no emulator tells: that is an estimate.
+pages under KeyIDs and without. What a flush takes no emulator tells.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
-from redoubt.machine.boot import boot
 from redoubt.machine.kernels import Workbench
 from redoubt.targets import Variant
-from redoubt.trial.asi import prices
-from redoubt.trial.asi.prices import Price
+from redoubt.trial import experiment
 from redoubt.trial.mktme import mktme
 
 TIMES = 10_000
@@ -38,7 +34,6 @@ COUNTERS = (INSTRUCTIONS, *FLUSHED, RANGES, WHOLE, HITS, MISSES, REFUSED, RETURN
 # Of what the same operation flushes without the pool: for the beginning of a name.
 TARGETS = {"build-like": 0.01, "churn": 0.05}
 
-_ROW = re.compile(r"^@flushes: operation=(\S+) phase=(\w+) times=(\d+)((?: \w+=-?\d+)+)$")
 _TIMEOUT = 1800.0
 
 
@@ -52,15 +47,17 @@ class Row:
     counts: Mapping[str, int]
     way: str = ON
 
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md."""
+        return {
+            "operation": self.operation, "way": self.way, "phase": self.phase,
+            "times": self.times, **self.counts,
+        }  # fmt: skip
+
     @property
     def flushed(self) -> int:
         """How many pages were flushed, one by one or with all others."""
         return sum(self.counts[name] for name in FLUSHED)
-
-    @property
-    def events(self) -> dict[str, float]:
-        """What has a price."""
-        return {prices.FLUSH: self.flushed, prices.WBINVD: self.counts[WHOLE]}
 
 
 @dataclass(frozen=True)
@@ -78,16 +75,8 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class Report:
-    """All rows, and what was wrong in words."""
-
-    rows: tuple[Row, ...]
-    problems: tuple[str, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Did everything run to its end, and was nothing counted wrongly?"""
-        return not self.problems
+class Report(experiment.Report[Row]):
+    """All rows, what was wrong in words, and what was aimed at."""
 
     @property
     def aims(self) -> tuple[Aim, ...]:
@@ -105,31 +94,23 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/json.md."""
-        return {
-            "ok": self.ok,
-            "problems": list(self.problems),
+        return super().as_json() | {
             "targets": [
                 {"operation": aim.operation, "share": aim.share, "allowed": aim.allowed,
                  "met": aim.met}
                 for aim in self.aims
-            ],
-            "rows": [
-                {"operation": row.operation, "way": row.way, "phase": row.phase,
-                 "times": row.times, **row.counts}
-                for row in self.rows
             ],
         }  # fmt: skip
 
 
 def parse(lines: Sequence[str], way: str = ON) -> tuple[Row, ...]:
     """All operations on a console."""
-    rows = []
-    for line in lines:
-        if match := _ROW.match(line):
-            words = dict(word.split("=") for word in match[4].split())
-            counts = {name: int(words.get(name, 0)) for name in COUNTERS}
-            rows.append(Row(match[1], match[2], int(match[3]), counts, way))
-    return tuple(rows)
+    return tuple(
+        Row(operation, phase, int(times), {name: counts.get(name, 0) for name in COUNTERS}, way)
+        for (operation, phase, times), counts in experiment.said(
+            "flushes", ("operation", "phase", "times"), lines
+        )
+    )
 
 
 def judge(rows: Sequence[Row]) -> Iterator[str]:
@@ -160,24 +141,23 @@ def run(
     Raises RedoubtError if the target has no KeyIDs, or a guest does not get to its end.
     """
     mktme.needs(made.build.target)
-    rows: list[Row] = []
-    problems: list[str] = []
-    for way in ways:
-        with progress.step(f"Counting pages that are flushed ({way})"):
-            machine = made.machine(variant, f"mktme_anon={KEYID}", *WAYS[way])
-            result = boot(
-                replace(machine, count_instructions=True),
-                ["/bin/flushes", str(times)],
-                timeout=_TIMEOUT,
-                name=f"flushes-{way}",
-                progress=progress,
-            )
-        found = parse(result.console, way)
-        if result.outcome != "finished" or result.status or not found:
-            raise RedoubtError(f"{len(found)} operations were counted; {result.describe()}")
-        problems += [f"{way}: {problem}" for problem in (*judge(found), *result.complaints)]
-        rows += found
-    return Report(tuple(rows), tuple(problems))
+    machines = {
+        way: replace(
+            made.machine(variant, f"mktme_anon={KEYID}", *WAYS[way]), count_instructions=True
+        )
+        for way in ways
+    }
+    return Report(
+        *experiment.count(
+            machines,
+            ["/bin/flushes", str(times)],
+            parse,
+            judge,
+            title="Counting pages that are flushed",
+            timeout=_TIMEOUT,
+            progress=progress,
+        )
+    )
 
 
 _CAUSES = {MISSES: "not in the pool", REFUSED: "not taken", RETURNED: "given back"}
@@ -205,32 +185,14 @@ def render(report: Report) -> Iterator[str]:
     yield from (f"WRONG: {problem}" for problem in report.problems)
 
 
-def _again(report: Report, title: str, cell: Callable[[Row], float]) -> Iterator[str]:
-    """A figure of each operation when it is done again, without the pool and with it."""
-    yield f"{title:30}" + "".join(f"{way:>16}" for way in WAYS)
+def render_instructions(report: Report) -> Iterator[str]:
+    """For people: instructions for each time that it is done, when it is done again."""
+    yield f"{'instructions each, again':30}" + "".join(f"{way:>16}" for way in WAYS)
     again = {(row.operation, row.way): row for row in report.rows if row.phase == AGAIN}
     for operation in dict.fromkeys(name for name, _ in again):
         rows = [again.get((operation, way)) for way in WAYS]
         yield f"{operation:30}" + "".join(
-            f"{cell(row) if row else float('nan'):>16.5g}" for row in rows
+            f"{row.counts[INSTRUCTIONS] / row.times if row else float('nan'):>16.5g}"
+            for row in rows
         )
-
-
-def render_instructions(report: Report) -> Iterator[str]:
-    """For people: instructions for each time that it is done, when it is done again."""
-    yield from _again(
-        report, "instructions each, again", lambda row: row.counts[INSTRUCTIONS] / row.times
-    )
     yield "Of a kernel that checks itself; the emulation writes to a page instead of flushing it."
-
-
-def render_priced(report: Report, list_of: Mapping[str, Price]) -> Iterator[str]:
-    """For people: an estimate of what flushing takes, for each time that it is done, in us."""
-    yield from _again(
-        report,
-        "us each, when done again",
-        lambda row: prices.estimate(row.events, list_of) / row.times / 1000,
-    )
-    yield ""
-    yield "Estimated of these prices, and of nothing else that real machines do:"
-    yield from prices.render({name: list_of[name] for name in (prices.FLUSH, prices.WBINVD)})

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from redoubt.core.errors import GuestError, RedoubtError
 from redoubt.core.progress import Progress
-from redoubt.machine import guest, planes
-from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine import planes
+from redoubt.machine.boot import Machine, Result
 from redoubt.machine.qmp import Qmp
 from redoubt.targets import Target
-from redoubt.trial.lifecycle import Outcome
+from redoubt.trial import experiment
+from redoubt.trial.experiment import Outcome
 from redoubt.trial.oracle import pagewalk, patterns
 from redoubt.trial.oracle.patterns import PAGES, Found
 
@@ -86,14 +87,11 @@ def judge(result: Result) -> list[str]:
     """What is wrong with a run of the checks."""
     found = [match for line in result.console if (match := _TAP.match(line))]
     plan = next((int(match[1]) for line in result.console if (match := _PLAN.match(line))), None)
-    problems = [f"kernel: {line}" for line in result.complaints]
-    problems += [f"wrong: {match[3]}" for match in found if match[1]]
+    problems = [f"wrong: {match[3]}" for match in found if match[1]]
     problems += [f"not done: {match[3]}" for match in found if "# SKIP" in match[3]]
     if plan != len(found):
         problems.append(f"{len(found)} checks ran, of {plan}")
-    if result.outcome != "finished" or result.status:
-        problems.append(f"ended with {result.outcome}, status {result.status}")
-    return problems
+    return [*experiment.bad_end(result), *problems]
 
 
 def counts(result: Result) -> list[str]:
@@ -157,14 +155,14 @@ def notices(machine: Machine, bug: str, progress: Progress) -> Outcome:
 def _run(
     machine: Machine, commands: Sequence[Sequence[str]], what: str, progress: Progress
 ) -> Result:
-    with progress.step(f"Checking memory under KeyIDs ({what})"):
-        return boot(
-            machine,
-            guest.sequence(commands),
-            timeout=_TIMEOUT,
-            name=f"mktme-{what}",
-            progress=progress,
-        )
+    return experiment.start(
+        machine,
+        *commands,
+        title=f"Checking memory under KeyIDs ({what})",
+        timeout=_TIMEOUT,
+        name=f"mktme-{what}",
+        progress=progress,
+    )
 
 
 # === From outside ================================================================================
@@ -247,15 +245,15 @@ def outside(machine: Machine, progress: Progress) -> tuple[Outcome, tuple[View, 
                 monitor, stage, directory, machine.memory_mb << 20, bits, seed
             ),
         )
-        with progress.step("Looking into the memory of each KeyID"):
-            result = boot(
-                equipped,
-                ["/bin/planes", f"{seed:x}", str(planes.keyids(bits)[-1])],
-                timeout=_TIMEOUT,
-                name="mktme-planes",
-                progress=progress,
-                watch=console,
-            )
+        result = experiment.start(
+            equipped,
+            ["/bin/planes", f"{seed:x}", str(planes.keyids(bits)[-1])],
+            title="Looking into the memory of each KeyID",
+            timeout=_TIMEOUT,
+            name="mktme-planes",
+            progress=progress,
+            watch=console,
+        )
     views = tuple(console.views)
     if tuple(view.stage for view in views) != STAGES:
         raise GuestError("the guest did not get to be looked at: " + result.describe())

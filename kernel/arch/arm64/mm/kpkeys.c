@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * kpkeys on permission overlays (POE), or on what stands in for them.
- */
+/* kpkeys on permission overlays (POE), or their substitutes. */
 #include <linux/bitfield.h>
 #include <linux/cache.h>
 #include <linux/export.h>
@@ -27,7 +25,7 @@
 #include <asm/sections.h>
 
 DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_key);
-/* Modules have the helpers that write page tables inlined. */
+/* Page table helpers are inlined into modules. */
 EXPORT_SYMBOL(arm64_kpkeys_key);
 DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_pie_key);
 EXPORT_SYMBOL(arm64_kpkeys_pie_key);
@@ -51,7 +49,7 @@ static int __init early_mock(char *arg)
 }
 early_param("kpkeys_mock", early_mock);
 
-/* Pretend that blocks can be split while they are in use: on which CPUs? */
+/* For tests: CPUs that shall pretend to have BBML3. */
 static enum { BBML3_AS_IS, BBML3_BOOT_CPU, BBML3_ALL_CPUS } bbml3 __ro_after_init;
 
 static int __init early_bbml3(char *arg)
@@ -69,9 +67,9 @@ static int __init early_bbml3(char *arg)
 early_param("kpkeys_bbml3", early_bbml3);
 
 /**
- * arm64_kpkeys_bbml3() - Is this CPU to be taken for one that has BBML3?
+ * arm64_kpkeys_bbml3() - Shall this CPU pretend to have BBML3?
  *
- * Context: the CPU in question, before it is used.
+ * Context: that CPU, before it is used.
  * Return: true if a test wants it.
  */
 bool arm64_kpkeys_bbml3(void)
@@ -88,7 +86,7 @@ static bool __init has_sme(void)
 						    ID_AA64PFR1_EL1_SME_SHIFT);
 }
 
-/* What to use, or why there is nothing. */
+/* Choose the register; returns the reason if there is none. */
 static const char * __init choose(void)
 {
 	if (mock) {
@@ -112,10 +110,10 @@ static const char * __init choose(void)
 }
 
 /**
- * arch_kpkeys_init() - Choose a register and put the boot CPU at the default level.
+ * arch_kpkeys_init() - Choose the register and set the boot CPU to the default.
  *
- * Context: boot, one CPU, whose features are known.
- * Return: NULL, or why there are no protection keys.
+ * Context: boot, one CPU, its features are known.
+ * Return: NULL, or the reason why there are no protection keys.
  */
 const char * __init arch_kpkeys_init(void)
 {
@@ -123,10 +121,15 @@ const char * __init arch_kpkeys_init(void)
 
 	if (!can_set_direct_map())
 		return "the linear map is made of blocks, rodata=full makes it of pages";
-	/* The pool's blocks would be parts of those of the linear map: not tried. */
+	/*
+	 * Blocks of the pool are smaller than those of the linear map:
+	 * untested.
+	 */
 	if (PAGE_SIZE != SZ_4K)
 		return "pages are larger than 4 KiB";
-	/* The kernel's own would be among constants that are not read-only. */
+	/*
+	 * The kernel's initial tables are in rodata, which must be read-only.
+	 */
 	if (!rodata_enabled)
 		return "rodata=off";
 
@@ -140,9 +143,9 @@ const char * __init arch_kpkeys_init(void)
 }
 
 /**
- * arm64_kpkeys_start_cpu() - Put a CPU that comes up at the default level.
+ * arm64_kpkeys_start_cpu() - Set a starting CPU to the default level.
  *
- * Context: that CPU, interrupts off, after a reset or a suspend.
+ * Context: that CPU, interrupts off, after reset or suspend.
  */
 void noinstr arm64_kpkeys_start_cpu(void)
 {
@@ -151,7 +154,7 @@ void noinstr arm64_kpkeys_start_cpu(void)
 }
 
 /**
- * arm64_kpkeys_leaked() - End a level that would survive the return to user mode.
+ * arm64_kpkeys_leaked() - Lower a level that was not lowered in time.
  *
  * Context: the return to user mode, interrupts off.
  */
@@ -162,10 +165,10 @@ void arm64_kpkeys_leaked(void)
 }
 
 /**
- * arm64_kpkeys_switch() - No level is held across a context switch.
+ * arm64_kpkeys_switch() - End any raised level on a context switch.
  *
- * Frames that were to be raised again belong to this CPU: the task goes on at
- * the default level, wherever it does.
+ * Ledger frames belong to this CPU: the task resumes at the default level,
+ * wherever it runs.
  *
  * Context: the context switch, before the current task changes.
  */
@@ -185,12 +188,12 @@ void arm64_kpkeys_switch(void)
 }
 
 /**
- * arm64_kpkeys_return_to_raised() - Raise the level of the frame returned to.
+ * arm64_kpkeys_return_to_raised() - Raise the level of the frame to return to.
  * @frame: its struct pt_regs.
  *
- * Does nothing unless the ledger says that it is this frame.
+ * Does nothing unless @frame is on top of the ledger.
  *
- * Context: the assembler at the end of an exception, exceptions masked.
+ * Context: called by assembler at the end of an exception, exceptions masked.
  */
 void noinstr arm64_kpkeys_return_to_raised(unsigned long frame)
 {
@@ -202,7 +205,7 @@ void noinstr arm64_kpkeys_return_to_raised(unsigned long frame)
 	__preempt_count_sub(PREEMPT_OFFSET);
 }
 
-/* === What is tagged, as the CPU sees it ================================= */
+/* === Tagged ranges, as the CPU sees them ================================ */
 
 struct scan {
 	struct kpkeys_range *ranges;
@@ -263,15 +266,14 @@ static const struct mm_walk_ops scan_ops = {
 };
 
 /**
- * arch_kpkeys_tagged_ranges() - List what carries a key other than the default.
+ * arch_kpkeys_tagged_ranges() - List ranges with a key other than the default.
  * @ranges: receives the ranges, in ascending order.
- * @max: how many fit.
+ * @max: size of @ranges.
  *
- * Reads the linear map instead of remembering what was tagged, so that the
- * checker sees the truth.
+ * Reads the linear map, so that the checker does not depend on records.
  *
  * Context: may sleep.
- * Return: number of ranges, more than @max if they did not fit.
+ * Return: number of ranges, more than @max if they do not fit.
  */
 int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 {
@@ -282,7 +284,7 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 	return scan.nr;
 }
 
-/* The entry of any level that an address of the kernel has, or 0. */
+/* The leaf entry of a kernel address, or 0. */
 static pteval_t leaf_of(unsigned long addr)
 {
 	struct scan scan = { };
@@ -301,16 +303,15 @@ static bool is_writable(unsigned long addr)
 }
 
 /**
- * arm64_kpkeys_read_only() - Is this page table a constant of the kernel?
+ * arm64_kpkeys_read_only() - Is this page table part of the kernel's rodata?
  * @table: a page table, by either of its addresses.
  *
- * The first page tables of the kernel, of its trampoline and of its identity
- * mapping are among the constants, which become read-only at the end of boot.
- * They are changed through the fixmap.
+ * The initial page tables of the kernel, its trampoline and its identity
+ * mapping are in rodata, which becomes read-only at the end of boot. They are
+ * changed through the fixmap.
  *
- * Context: any.
- * Return: true if it is one, and neither mapping can be written to, unless the
- * kernel is still booting.
+ * Return: true if it is one and, after boot, both of its mappings are
+ * read-only.
  */
 bool arm64_kpkeys_read_only(const void *table)
 {
@@ -324,7 +325,7 @@ bool arm64_kpkeys_read_only(const void *table)
 		!is_writable(__phys_to_kimg(phys)));
 }
 
-/* === Lazy sections ====================================================== */
+/* === Lazy writes ======================================================== */
 
 DEFINE_STATIC_KEY_FALSE_RO(arm64_lazy_ptes_key);
 
@@ -338,12 +339,12 @@ static int __init lazy_ptes_init(void)
 arch_initcall(lazy_ptes_init);
 
 /**
- * arm64_kpkeys_lazy_write() - Do a write of <asm/pgtable_lazy.h> that was refused.
+ * arm64_kpkeys_lazy_write() - Redo a refused write of <asm/pgtable_lazy.h>.
  * @regs: registers at the fault.
- * @data: which instruction it was, and its operands, as in the exception table.
- * @entry: the entry that was to be written.
+ * @data: instruction and operands, from the exception table.
+ * @entry: the entry to write.
  *
- * Context: the handler of the fault, at the default level.
+ * Context: the fault handler, at the default level.
  */
 void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry)
 {
@@ -367,7 +368,7 @@ void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry)
 	pt_regs_write_reg(regs, reg_old, old);
 }
 
-/* Was the write refused by the key of page tables? */
+/* Did the key of page tables refuse this write? */
 static bool is_violation(unsigned long addr, unsigned long esr)
 {
 	return ESR_ELx_EC(esr) == ESR_ELx_EC_DABT_CUR && is_ttbr1_addr(addr) &&
@@ -376,15 +377,15 @@ static bool is_violation(unsigned long addr, unsigned long esr)
 }
 
 /**
- * __arm64_kpkeys_lazy_abort() - Do it again if it was a write of a lazy section.
+ * __arm64_kpkeys_lazy_abort() - Redo a refused write of a batch section.
  * @regs: registers at the fault.
  *
- * Which instruction was refused, and where, the CPU says. In @regs, which are on
- * the stack, it could be changed by now, to have any write done.
+ * The instruction and its address come from system registers. An attacker could
+ * have forged them in @regs, which are on the stack, to have any write done.
  *
  * Context: the handler of an abort in the kernel, at the default level, before
- * there can be another exception.
- * Return: true if it was one, and is done.
+ * another exception can occur.
+ * Return: true if the write was done.
  */
 bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 {
@@ -395,12 +396,16 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 			  read_sysreg(esr_el1)))
 		return false;
 
-	/* Not in modules, whose tables are found through what can be written. */
+	/*
+	 * Not in modules: their exception tables are found via writable memory.
+	 */
 	ex = search_kernel_exception_table(read_sysreg(elr_el1));
 	if (!ex || ex->type != EX_TYPE_KPKEYS)
 		return false;
 
-	/* Calls may have put what was read before on the stack. */
+	/*
+	 * Read it again: a call may have spilled the first value to the stack.
+	 */
 	addr = untagged_addr(read_sysreg(far_el1));
 	arm64_kpkeys_lazy_write(regs, ex->data, (u64 *)addr);
 	regs->pc = read_sysreg(elr_el1) + AARCH64_INSN_SIZE;
@@ -410,14 +415,16 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 /* === Violations ========================================================= */
 
 /**
- * arm64_kpkeys_data_abort() - Handle one if a key of the kernel is the cause.
- * @addr: the address that was to be accessed.
- * @esr: what the CPU says of it.
+ * arm64_kpkeys_data_abort() - Handle a fault that a protection key caused.
+ * @addr: the faulting address.
+ * @esr: syndrome of the fault.
  * @regs: registers at the fault.
  *
+ * Does not return after a violation, unless a test expects it.
+ *
  * Context: the handler of a fault in the kernel, at the default level.
- * Return: true if it was, and the instruction may go on, as a test expects this;
- * does not return otherwise. False if something else caused the fault.
+ * Return: true if a test expects the violation; false if a key did not cause
+ * the fault.
  */
 bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 			     struct pt_regs *regs)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: an interrupt that comes with interrupts off (a pseudo-NMI) finds the
- * default level, and leaves the level that it has interrupted.
+ * KUnit: a pseudo-NMI that arrives with interrupts off runs at the default
+ * level, and preserves the level that it interrupted.
  */
 #include <kunit/test.h>
 #include <linux/cleanup.h>
@@ -21,16 +21,16 @@
 #include <asm/irq_regs.h>
 #include <asm/ptrace.h>
 
-/* A shared line that no device of QEMU's machine "virt" has. */
+/* An SPI that QEMU's "virt" machine does not use. */
 #define MACHINE		"linux,dummy-virt"
 #define SPARE_LINE	200
 
-/* How long an NMI may take to come. An emulated CPU is in no hurry. */
+/* Timeout for an NMI; emulated CPUs are slow. */
 #define NMI_US		100000
 
 struct nmi_sample {
 	u64 on_entry, in_guard, behind_guard, after;
-	bool irqs_off;	/* where it came */
+	bool irqs_off;	/* in the interrupted code */
 	bool done;
 };
 
@@ -68,7 +68,9 @@ static void nmi_at_raised_level(unsigned int irq, struct nmi_sample *sample,
 
 	guard(preempt)();
 	guard(kpkeys_hardened_pgtables)();
-	/* Else it comes in what sets it pending, where interrupts are off. */
+	/*
+	 * Unmasked, it would arrive in the function below, with interrupts off.
+	 */
 	if (!irqs_off)
 		flags = local_daif_save();
 	irq_set_irqchip_state(irq, IRQCHIP_STATE_PENDING, true);
@@ -96,7 +98,7 @@ static void nmi_inside_guard(struct kunit *test)
 
 	irq = map_spare_line();
 	KUNIT_ASSERT_NE(test, irq, 0);
-	/* An NMI can be given back only if the controller has it disabled, too. */
+	/* free_nmi() requires that the controller has it disabled, too. */
 	irq_set_status_flags(irq, IRQ_DISABLE_UNLAZY);
 	err = request_nmi(irq, sample_in_nmi, IRQF_PERCPU | IRQF_NO_AUTOEN,
 			  "kpkeys_nmi", &sample);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: what kpkeys makes of registers and entries. Most of it needs no CPU
- * that has them.
+ * KUnit: register values and page table entries of kpkeys. Most cases need no
+ * CPU with POE.
  */
 #include <kunit/test.h>
 #include <linux/bitfield.h>
@@ -30,7 +30,7 @@ static void overlays_of_levels(struct kunit *test)
 		bool used = pkey <= ARM64_PKEY_MAX, own = !pkey;
 		u64 low = POR_EL1_DEFAULT, high = POR_EL1_PGTABLES;
 
-		/* Only the key of page tables is another one at the other level. */
+		/* The levels differ in the key of page tables only. */
 		KUNIT_EXPECT_EQ(test, por_elx_allows_read(low, pkey), used);
 		KUNIT_EXPECT_EQ(test, por_elx_allows_read(high, pkey), used);
 		KUNIT_EXPECT_EQ(test, por_elx_allows_write(low, pkey), own);
@@ -47,10 +47,10 @@ static u64 permission(u64 pir, int index)
 
 static void permissions_of_entries(struct kunit *test)
 {
-	/* By the overlay of its key. */
+	/* PIE leaves the permissions to the overlay. */
 	KUNIT_EXPECT_EQ(test, permission(PIE_E1, pte_pi_index(_PAGE_KERNEL)),
 			PIE_RW_O);
-	/* For user mode there is nothing at the index of page tables. */
+	/* User mode has no access with the index of page tables. */
 	KUNIT_EXPECT_EQ(test, permission(PIE_E0, PI_IDX_PGTABLES), PIE_NONE_O);
 }
 
@@ -103,7 +103,7 @@ static void an_entry_is_tagged_and_untagged(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, arm64_kpkeys_tagged(plain));
 	KUNIT_EXPECT_EQ(test, arm64_kpkeys_untag(tagged), plain);
 	KUNIT_EXPECT_EQ(test, arm64_kpkeys_untag(plain), plain);
-	/* It is an entry of the kernel: writing one has to be made visible. */
+	/* Must be a kernel entry, because writes to these need barriers. */
 	KUNIT_EXPECT_TRUE(test, pte_valid_not_user(__pte(tagged)));
 	KUNIT_EXPECT_TRUE(test, pte_write(__pte(tagged)));
 	if (arm64_kpkeys_pie())
@@ -131,7 +131,7 @@ static void a_level_is_what_the_register_says(struct kunit *test)
 	KUNIT_EXPECT_NE(test, arm64_pkey_reg(PGTABLES), arm64_pkey_reg(DEFAULT));
 }
 
-/* The instruction that is done again may have lost a race meanwhile. */
+/* The redone instruction may have lost a race. */
 static void lazy_cas_tells_how_it_ended(struct kunit *test)
 {
 	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
@@ -155,7 +155,7 @@ static void lazy_cas_tells_how_it_ended(struct kunit *test)
 	pagetable_free(pt);
 }
 
-/* Into the register of zero nothing is read, and from it there is nothing. */
+/* XZR ignores writes and reads as zero. */
 static void lazy_writes_take_any_register(struct kunit *test)
 {
 	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
@@ -181,7 +181,7 @@ static void lazy_writes_take_any_register(struct kunit *test)
 }
 
 #ifdef lazy_set_ptes
-/* One of those that are done again, with what is in x0. It is not run. */
+/* An instruction that would be redone, storing x0. It does not run. */
 static unsigned long lazy_instruction(void)
 {
 	unsigned long pc;
@@ -196,8 +196,8 @@ static unsigned long lazy_instruction(void)
 }
 
 /*
- * What was refused, the CPU tells; what is on the stack may be forged. Here it is
- * a write to a page table, as an attacker does it.
+ * The refused write is identified by system registers, because the stack may be
+ * forged. The attack here is a forged write to a page table.
  */
 static void saved_registers_are_not_believed(struct kunit *test)
 {
@@ -220,7 +220,7 @@ static void saved_registers_are_not_believed(struct kunit *test)
 }
 #endif
 
-/* Whole blocks are tagged: a page table splits none. */
+/* The pool tags whole blocks, so page tables do not split any. */
 static void the_pool_leaves_blocks_whole(struct kunit *test)
 {
 	struct ptdesc *pt;
@@ -269,7 +269,7 @@ static const struct mm_walk_ops count_ops = {
 	.pte_entry = count_pte,
 };
 
-/* If it cannot be split later, it is made of pages, but for the image. */
+/* Without BBML3 the linear map is made of pages, except for the image. */
 static void no_block_is_left(struct kunit *test)
 {
 	unsigned long image = (unsigned long)lm_alias(_stext);
@@ -288,17 +288,17 @@ static void no_block_is_left(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr, 0);
 }
 
-/* In place while the kernel boots, and through the fixmap from then on. */
+/* In place during boot, through the fixmap afterwards. */
 static void root_is_written(struct kunit *test)
 {
 	pgd_t *pgdp = pgd_offset_k(PAGE_END - 1);
 
-	/* A part of the linear map that has no memory. */
+	/* Find a part of the linear map without memory. */
 	while (pgd_val(READ_ONCE(*pgdp)) && pgdp > swapper_pg_dir)
 		pgdp--;
 	KUNIT_ASSERT_EQ(test, pgd_val(READ_ONCE(*pgdp)), 0);
 
-	/* Not valid, so that the CPU does not follow it. */
+	/* An invalid entry, which the CPU ignores. */
 	set_swapper_pgd(pgdp, __pgd(BIT(12)));
 	KUNIT_EXPECT_EQ(test, pgd_val(READ_ONCE(*pgdp)), BIT(12));
 	set_swapper_pgd(pgdp, __pgd(0));
@@ -336,7 +336,7 @@ static void __init free_table(const void *entry)
 	pagetable_dtor_free(virt_to_ptdesc(PTR_ALIGN_DOWN(entry, PAGE_SIZE)));
 }
 
-/* Pages, and tables for them: as those of EFI's runtime services. */
+/* Map pages, with new tables, as for EFI runtime services. */
 static void __init tables_of_another_mm_are_filled(struct kunit *test)
 {
 	phys_addr_t phys = __pa_symbol(_stext);

@@ -13,7 +13,7 @@ struct linear_map_stats linear_map_stats;
 static u64 start_ticks __initdata;
 
 /**
- * linear_map_stats_start() - Count from here
+ * linear_map_stats_start() - Reset the counters
  *
  * Context: Boot, before any other CPU.
  */
@@ -25,10 +25,10 @@ void __init linear_map_stats_start(void)
 }
 
 /**
- * linear_map_stats_report() - Print what was counted, in one line
+ * linear_map_stats_report() - Print the counters in one line
  *
- * A tick is one of the architected counter. On an emulator that advances it
- * by the instructions it executes, they show how many those were.
+ * Ticks are those of the architected counter. An emulator may derive them from
+ * the number of executed instructions.
  *
  * Context: Boot, before any other CPU.
  */

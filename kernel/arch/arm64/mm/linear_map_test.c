@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * KUnit: the page tables of the linear map, and how they came to be.
- */
+/* KUnit: the page tables of the linear map, and their creation. */
 #include <kunit/test.h>
 #include <linux/mm.h>
 #include <linux/page-flags.h>
@@ -47,7 +45,7 @@ static const struct mm_walk_ops find_ops = {
 	.pte_entry = find_pte,
 };
 
-/* The entry of any level, valid or not, that an address has. */
+/* The leaf entry of an address, valid or not. */
 static pteval_t leaf_of(const void *page)
 {
 	unsigned long addr = (unsigned long)page;
@@ -58,7 +56,7 @@ static pteval_t leaf_of(const void *page)
 	return leaf;
 }
 
-/* The tables of the linear map, each once a level. */
+/* Tables of the linear map, counted once per level. */
 struct tables {
 	struct kunit *test;
 	unsigned long seen;
@@ -76,7 +74,7 @@ static void see_table(struct tables *tables, int level, const void *entry)
 		return;
 	tables->last[level] = table;
 
-	/* Where a level is folded, its entries are those of the root. */
+	/* Entries of a folded level are those of the root. */
 	if (table == swapper_pg_dir)
 		return;
 
@@ -143,7 +141,7 @@ static void no_slot_is_left_behind(struct kunit *test)
 				   __fix_to_virt(slot)))));
 }
 
-/* Neither while it was created nor since. */
+/* Neither during creation nor since. */
 static void fixmap_was_not_used(struct kunit *test)
 {
 	KUNIT_EXPECT_GT(test, linear_map_stats.tables, 0);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Where the page tables of the linear map come from, and how they are written.
+ * Allocation and mapping of the page tables of the linear map.
  *
- * A table can be written where the linear map maps it, but the linear map is
- * what is being created. So one piece of memory, the arena, is mapped first,
- * and all other tables are taken from it. The few that map its first part are
- * in the kernel image, which is mapped already.
+ * A table is written through the linear map, but that is just being created. So
+ * one contiguous piece of memory, the arena, is mapped first, and all other
+ * tables come from it. The few tables that map the first part of the arena are
+ * in the kernel image, which is already mapped.
  */
 #define pr_fmt(fmt) "linear map: " fmt
 
@@ -26,8 +26,8 @@
 #include <asm/sections.h>
 
 /*
- * One for each level below the root is what an arena takes. A linear map of
- * blocks has no arena, and needs some more where blocks do not fit.
+ * An arena takes one table for each level below the root. A linear map of
+ * blocks has no arena, and needs more tables where blocks do not fit.
  */
 #define NR_FIRST_TABLES		(IS_ENABLED(CONFIG_ARM64_4K_PAGES) ? 16 : 4)
 
@@ -39,18 +39,18 @@ static unsigned int first_tables_used __initdata;
 static phys_addr_t arena_next __initdata;
 static phys_addr_t arena_end __initdata;
 
-/* There are tables which are not mapped yet. */
+/* Some tables are not mapped yet. */
 static bool pgtables_need_fixmap __ro_after_init;
 
-/* In the part of the image that is kept, and writable, at either address. */
+/* In the part of the image that stays, and is writable by both addresses. */
 static bool in_image(phys_addr_t phys)
 {
 	return phys >= __pa_symbol(__bss_stop) && phys < __pa_symbol(_end);
 }
 
 /**
- * pgtable_map() - Find out where a kernel page table can be written
- * @slot: the fixmap slot to use if there is no other way
+ * pgtable_map() - Map a kernel page table for writing
+ * @slot: the fixmap slot to use if it is not mapped yet
  * @phys: physical address in the page table
  *
  * Context: Boot, or with fixmap_lock held.
@@ -67,10 +67,10 @@ void *pgtable_map(enum fixed_addresses slot, phys_addr_t phys)
 }
 
 /**
- * pgtable_unmap() - End what pgtable_map() began
- * @slot: the slot it was given
+ * pgtable_unmap() - Undo pgtable_map()
+ * @slot: the fixmap slot that was passed to it
  *
- * Walks need not see yet what was written, see pgtable_publish().
+ * Does not make writes visible to table walks, see pgtable_publish().
  *
  * Context: As pgtable_map().
  */
@@ -81,11 +81,11 @@ void pgtable_unmap(enum fixed_addresses slot)
 }
 
 /**
- * pgtable_arena_alloc() - Take a page table that is mapped
+ * pgtable_arena_alloc() - Allocate a page table that is already mapped
  *
  * Context: Boot, while the linear map is created.
- * Return: Its physical address, or 0 if there are no more. Other memory will
- * do then: until pgtable_arena_exit() it is written through the fixmap.
+ * Return: Its physical address, or 0 if none is left. The caller then uses
+ * other memory, which is written through the fixmap until pgtable_arena_exit().
  */
 phys_addr_t __init pgtable_arena_alloc(void)
 {
@@ -111,7 +111,7 @@ static unsigned long __init tables_spanned(phys_addr_t start, phys_addr_t end,
 	return last - first + 1;
 }
 
-/* As much as a linear map of pages can take. */
+/* Upper bound for a linear map of pages. */
 static phys_addr_t __init arena_size(void)
 {
 	phys_addr_t tables = 0;
@@ -133,11 +133,11 @@ static phys_addr_t __init arena_size(void)
 }
 
 /**
- * pgtable_arena_init() - Set aside memory for the tables of the linear map
+ * pgtable_arena_init() - Reserve memory for the tables of the linear map
  * @map: maps memory in the linear map, with pages
  *
- * For a linear map of pages only: one of blocks has few tables, and a hole of
- * pages in it would cost more than they do.
+ * For a linear map of pages only: one of blocks has few tables, and mapping the
+ * arena with pages would cost more than it saves.
  *
  * Context: Boot, before anything else is in the linear map.
  */
@@ -156,19 +156,19 @@ void __init pgtable_arena_init(void (*map)(phys_addr_t start, phys_addr_t end))
 	}
 	end = start + size;
 
-	/* The alignment lets one table of each level do for the first part. */
+	/* Due to the alignment, one table per level maps the first part. */
 	first_end = min_t(phys_addr_t, end, start + PMD_SIZE);
 	map(start, first_end);
 
 	arena_next = start;
 	arena_end = end;
-	/* A table is in use for each PMD_SIZE of it that is mapped, at most. */
+	/* PMD_SIZE takes at most one table, so mapped tables do not run out. */
 	if (first_end < end)
 		map(first_end, end);
 }
 
 /**
- * pgtable_arena_exit() - Give back what is left; all tables are mapped now
+ * pgtable_arena_exit() - Free the rest of the arena; all tables are mapped now
  *
  * Context: Boot, when the linear map is complete.
  */

@@ -2,9 +2,9 @@
 /*
  * kpkeys on the host CPU's user protection keys (PKU).
  *
- * For the host the UML kernel is a process: its "linear map" is a mapping of a
- * file, and a page gets its key by pkey_mprotect(). User processes of UML live
- * in host processes of their own and never see the key.
+ * The UML kernel is a host process: its "linear map" is a file mapping, and
+ * pkey_mprotect() tags pages. User processes of UML run in other host processes
+ * and never see the key.
  */
 #include <linux/cache.h>
 #include <linux/errno.h>
@@ -24,7 +24,7 @@
 #include <os.h>
 #include <sysdep/pkey.h>
 
-/* In the error code of a page fault: refused by a protection key. */
+/* Page fault error code: refused by a protection key. */
 #define UM_PF_PK	0x20
 
 int um_pku_active __ro_after_init;
@@ -40,10 +40,10 @@ static int __init early_nopku(char *arg)
 early_param("nopku", early_nopku);
 
 /**
- * arch_kpkeys_init() - Take the key and put the boot CPU at the default level.
+ * arch_kpkeys_init() - Allocate the key and set the boot CPU to the default.
  *
  * Context: boot, one CPU.
- * Return: NULL, or why there are no protection keys.
+ * Return: NULL, or the reason why there are no protection keys.
  */
 const char * __init arch_kpkeys_init(void)
 {
@@ -66,17 +66,17 @@ const char * __init arch_kpkeys_init(void)
 	return NULL;
 }
 
-/* === The register over time ============================================= */
+/* === Lifetime of the register =========================================== */
 
 /**
- * um_pku_enter() - Begin the handler of a signal at the default level.
+ * um_pku_enter() - Start a signal handler at the default level.
  * @mc: the signal's mcontext_t.
  *
- * The host enters handlers with no access to the key, and its sigreturn restores
- * the register from @mc, where it can be forged meanwhile: the ledger remembers
- * whether the frame is to be raised again.
+ * The host enters handlers without access to the key. sigreturn restores the
+ * register from @mc, which may be forged meanwhile, so the ledger records
+ * whether to raise the frame again.
  *
- * Context: first thing in each handler.
+ * Context: start of each handler.
  */
 void um_pku_enter(void *mc)
 {
@@ -87,17 +87,17 @@ void um_pku_enter(void *mc)
 		um_write_pkru(UM_PKRU_PGTABLES);
 		kpkeys_ledger_push((unsigned long)mc);
 	}
-	/* Not um_pku_reset(), which asks again whether there is a key. */
+	/* um_pku_reset() would check again for a key. */
 	um_set_pkru_shadow(KPKEYS_LVL_DEFAULT);
 	um_write_pkru(UM_PKRU_DEFAULT);
 }
 
 /**
  * um_pku_exit() - Let sigreturn restore the level of the interrupted code.
- * @mc: as given to um_pku_enter().
+ * @mc: as passed to um_pku_enter().
  * @level: um_pkru_shadow() of the interrupted code.
  *
- * Context: last thing in each handler.
+ * Context: end of each handler.
  */
 void um_pku_exit(void *mc, int level)
 {
@@ -115,7 +115,7 @@ void um_pku_exit(void *mc, int level)
 }
 
 /**
- * um_pku_switch() - No level is held across a context switch.
+ * um_pku_switch() - End any raised level on a context switch.
  *
  * Context: the context switch, before the current task changes.
  */
@@ -133,8 +133,9 @@ void um_pku_switch(void)
 /* === Tagging ============================================================ */
 
 /*
- * Where the file mapping of physical memory begins; it is executable. Below are
- * the kernel image and what follows it up to a 4 MB boundary, which are not.
+ * Start of the file mapping of physical memory, which is executable. The kernel
+ * image and the memory behind it, up to a 4 MB boundary, are below and not
+ * executable.
  */
 static unsigned long physmem_rwx_start __ro_after_init;
 
@@ -146,8 +147,8 @@ void __init um_kpkeys_set_physmem(unsigned long start)
 static int tag_range(unsigned long start, unsigned long end, int pkey)
 {
 	/*
-	 * Mappings that differ in protection never merge again, and the host
-	 * has a limit on their number: keep the one the range has.
+	 * Keep the protection of the range: mappings that differ in protection
+	 * never merge again, and the host limits their number.
 	 */
 	return os_pkey_mprotect((void *)start, end - start, 1, 1,
 				start >= physmem_rwx_start, pkey);
@@ -157,11 +158,13 @@ static int tag_range(unsigned long start, unsigned long end, int pkey)
  * arch_set_memory_pkey() - Set the key of a range of the linear map.
  * @addr: start, page-aligned.
  * @numpages: length in pages, at least one.
- * @pkey: the key, not above arch_max_pkey().
+ * @pkey: the key, at most arch_max_pkey().
  *
- * Context: any; costs a host system call.
- * Return: 0; -EINVAL if the range is not in the linear map; -ENOMEM if the host
- * runs out of mappings (vm.max_map_count), possibly when a part is done.
+ * Costs a host system call.
+ *
+ * Return: 0; -EINVAL if the range is not in the linear map; -ENOMEM, possibly
+ * with part of the range done, if the host runs out of mappings
+ * (vm.max_map_count).
  */
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey)
 {
@@ -179,14 +182,14 @@ int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey)
 	return err;
 }
 
-/* === What is tagged, as the host sees it ================================ */
+/* === Tagged ranges, as the host sees them =============================== */
 
 #define SMAPS_BUF	PAGE_SIZE
 
 struct smaps_scan {
 	struct kpkeys_range *ranges;
 	int nr, max;
-	unsigned long start, end;	/* of the mapping being described */
+	unsigned long start, end;	/* of the current mapping */
 };
 
 static void smaps_line(struct smaps_scan *scan, const char *line)
@@ -220,15 +223,14 @@ static void smaps_line(struct smaps_scan *scan, const char *line)
 }
 
 /**
- * arch_kpkeys_tagged_ranges() - List what carries a key other than the default.
+ * arch_kpkeys_tagged_ranges() - List ranges with a key other than the default.
  * @ranges: receives the ranges, in ascending order.
- * @max: how many fit.
+ * @max: size of @ranges.
  *
- * Asks the host instead of remembering what was tagged, so that the checker
- * sees the truth.
+ * Asks the host, so that the checker does not depend on records.
  *
  * Context: may sleep.
- * Return: number of ranges, more than @max if they did not fit; or an error.
+ * Return: number of ranges, more than @max if they do not fit; or an error.
  */
 int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 {
@@ -267,21 +269,21 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 /* Runs on the stack of the task that wrote, see mc_call(). */
 static void __noreturn violation_die(void)
 {
-	/* sigreturn gave back the level of the interrupted code. */
+	/* sigreturn restored the level of the interrupted code. */
 	um_pku_reset();
 	kpkeys_violation_die();
 }
 
 /**
- * um_kpkeys_fault() - Handle a kernel fault if a protection key caused it.
- * @fi: what the host says of the fault.
+ * um_kpkeys_fault() - Handle a kernel fault that a protection key caused.
+ * @fi: fault information of the host.
  * @ip: the faulting instruction.
  * @regs: registers at the fault.
- * @mc: the signal's mcontext_t, changed to say where to go on.
+ * @mc: the signal's mcontext_t, changed to resume elsewhere.
  *
  * Context: signal handler.
- * Return: true if it was, and the handler shall just return, to a fixup if a test
- * expects this.
+ * Return: true if a key caused it; the handler then returns, to a fixup if a
+ * test expects the violation.
  */
 bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
 		     struct uml_pt_regs *regs, void *mc)
@@ -298,7 +300,7 @@ bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
 	violation.pkey_reg = mc_get_pkru(mc);
 	kpkeys_report_violation(&violation);
 
-	/* The nofault accessors are the only fixup UML has. */
+	/* UML has no fixup other than that of the nofault accessors. */
 	if (kpkeys_violation_is_expected() && current->pagefault_disabled &&
 	    current->thread.segv_continue) {
 		mc_set_rip(mc, current->thread.segv_continue);

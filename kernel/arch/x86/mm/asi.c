@@ -2,8 +2,9 @@
 /*
  * Address space isolation: the restricted direct map.
  *
- * Its tables are its own, down to those of PMD_SIZE, as what differs is in
- * these. An entry is that of the direct map, with a table below shared, or none.
+ * It has its own page tables down to the PMD level, where it differs from the
+ * direct map. A PMD is either empty, or a copy of the one in the direct map and
+ * shares the PTE table below, if any.
  */
 #include <linux/asi.h>
 #include <linux/cache.h>
@@ -24,18 +25,18 @@ static pgd_t *asi_pgd __ro_after_init;
 /* === Processes =========================================================== */
 
 /**
- * asi_set_user_pgd() - Follow a change of the user half of a process.
- * @pgdp: the entry, in the unrestricted top-level table.
- * @pgd: what it is going to be.
+ * asi_set_user_pgd() - Copy a change of the user half to the restricted table.
+ * @pgdp: the entry in the unrestricted top-level table.
+ * @pgd: its new value.
  *
- * As in __pti_set_user_pgtbl(), what is in the other half is of no process, nor
- * are identity mappings; init_mm has nothing in its lower half to follow.
- *
- * Context: any.
+ * As in __pti_set_user_pgtbl(), entries of the kernel half and identity
+ * mappings are ignored. So is init_mm, which has no user half.
  */
 void asi_set_user_pgd(pgd_t *pgdp, pgd_t pgd)
 {
-	/* In this order: KASAN's shadow is mapped before there is one. */
+	/*
+	 * In this order: KASAN maps its shadow before asi_requested() can run.
+	 */
 	if (!pgdp_maps_userspace(pgdp) || !asi_requested() ||
 	    pgd.pgd & _PAGE_NOPTISHADOW ||
 	    PTR_ALIGN_DOWN(pgdp, PAGE_SIZE) == swapper_pg_dir)
@@ -57,13 +58,11 @@ static void set_ldt(pgd_t *pgd, pgd_t entry)
 }
 
 /**
- * asi_map_ldt() - Follow a change of where user mode has its LDT.
- * @pgd: the entry, in the unrestricted top-level table.
+ * asi_map_ldt() - Copy the LDT mapping to the restricted table.
+ * @pgd: the entry in the unrestricted top-level table.
  *
- * With page table isolation. The kernel must not leave when it looks there: it
- * does so with the base of %gs of user mode.
- *
- * Context: any.
+ * Used with page table isolation. The LDT is accessed while %gs has its user
+ * base, when a page fault cannot be handled.
  */
 void asi_map_ldt(pgd_t *pgd)
 {
@@ -71,10 +70,10 @@ void asi_map_ldt(pgd_t *pgd)
 }
 
 /**
- * asi_unmap_ldt() - Forget the LDT, of which the tables are about to be freed.
- * @pgd: the entry, in the unrestricted top-level table.
+ * asi_unmap_ldt() - Remove the LDT mapping, whose tables are about to be freed.
+ * @pgd: the entry in the unrestricted top-level table.
  *
- * Context: any, with TLBs to be flushed before they are freed.
+ * Context: the caller flushes TLBs before it frees the tables.
  */
 void asi_unmap_ldt(pgd_t *pgd)
 {
@@ -85,7 +84,7 @@ void asi_unmap_ldt(pgd_t *pgd)
  * asi_pgd_ctor() - Set the kernel half of the restricted table of a process.
  * @pgd: the unrestricted table.
  *
- * It stays empty for those that are made before there are processes.
+ * It stays empty in tables created before arch_asi_init().
  *
  * Context: under pgd_lock.
  */
@@ -101,9 +100,9 @@ pgd_t *arch_asi_pgd(struct mm_struct *mm)
 	return asi_pgd ? asi_restricted_pgd(mm->pgd) : NULL;
 }
 
-/* === Tables: of the direct map, and ours ================================ */
+/* === The restricted direct map ========================================== */
 
-/* Entries of the PGD with nothing but memory below them, see kaslr.c. */
+/* PGD entries that map the direct map only, see kaslr.c. */
 static bool is_of_memory(unsigned int index)
 {
 	return index >= pgd_index(PAGE_OFFSET) &&
@@ -120,7 +119,7 @@ static pmd_t *restricted_pmd(unsigned long addr)
 	return pud && !pud_none(*pud) ? pmd_offset(pud, addr) : NULL;
 }
 
-/* What the direct map has, as an entry for PMD_SIZE. */
+/* The entry of the direct map, converted to PMD size if need be. */
 static pmd_t direct_entry(unsigned long addr)
 {
 	pud_t *pud = asi_pud_offset(init_mm.pgd, addr);
@@ -135,7 +134,7 @@ static pmd_t direct_entry(unsigned long addr)
 		       pud_pgprot(*pud));
 }
 
-/* A table of ours at this level, unless there is one. */
+/* Allocate a table of the restricted direct map unless it exists. */
 static int make_p4d(unsigned long addr)
 {
 	pgd_t *pgd = pgd_offset_pgd(asi_pgd, addr);
@@ -178,7 +177,7 @@ static int make_pmd(unsigned long addr)
 	return 0;
 }
 
-/* Give all processes what ours has in entries of the PGD. */
+/* Copy PGD entries of the restricted direct map to all processes. */
 static void spread(unsigned long start, unsigned long end)
 {
 	unsigned int i;
@@ -194,11 +193,11 @@ static void spread(unsigned long start, unsigned long end)
 }
 
 /**
- * asi_sync_global_pgds() - Follow a change of init_mm's PGD.
- * @start: start of what has changed.
+ * asi_sync_global_pgds() - Copy a change of init_mm's PGD.
+ * @start: start of the changed range.
  * @end: its last byte.
  *
- * Context: any, without pgd_lock.
+ * Context: pgd_lock is not held.
  */
 void asi_sync_global_pgds(unsigned long start, unsigned long end)
 {
@@ -213,7 +212,7 @@ void asi_sync_global_pgds(unsigned long start, unsigned long end)
 	spread(start, end);
 }
 
-/* === For mm/asi/ ========================================================= */
+/* === Interface to mm/asi/ ================================================ */
 
 int arch_asi_populate(unsigned long start, unsigned long end)
 {
@@ -265,7 +264,7 @@ static unsigned long mapped_pages(const char *start, const char *end)
 	return nr;
 }
 
-/* See free_initmem() and mark_rodata_ro(). */
+/* The ranges freed by free_initmem() and mark_rodata_ro(). */
 unsigned long arch_asi_aliases(void)
 {
 	if (system_state < SYSTEM_RUNNING)
@@ -276,9 +275,9 @@ unsigned long arch_asi_aliases(void)
 }
 
 /**
- * asi_check_boottime_disable() - Refuse what cannot be had together.
+ * asi_check_boottime_disable() - Disable isolation or conflicting features.
  *
- * Context: boot, before anything is mapped for good.
+ * Context: boot, before any long-lived page table is created.
  */
 void __init asi_check_boottime_disable(void)
 {
@@ -289,7 +288,7 @@ void __init asi_check_boottime_disable(void)
 	else if (hypervisor_is_type(X86_HYPER_MS_HYPERV))
 		asi_refuse("Hyper-V flushes TLBs of one address space of a process only");
 	else
-		/* Broadcast flushes know one PCID of the kernel only. */
+		/* Broadcast flushes only know one kernel PCID of a process. */
 		setup_clear_cpu_cap(X86_FEATURE_INVLPGB);
 }
 
@@ -303,14 +302,19 @@ const char * __init arch_asi_init(void)
 	    !IS_ALIGNED(VMALLOC_START, PGDIR_SIZE))
 		return "memory shares page tables with other parts of the address space";
 
-	/* Of four pages as well: it is cloned as if it had a user half. */
+	/*
+	 * As large as for a process: clone_pgd_range() also writes the PTI
+	 * half.
+	 */
 	pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO,
 			     pgd_allocation_order());
 	if (!pt)
 		return "no memory for page tables";
 	asi_pgd = ptdesc_address(pt);
 
-	/* If user mode has tables of its own, all that they have of the kernel. */
+	/*
+	 * With PTI, this also copies the kernel part of the user page tables.
+	 */
 	clone_pgd_range(asi_pgd + KERNEL_PGD_BOUNDARY,
 			swapper_pg_dir + KERNEL_PGD_BOUNDARY, KERNEL_PGD_PTRS);
 	for (i = KERNEL_PGD_BOUNDARY; i < PTRS_PER_PGD; i++) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Address space isolation: what does a system call reach, and do NMIs get by?
+ * Address space isolation: debugfs files for tests.
  *
- * Root writes "PID ADDRESS stay" or "PID ADDRESS leave" to asi/probe in debugfs,
- * and the kernel reads a byte of that process through the direct map, as if it
- * had been talked into it. It may leave the restricted address space for it, or
- * it may not. Reading the file tells how that ended.
+ * Root writes "PID ADDRESS stay" or "PID ADDRESS leave" to asi/probe, and the
+ * kernel reads a byte of that process through the direct map, as if an attacker
+ * had made it do so. The read may leave the restricted address space, or must
+ * not. Reading the file shows the result.
  *
- * A number written to asi/nmis is how many NMIs each CPU gets, which all touch
- * what is not mapped.
+ * A number written to asi/nmis sends each CPU so many NMIs, which access memory
+ * that is not in the restricted address space.
  */
 #include <linux/asi.h>
 #include <linux/cpu.h>
@@ -47,7 +47,7 @@ static unsigned long faults(void)
 	return this_cpu_read(asi_switches[ASI_EXIT_FAULT]);
 }
 
-/* With interrupts off, so that nobody else leaves. */
+/* With interrupts off, so that no handler leaves. */
 static void look(const u8 *addr, bool stay, struct probe *probe)
 {
 	unsigned long before;
@@ -100,7 +100,7 @@ static ssize_t probe_write(struct file *file, const char __user *from,
 	pid_t pid;
 	long err;
 
-	/* Only what runs for a process has a restricted address space. */
+	/* Only a process has a restricted address space. */
 	if (!current->mm)
 		return -EINVAL;
 	if (size >= sizeof(words))
@@ -145,7 +145,7 @@ static const struct file_operations probe_fops = {
 
 /* === asi/nmis ============================================================= */
 
-/* How long an NMI may take to come, and to be handled. */
+/* Time for an NMI to arrive and be handled. */
 #define NMI_US		20
 
 static DEFINE_MUTEX(nmis_lock);
@@ -165,7 +165,7 @@ static int send_nmis(u64 nr)
 {
 	int cpu;
 
-	/* Of CPUs that went off, some were lost. */
+	/* CPUs that went offline may have lost theirs. */
 	for_each_possible_cpu(cpu)
 		per_cpu(nmi_sent, cpu) = false;
 
@@ -174,7 +174,7 @@ static int send_nmis(u64 nr)
 			return -EINTR;
 		guard(cpus_read_lock)();
 		for_each_online_cpu(cpu) {
-			/* Two at the same time would be one. */
+			/* The CPU would merge two pending NMIs. */
 			if (per_cpu(nmi_sent, cpu))
 				continue;
 			per_cpu(nmi_sent, cpu) = true;
@@ -198,7 +198,7 @@ static int nmis_set(void *unused, u64 nr)
 	err = register_nmi_handler(NMI_LOCAL, read_in_nmi, 0, "asi_nmis");
 	if (!err) {
 		err = send_nmis(nr);
-		/* The last ones are still to come. */
+		/* Wait for the last ones. */
 		msleep(20);
 		unregister_nmi_handler(NMI_LOCAL, "asi_nmis");
 	}

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Address space isolation: sensitive memory that is mapped for one process and
- * for a moment, in both of its address spaces. See Documentation/mm/asi.rst.
+ * Address space isolation: ephemeral mappings of sensitive memory for one
+ * process, in both of its address spaces. See Documentation/mm/asi.rst.
  *
- * Each CPU has a few entries in page tables of the process, which it alone
- * writes, and with preemption off: there are no more than one user of them, and
- * nothing to be taken along to another CPU.
+ * Each CPU has a few PTEs in the page tables of the process, which it alone
+ * writes, with preemption off: there is at most one user, and no migration.
  *
- * Whoever closes a window leaves nothing of it in any TLB. Other CPUs can have
- * it only if they have the same page tables loaded, so there is none then.
+ * Closing a window removes it from all TLBs. Another CPU can have cached it
+ * only with the same page tables loaded, so no window is opened while a thread
+ * runs on another CPU.
  */
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
@@ -33,7 +33,7 @@
 #include <asm/tlb.h>
 #include <asm/tlbflush.h>
 
-/* All are behind one entry of each table but the last two. */
+/* All windows share one entry in each table but the last two levels. */
 static_assert(CONFIG_NR_CPUS * EPHMAP_PAGES <= PUD_SIZE / PAGE_SIZE);
 
 static unsigned long address_of(unsigned int cpu)
@@ -43,7 +43,7 @@ static unsigned long address_of(unsigned int cpu)
 
 /* === Tables ============================================================== */
 
-/* Whoever has the tables above these has these as well. */
+/* The tables exist if the levels above do. */
 static pmd_t *pmd_of(pgd_t *pgd, unsigned long addr)
 {
 	pud_t *pud = asi_pud_offset(pgd, addr);
@@ -51,7 +51,7 @@ static pmd_t *pmd_of(pgd_t *pgd, unsigned long addr)
 	return pud ? pmd_offset(pud, addr) : NULL;
 }
 
-/* From what the CPU has loaded, as that is nowhere in memory to be forged. */
+/* Start from CR3: a pointer in memory could be forged. */
 static pte_t *pte_of(unsigned long addr)
 {
 	pmd_t *pmd = pmd_of(__va(read_cr3_pa()), addr);
@@ -59,7 +59,7 @@ static pte_t *pte_of(unsigned long addr)
 	return pmd && !pmd_none(*pmd) ? pte_offset_kernel(pmd, addr) : NULL;
 }
 
-/* It is asked for under any lock, and the direct map serves as well. */
+/* May be called under any lock. On failure the direct map is used. */
 VISIBLE_IF_KUNIT void *ephmap_new_table(void)
 {
 	struct ptdesc *pt;
@@ -78,7 +78,7 @@ static void free_table(void *table)
 	pagetable_dtor_free(virt_to_ptdesc(table));
 }
 
-/* Those on the way, which all CPUs share; returns how many it were. */
+/* Link the upper tables, which all CPUs share; returns their number. */
 static unsigned int link_tables(struct mm_struct *mm, void **new)
 {
 	pgd_t *pgd = pgd_offset(mm, EPHMAP_BASE_ADDR);
@@ -99,14 +99,14 @@ static unsigned int link_tables(struct mm_struct *mm, void **new)
 			__p4d(_KERNPG_TABLE | __pa(pud)));
 		mm->context.ephmap = p4d;
 	}
-	/* In both address spaces, as it may be left with a window open. */
+	/* In both address spaces: the CPU may leave with a window open. */
 	entry = __pgd(_KERNPG_TABLE | __pa(mm->context.ephmap));
 	set_pgd(pgd, entry);
 	set_pgd(asi_restricted_pgd(pgd), entry);
 	return nr;
 }
 
-/* Seldom, and not to take registers from who opens a window. */
+/* Out of line, to keep the register pressure of ephmap_open() low. */
 static noinline bool make_tables(struct mm_struct *mm, unsigned long addr)
 {
 	unsigned int nr = 0, used = 0, needed;
@@ -132,8 +132,8 @@ static noinline bool make_tables(struct mm_struct *mm, unsigned long addr)
 }
 
 /**
- * ephmap_free() - Free page tables for windows.
- * @mm: the process, which is gone. No CPU has its page tables loaded.
+ * ephmap_free() - Free the page tables of windows.
+ * @mm: the mm, which no CPU has loaded and nothing uses any more.
  *
  * Context: any but interrupts.
  */
@@ -165,7 +165,9 @@ static bool alone(struct mm_struct *mm, unsigned int cpu)
 	return cpumask_equal(mm_cpumask(mm), cpumask_of(cpu));
 }
 
-/* As in flush_tlb_func(). With PCID there is something left of who is gone. */
+/*
+ * As in flush_tlb_func(). With PCID, the TLB keeps entries of an unloaded mm.
+ */
 static void leave_or_flush(void *mm)
 {
 	if (this_cpu_read(cpu_tlbstate.loaded_mm) == mm) {
@@ -179,7 +181,7 @@ static void leave_or_flush(void *mm)
 	cpumask_clear_cpu(smp_processor_id(), mm_cpumask(mm));
 }
 
-/* Another thread is running. A CPU that is about to change its mind says so. */
+/* Does another CPU run a thread of @mm, or is it just switching? */
 static bool is_shared(struct mm_struct *mm, unsigned int self)
 {
 	unsigned int cpu;
@@ -200,15 +202,15 @@ static bool is_shared(struct mm_struct *mm, unsigned int self)
 }
 
 /*
- * A process that came here from another CPU is not shared, but that CPU may have
- * its page tables still. Send it away, once.
+ * After a migration the process is not shared, but the old CPU may still have
+ * its page tables loaded. Make that CPU drop them, once.
  */
 static noinline bool become_alone(struct mm_struct *mm, unsigned int cpu)
 {
 	if (is_shared(mm, cpu))
 		return false;
 	smp_call_function_many(mm_cpumask(mm), leave_or_flush, mm, true);
-	/* Bits of CPUs that have gone offline stay; these have nothing loaded. */
+	/* Bits of offline CPUs stay set; those CPUs have nothing loaded. */
 	return cpumask_any_and_but(mm_cpumask(mm), cpu_online_mask,
 				   cpu) >= nr_cpu_ids;
 }
@@ -223,7 +225,7 @@ static int __init early_ephmap(char *arg)
 }
 early_param("asi_ephmap", early_ephmap);
 
-/* A section costs more than it saves if there is one entry to write. */
+/* A batch section costs more than it saves for a single entry. */
 static void begin_writing(unsigned int nr)
 {
 	if (nr > 1)
@@ -243,7 +245,7 @@ static bool is_possible(struct mm_struct *mm, unsigned int cpu)
 	       (likely(alone(mm, cpu)) || become_alone(mm, cpu));
 }
 
-/* What this CPU has of the process in its TLB, in one of both address spaces. */
+/* The TLB entries of the process on this CPU, in one address space. */
 static __always_inline void make_stale(bool restricted)
 {
 	if (cpu_feature_enabled(X86_FEATURE_PCID))
@@ -307,9 +309,9 @@ void ephmap_close(struct ephmap *map)
 	for (i = 0; i < map->nr; i++)
 		set_pte(map->pte + i, __pte(0));
 	end_writing(map->nr);
-	/* An interrupt can leave, after which it is the other one to be flushed. */
+	/* invlpg flushes one address space only, and an interrupt may leave. */
 	make_stale(false);
-	/* A barrier, too: who is not seen below has not seen the entries. */
+	/* Also a barrier: CPUs not seen below cannot use the entries. */
 	for (i = 0; i < map->nr; i++)
 		invlpg(map->addr + i * PAGE_SIZE);
 	raw_cpu_add(asi_switches[ASI_EPHMAP_PAGE], map->nr);

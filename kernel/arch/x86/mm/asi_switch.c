@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Address space isolation: into the restricted address space, and out of it.
+ * Address space isolation: entering and leaving the restricted address space.
  *
- * User mode is entered restricted, and system calls begin so. The first access
- * to what is not mapped leaves it, until user mode is entered the next time.
+ * User mode is entered restricted, and system calls start so. The first access
+ * to memory that is not mapped leaves, until the next return to user mode.
  *
- * CR3 is read and written again with interrupts off, and an NMI in between ends
- * in the address space it began in.
+ * CR3 is read and written with interrupts off, and an NMI in between returns to
+ * the address space that it interrupted.
  */
 #define pr_fmt(fmt) "asi: " fmt
 
@@ -30,7 +30,7 @@
 
 DEFINE_PER_CPU(unsigned long [ASI_NR_SWITCHES], asi_switches);
 
-/* Nothing has been in the restricted address space of this CPU yet. */
+/* The restricted address space of this CPU has not been used yet. */
 DEFINE_PER_CPU(u16 [2], asi_stale) = { [true] = U16_MAX };
 
 #ifdef CONFIG_ASI_DEBUG
@@ -42,8 +42,8 @@ DEFINE_PER_CPU(bool, asi_stay);
 static_assert(BITS_PER_TYPE(asi_stale[0]) > TLB_NR_DYN_ASIDS);
 
 /*
- * Forgotten only after the flush: who comes in between may switch as well, and
- * flush once more.
+ * Clear the stale bit after the flush: an interruption in between may load CR3
+ * as well, and flushes once more.
  */
 static __always_inline void load_cr3_of(unsigned long cr3)
 {
@@ -62,7 +62,7 @@ static __always_inline void load_cr3_of(unsigned long cr3)
 
 /**
  * __asi_write_cr3() - Load the page tables of a process, with PCID.
- * @cr3: what to load. It is flushed if need be, also if it says not to.
+ * @cr3: the value; CR3_NOFLUSH is ignored, and stale TLB entries are flushed.
  *
  * Context: interrupts off.
  */
@@ -72,7 +72,7 @@ void __asi_write_cr3(unsigned long cr3)
 }
 
 /**
- * __asi_flush_tlb_local() - As flush_tlb_local(), with PCID.
+ * __asi_flush_tlb_local() - flush_tlb_local() with PCID.
  *
  * Context: preemption off.
  */
@@ -80,7 +80,7 @@ void __asi_flush_tlb_local(void)
 {
 	unsigned long flags, cr3;
 
-	/* Not to be left between what is marked and what is flushed. */
+	/* The address space must not change between marking and flushing. */
 	raw_local_irq_save(flags);
 	cr3 = __native_read_cr3();
 	asi_invalidate(cr3 & ASI_PCID_PROCESS);
@@ -89,17 +89,17 @@ void __asi_flush_tlb_local(void)
 }
 
 /**
- * __asi_flush_tlb_one_user() - As flush_tlb_one_user(), with PCID.
- * @pcid: of the process, as of kern_pcid().
- * @addr: what to flush in both address spaces.
+ * __asi_flush_tlb_one_user() - flush_tlb_one_user() with PCID.
+ * @pcid: the PCID of the process, as of kern_pcid().
+ * @addr: the address to flush in both address spaces.
  *
- * Does not flush what is global, and not that of page table isolation.
+ * Flushes neither global entries nor those of user page tables (PTI).
  *
  * Context: preemption off.
  */
 void __asi_flush_tlb_one_user(u16 pcid, unsigned long addr)
 {
-	/* On a CPU that is coming up it would be a fault. */
+	/* INVPCID faults on a CPU that has not yet set CR4.PCIDE. */
 	if (!boot_cpu_has(X86_FEATURE_INVPCID) ||
 	    !(this_cpu_read(cpu_tlbstate.cr4) & X86_CR4_PCIDE)) {
 		asi_invalidate(pcid);
@@ -109,11 +109,13 @@ void __asi_flush_tlb_one_user(u16 pcid, unsigned long addr)
 	invpcid_flush_one(pcid | ASI_PCID_RESTRICTED, addr);
 }
 
-/* === Counted and flushed on the way ====================================== */
+/* === Counters and flushes ================================================ */
 
-/* What user mode has taught the CPU is not to guide who knows everything. */
+/* Predictors trained by user mode must not steer the unrestricted kernel. */
 #define FLUSH_IBPB	BIT(0)
-/* And what the latter has left in the CPU is not for user mode. */
+/*
+ * Data that the unrestricted kernel left in the CPU must not reach user mode.
+ */
 #define FLUSH_VERW	BIT(1)
 #define FLUSH_L1D	BIT(2)
 
@@ -126,7 +128,7 @@ static __always_inline void flush_predictors(void)
 	if (!(flushes & FLUSH_IBPB))
 		return;
 	raw_cpu_inc(asi_switches[ASI_IBPB]);
-	/* Nothing, if the CPU has none. */
+	/* Does nothing if the CPU lacks IBPB. */
 	indirect_branch_prediction_barrier();
 }
 
@@ -143,7 +145,7 @@ static __always_inline void flush_data(void)
 	}
 }
 
-/* Also count, as nobody is to do the one without the other. */
+/* Counts and flushes in one place, so that no exit misses either. */
 static __always_inline void before_exit(enum asi_switch reason)
 {
 	raw_cpu_inc(asi_switches[reason]);
@@ -218,11 +220,11 @@ const char * __init arch_asi_flushes(void)
 	return said[0] ? said : "nothing";
 }
 
-/* === In and out ========================================================== */
+/* === Enter and exit ====================================================== */
 
 /**
- * __asi_enter() - As asi_enter(), of a CPU that is not restricted.
- * @cr3: what is loaded.
+ * __asi_enter() - asi_enter() on a CPU that is not restricted.
+ * @cr3: the loaded CR3.
  *
  * Context: interrupts off.
  */
@@ -233,10 +235,10 @@ noinstr void __asi_enter(unsigned long cr3)
 
 /**
  * __asi_leave() - Leave the restricted address space.
- * @reason: why.
+ * @reason: one of ASI_EXIT_*.
  *
  * Context: interrupts off.
- * Return: true unless this CPU was not there.
+ * Return: false if this CPU was not restricted.
  */
 noinstr bool __asi_leave(enum asi_switch reason)
 {
@@ -250,8 +252,8 @@ noinstr bool __asi_leave(enum asi_switch reason)
 }
 
 /**
- * __asi_exit() - As asi_exit(), if isolation is enabled.
- * @reason: why.
+ * __asi_exit() - asi_exit() with isolation enabled.
+ * @reason: one of ASI_EXIT_*.
  *
  * Context: interrupts off.
  */
@@ -263,12 +265,12 @@ void __asi_exit(enum asi_switch reason)
 EXPORT_SYMBOL_FOR_KVM(__asi_exit);
 
 /**
- * __asi_switch_mm() - As asi_switch_mm(), if isolation is enabled.
- * @prev: whose page tables are loaded.
- * @next: whose are going to be loaded.
+ * __asi_switch_mm() - asi_switch_mm() with isolation enabled.
+ * @prev: the mm of the loaded CR3.
+ * @next: the mm of the new CR3.
  *
  * Context: interrupts off.
- * Return: bits to be set in the CR3 that is going to be loaded.
+ * Return: bits to set in the new CR3.
  */
 unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next)
 {
@@ -281,14 +283,14 @@ unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next)
 		trace_asi_exit(ASI_EXIT_SWITCH_MM, 0, _RET_IP_);
 		return 0;
 	}
-	/* One has not been where the other's memory is, but has its own. */
+	/* No data of @next was reachable, but @prev trained the predictors. */
 	raw_cpu_inc(asi_switches[ASI_SWITCH_MM]);
 	flush_predictors();
 	return asi_cr3_bits();
 }
 
 /**
- * __asi_switched_mm() - As asi_switched_mm(), after the switch it is about.
+ * __asi_switched_mm() - asi_switched_mm() after a restricted switch.
  *
  * Context: interrupts off.
  */
@@ -298,11 +300,11 @@ void __asi_switched_mm(void)
 }
 
 /**
- * asi_trace_fault() - Trace an exit that asi_fault() made.
- * @regs: of the fault.
- * @address: what was not mapped.
+ * asi_trace_fault() - Trace an exit by asi_fault().
+ * @regs: registers at the fault.
+ * @address: the faulting address.
  *
- * Context: any that tracepoints can be in.
+ * Context: any that allows tracepoints.
  */
 void asi_trace_fault(struct pt_regs *regs, unsigned long address)
 {
@@ -310,14 +312,14 @@ void asi_trace_fault(struct pt_regs *regs, unsigned long address)
 }
 
 /**
- * asi_reenter() - Return to the address space that an NMI has interrupted.
- * @cr3: what asi_restricted_cr3() returned when it began.
+ * asi_reenter() - Return to the address space that an NMI interrupted.
+ * @cr3: the return value of asi_restricted_cr3() at its beginning.
  *
- * It may have come when user mode was about to be entered. If it has ended with
- * the page tables of somebody else, as a debugger's may that patches code, this
- * was a kernel thread, which is not restricted then.
+ * The NMI may have interrupted the return to user mode. If it ends with other
+ * page tables loaded, as after code patching by a debugger, it interrupted a
+ * kernel thread, which need not be restricted.
  *
- * Context: the end of an NMI, or of what is like one.
+ * Context: the end of an NMI or a similar exception.
  */
 noinstr void asi_reenter(unsigned long cr3)
 {

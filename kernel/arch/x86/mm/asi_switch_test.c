@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of address space isolation: into the restricted address space,
- * and out of it. They need a boot with asi=on.
+ * KUnit tests of address space isolation: entering and leaving the restricted
+ * address space. They need asi=on.
  */
 #include <kunit/test.h>
 #include <linux/asi.h>
@@ -32,14 +32,14 @@
 			kunit_skip(test, "needs asi=on");		\
 	} while (0)
 
-/* === A process, and memory of its kind ================================== */
+/* === A process and its memory =========================================== */
 
 static void put_memory(void *page)
 {
 	__free_page(page);
 }
 
-/* A page that is not mapped when restricted, or one that is. */
+/* A page, sensitive or not depending on @gfp. */
 static u8 *memory(struct kunit *test, gfp_t gfp)
 {
 	struct page *page = alloc_page(gfp | __GFP_ZERO);
@@ -51,7 +51,7 @@ static u8 *memory(struct kunit *test, gfp_t gfp)
 	return page_address(page);
 }
 
-/* An address space to enter; that of the tests has no user half. */
+/* Give the test thread an mm: it needs a user address space to enter. */
 static void attach(struct kunit *test)
 {
 	skip_unless_enabled(test);
@@ -78,8 +78,8 @@ static unsigned long count(enum asi_switch what)
 }
 
 /*
- * Tests run with interrupts off, so that nobody else switches anything, and
- * expect nothing before they are on again: that would print.
+ * Actions run with interrupts off, so that nothing else switches. The
+ * expectations print, so they come after interrupts are enabled again.
  */
 struct seen {
 	bool before;
@@ -97,7 +97,7 @@ static void expect_seen(struct kunit *test, const struct seen *seen,
 	KUNIT_EXPECT_EQ(test, seen->events, events);
 }
 
-/* Restricted; do something; and what has become of it. */
+/* Enter, perform an action, and record the resulting state. */
 #define observe(seen, event, action) do {				\
 	unsigned long flags_;						\
 									\
@@ -114,7 +114,7 @@ static void expect_seen(struct kunit *test, const struct seen *seen,
 
 /* === Four top-level tables ================================================ */
 
-/* asi has a test of those that the kernel has. */
+/* The asi suite tests the kernel page tables. */
 static void user_mode_has_the_same_tables(struct kunit *test)
 {
 	unsigned long addr;
@@ -124,7 +124,7 @@ static void user_mode_has_the_same_tables(struct kunit *test)
 	if (!cpu_feature_enabled(X86_FEATURE_PTI))
 		kunit_skip(test, "needs pti=on");
 
-	/* Something in its user half. */
+	/* Populate the user half. */
 	addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, 0);
 	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
@@ -152,7 +152,7 @@ static void sensitive_memory_is_a_fault_and_an_exit(struct kunit *test)
 	expect_seen(test, &seen, true, false, 1);
 	KUNIT_EXPECT_EQ(test, *addr, VALUE + 1);
 
-	/* One, whatever comes after it. */
+	/* A single exit, despite more accesses. */
 	observe(seen, ASI_EXIT_FAULT, memset(addr, 0, PAGE_SIZE));
 	expect_seen(test, &seen, true, false, 1);
 }
@@ -186,7 +186,7 @@ static void other_memory_is_neither(struct kunit *test)
 	vfree(area);
 }
 
-/* What is mapped nowhere faults again, and that is a real one. */
+/* An address that is mapped nowhere faults again, as a real fault. */
 static void a_wild_address_is_a_real_fault(struct kunit *test)
 {
 	struct seen seen = {};
@@ -196,7 +196,7 @@ static void a_wild_address_is_a_real_fault(struct kunit *test)
 	area = vmalloc(PAGE_SIZE);
 	KUNIT_ASSERT_NOT_NULL(test, area);
 
-	/* Behind it is a page for guarding it. */
+	/* vmalloc() leaves a guard page behind the area. */
 	observe(seen, ASI_EXIT_FAULT,
 		seen.error = copy_from_kernel_nofault(&value, area + PAGE_SIZE, 1));
 	expect_seen(test, &seen, true, false, 1);
@@ -223,7 +223,7 @@ static void it_is_not_reached_without_leaving(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, seen.error, -EFAULT);
 }
 
-/* === What loads CR3 ====================================================== */
+/* === CR3 writes ========================================================== */
 
 static void flushing_stays(struct kunit *test)
 {
@@ -246,7 +246,7 @@ static void the_same_process_stays(struct kunit *test)
 	observe(seen, ASI_EXIT_SWITCH_MM, switch_mm_irqs_off(mm, mm, current));
 	expect_seen(test, &seen, true, true, 0);
 
-	/* By way of a kernel thread; and if there was something to flush then. */
+	/* Via a kernel thread, without and with a pending TLB flush. */
 	observe(seen, ASI_EXIT_SWITCH_MM, ({
 		enter_lazy_tlb(mm, current);
 		switch_mm_irqs_off(mm, mm, current);
@@ -301,9 +301,9 @@ static void a_temporary_address_space_leaves(struct kunit *test)
 	expect_seen(test, &seen, true, false, 1);
 }
 
-/* === Flushed in both ====================================================== */
+/* === TLB flushes ========================================================== */
 
-/* An address, and entries for it with memory that differs in its first byte. */
+/* An address, and two PTEs for it whose pages differ in the first byte. */
 struct exchanged {
 	u8 *addr;
 	pte_t *pte;
@@ -315,7 +315,7 @@ static pte_t entry_for(const pte_t *pte, const u8 *memory)
 {
 	pgprot_t prot = pte_pgprot(*pte);
 
-	/* What is global is flushed everywhere, by whatever flushes it. */
+	/* Any flush removes global entries from both address spaces. */
 	pgprot_val(prot) &= ~_PAGE_GLOBAL;
 	return pfn_pte(page_to_pfn(virt_to_page(memory)), prot);
 }
@@ -343,8 +343,8 @@ static void map_for_exchange(struct kunit *test, struct exchanged *map)
 }
 
 /*
- * Have both in the TLB, exchange in one, and look in both: returns in how many
- * of them the new memory is there.
+ * Cache the address in both address spaces, change the PTE, flush, and look:
+ * returns the number of address spaces that see the new page.
  */
 static unsigned int exchange(const struct exchanged *map, bool restricted,
 			     void (*flush)(unsigned long addr))
@@ -402,7 +402,10 @@ static void what_is_flushed_is_so_in_both(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, exchange(&map, i, flush_tlb_one_kernel), 2);
 		KUNIT_EXPECT_EQ(test, exchange(&map, i, flush_local), 2);
 		KUNIT_EXPECT_EQ(test, exchange(&map, i, flush_everything), 2);
-		/* Not expected of any CPU, but what the above is worth. */
+		/*
+		 * Not an expectation: shows whether the TLB would have been
+		 * stale.
+		 */
 		kunit_info(test, "%s, and nothing flushed: new in %u of 2",
 			   i ? "restricted" : "unrestricted",
 			   exchange(&map, i, flush_nothing));
@@ -461,7 +464,7 @@ static void read_in_nmi(void)
 	(void)READ_ONCE(*nmi_reads);
 }
 
-/* It may have come right before user mode. */
+/* The NMI may arrive right before user mode. */
 static void an_nmi_ends_where_it_began(struct kunit *test)
 {
 	struct seen seen = {}, reads = {};
@@ -486,7 +489,7 @@ static void patch_in_nmi(void)
 	unuse_temporary_mm(use_temporary_mm(nmi_other));
 }
 
-/* A debugger's that comes to a kernel thread, which gives up borrowed tables. */
+/* A debugger may interrupt a kernel thread, which drops its lazy mm. */
 static void an_nmi_does_not_restrict_other_tables(struct kunit *test)
 {
 	struct seen seen = {};

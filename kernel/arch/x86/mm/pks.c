@@ -25,7 +25,7 @@
 
 DEFINE_STATIC_KEY_FALSE_RO(x86_pks_key);
 
-/* Not among the hot ones, which must fit into one cache line and fill it. */
+/* Not in the cache-hot per-CPU section, which is one full cache line. */
 DEFINE_PER_CPU(u32, x86_pks_at_entry);
 
 /* === The register ======================================================= */
@@ -41,13 +41,12 @@ static int __init early_nopks(char *arg)
 early_param("nopks", early_nopks);
 
 /**
- * arch_kpkeys_init() - Switch PKS on and put the boot CPU at the default level.
+ * arch_kpkeys_init() - Enable PKS and set the boot CPU to the default level.
  *
- * The bit in CR4 is pinned later on, and set on the other CPUs with those that
- * are.
+ * CR4.PKS is pinned later in boot, and set on other CPUs with the pinned bits.
  *
  * Context: boot, one CPU.
- * Return: NULL, or why there are no protection keys.
+ * Return: NULL, or the reason why there are no protection keys.
  */
 const char * __init arch_kpkeys_init(void)
 {
@@ -65,11 +64,11 @@ const char * __init arch_kpkeys_init(void)
 }
 
 /**
- * x86_pks_start_cpu() - Put a CPU that comes up at the default level.
+ * x86_pks_start_cpu() - Set a starting CPU to the default level.
  *
- * A reset leaves the register at zero, where all keys allow everything.
+ * Reset clears the register, which allows every access with every key.
  *
- * Context: first thing on that CPU, after CR4.
+ * Context: on that CPU, right after CR4 is set.
  */
 void noinstr x86_pks_start_cpu(void)
 {
@@ -78,7 +77,7 @@ void noinstr x86_pks_start_cpu(void)
 }
 
 /**
- * x86_pks_resume() - The same after a suspend, before there is per-CPU data.
+ * x86_pks_resume() - Set the default level on resume, without per-CPU data.
  *
  * Context: the resuming CPU, interrupts off.
  */
@@ -89,7 +88,7 @@ void noinstr x86_pks_resume(void)
 }
 
 /**
- * x86_pks_leaked() - End a level that would survive the return to user mode.
+ * x86_pks_leaked() - Lower a level that was not lowered in time.
  *
  * Context: the return to user mode, interrupts off.
  */
@@ -100,10 +99,10 @@ void x86_pks_leaked(void)
 }
 
 /**
- * x86_pks_switch() - No level is held across a context switch.
+ * x86_pks_switch() - End any raised level on a context switch.
  *
- * Frames that were to be raised again belong to this CPU: the task goes on at
- * the default level, wherever it does.
+ * Ledger frames belong to this CPU: the task resumes at the default level,
+ * wherever it runs.
  *
  * Context: the context switch, before the current task changes.
  */
@@ -123,17 +122,17 @@ void x86_pks_switch(void)
 }
 
 /**
- * x86_pks_return_to_raised() - Raise the level of the frame that is returned to.
+ * x86_pks_return_to_raised() - Raise the level of the frame to return to.
  *
- * Its only caller has found in the ledger that the stack pointer is that of the
- * topmost frame. It is asked once more, for the sake of any other caller.
+ * The only caller has matched the stack pointer against the ledger. Check
+ * again, so that no other caller can raise the level.
  *
- * Context: the assembler at the end of an exception, with the stack pointer at
- * struct pt_regs; interrupts off.
+ * Context: called by assembler at the end of an exception, with the stack
+ * pointer at struct pt_regs; interrupts off.
  */
 void noinstr x86_pks_return_to_raised(void)
 {
-	/* Above the saved frame pointer and the return address. */
+	/* Skip the saved frame pointer and the return address. */
 	unsigned long frame = (unsigned long)__builtin_frame_address(0) + 16;
 
 	if (!kpkeys_ledger_is_top(frame))
@@ -146,13 +145,11 @@ void noinstr x86_pks_return_to_raised(void)
 }
 
 /**
- * x86_pks_interrupted() - The register of the code that was interrupted last.
+ * x86_pks_interrupted() - Get the register of the last interrupted kernel code.
  *
- * For reports: a handler itself is at the default level.
+ * For reports: a handler itself runs at the default level.
  *
- * Context: any.
- * Return: what the register was when this CPU last entered a handler from
- * kernel mode.
+ * Return: the register at the last entry of this CPU from kernel mode.
  */
 u32 x86_pks_interrupted(void)
 {
@@ -172,17 +169,17 @@ static int pkey_of(unsigned long address)
 }
 
 /**
- * x86_pks_lazy_write() - Do a write of <asm/pgtable_lazy.h> that was refused.
+ * x86_pks_lazy_write() - Redo a refused write of <asm/pgtable_lazy.h>.
  * @regs: registers at the fault.
- * @val: the register whose value was to be written, one of @regs.
+ * @val: the source operand, one of @regs.
  * @op: the instruction, one of EX_PKS_*.
- * @error_code: what the CPU says of the fault.
- * @address: where the value was to be written to.
+ * @error_code: error code of the fault.
+ * @address: the faulting address.
  *
- * Only if it was a page table, and refused because of the level.
+ * Only writes to page tables that their key refused are redone.
  *
  * Context: the page fault handler, at the default level.
- * Return: true if it is done.
+ * Return: true if the write was done.
  */
 bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
 			unsigned long error_code, unsigned long address)
@@ -211,15 +208,16 @@ bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
 }
 
 /**
- * x86_pks_fault() - Handle a fault if a protection key of the kernel caused it.
+ * x86_pks_fault() - Handle a fault that a kernel protection key caused.
  * @regs: registers at the fault.
- * @error_code: what the CPU says of it.
- * @address: the address that was to be accessed.
+ * @error_code: its error code.
+ * @address: the faulting address.
+ *
+ * Does not return after a violation, unless a test expects it.
  *
  * Context: the page fault handler.
- * Return: true if a key caused it and the instruction may go on, as the write was
- * done again or a test expects this; does not return otherwise. False if
- * something else caused the fault.
+ * Return: true if the write was redone or a test expects the violation; false
+ * if a key did not cause the fault.
  */
 bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 		   unsigned long address)
@@ -232,7 +230,7 @@ bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 	if (!(error_code & X86_PF_PK) || !arch_kpkeys_enabled())
 		return false;
 
-	/* If one is stepped over, this tells the instruction it stands for. */
+	/* May be a single-stepped copy; this sets regs->ip to the original. */
 	if (kprobe_page_fault(regs, X86_TRAP_PF))
 		return true;
 	if (ex_get_fixup_type(regs->ip) == EX_TYPE_PKS &&
@@ -251,18 +249,17 @@ bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 	kpkeys_violation_die();
 }
 
-/* === What is tagged, as the CPU sees it ================================= */
+/* === Tagged ranges, as the CPU sees them ================================ */
 
 /**
- * arch_kpkeys_tagged_ranges() - List what carries a key other than the default.
+ * arch_kpkeys_tagged_ranges() - List ranges with a key other than the default.
  * @ranges: receives the ranges, in ascending order.
- * @max: how many fit.
+ * @max: size of @ranges.
  *
- * Reads the linear map instead of remembering what was tagged, so that the
- * checker sees the truth.
+ * Reads the linear map, so that the checker does not depend on records.
  *
  * Context: may sleep.
- * Return: number of ranges, more than @max if they did not fit.
+ * Return: number of ranges, more than @max if they do not fit.
  */
 int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: interrupts and NMIs at every step of raising and lowering the level,
- * who must not write the register, warnings, and the tables that CPUs start with.
+ * KUnit tests of PKS: interrupts and NMIs at every step of a level switch,
+ * writes to the register by others, warnings, and initial page tables.
  */
 #include <kunit/test.h>
 #include <linux/atomic.h>
@@ -29,7 +29,7 @@
 #define STORM_JIFFIES	(2 * HZ)
 #define TIMER_NS	(100 * NSEC_PER_USEC)
 
-/* Written by handlers on the one CPU that the storm is about. */
+/* Written by handlers on the CPU under test. */
 static struct storm {
 	struct hrtimer timer;
 	int cpu;
@@ -39,7 +39,7 @@ static struct storm {
 	atomic_t bad;		/* handlers that found something wrong */
 } storm;
 
-/* What must be true in any handler. */
+/* Invariants of any handler. */
 static void look(void)
 {
 	if (x86_read_pkrs() != PKRS_DEFAULT || raw_cpu_read(kpkeys_ledger.level))
@@ -92,7 +92,9 @@ static void write_under_storm(struct kunit *test, unsigned long *table)
 
 	while (time_before(jiffies, end)) {
 		i++;
-		/* Both ends of the window, now and then from this CPU itself. */
+		/*
+		 * Sometimes hit both ends of the window with a self-sent NMI.
+		 */
 		if (i % 64 == 0)
 			send_nmi();
 		scoped_guard(kpkeys_hardened_pgtables) {
@@ -131,7 +133,7 @@ static void storm_of_interrupts_and_nmis(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, pt);
 
 	memset(&storm, 0, sizeof(storm));
-	/* A level lasts as long as the task is not switched out. */
+	/* A context switch would end the level. */
 	migrate_disable();
 	storm.cpu = smp_processor_id();
 	KUNIT_EXPECT_EQ(test, register_nmi_handler(NMI_LOCAL, on_nmi, 0,
@@ -163,13 +165,13 @@ static void storm_of_interrupts_and_nmis(struct kunit *test)
 		   atomic_read(&storm.raised));
 	KUNIT_EXPECT_EQ(test, atomic_read(&storm.bad), 0);
 	KUNIT_EXPECT_TRUE(test, empty);
-	/* Else it was no storm. */
+	/* Check that enough handlers ran. */
 	KUNIT_EXPECT_GT(test, atomic_read(&storm.nmis), 100);
 	KUNIT_EXPECT_GT(test, atomic_read(&storm.timers), 100);
 	KUNIT_EXPECT_GT(test, atomic_read(&storm.raised), 10);
 }
 
-/* As a perf event that an arbitrary write was made to. */
+/* Like the MSR number of a perf event after an arbitrary write. */
 static u32 any_msr = MSR_IA32_PKRS;
 
 static void register_is_not_written_by_number(struct kunit *test)
@@ -193,11 +195,11 @@ static void register_is_not_written_by_number(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
 	preempt_enable();
 
-	/* The same register, so that it is not the number that was wrong. */
+	/* Reading works, so the number is right. */
 	KUNIT_EXPECT_EQ(test, rdmsrq_safe(READ_ONCE(any_msr), &(u64){ 0 }), 0);
 }
 
-/* Only a page table is written, and only if a key refused the write. */
+/* Redo a write only to a page table, and only if a key refused it. */
 static void lazy_write_goes_to_tables_only(struct kunit *test)
 {
 	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
@@ -223,7 +225,7 @@ static void lazy_write_goes_to_tables_only(struct kunit *test)
 	pagetable_free(pt);
 }
 
-/* The instruction that is done again may have lost a race meanwhile. */
+/* The redone instruction may have lost a race. */
 static void lazy_cmpxchg_tells_how_it_ended(struct kunit *test)
 {
 	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
@@ -250,7 +252,7 @@ static void lazy_cmpxchg_tells_how_it_ended(struct kunit *test)
 	pagetable_free(pt);
 }
 
-/* The handler of UD2 does not begin as others do, nor does it end so. */
+/* The UD2 handler has its own entry and exit code. */
 static void warning_starts_at_the_default_level(struct kunit *test)
 {
 	unsigned long flags;
@@ -280,7 +282,7 @@ static void expect_table_is_protected(struct kunit *test, void *table)
 	KUNIT_EXPECT_EQ(test, kpkeys_test_write(last, last, sizeof(*last)), err);
 }
 
-/* No process has it, so that the checker does not find it. */
+/* The checker misses this table: it belongs to no mm. */
 static void trampoline_table_is_protected(struct kunit *test)
 {
 	pgd_t *pgd;
@@ -292,7 +294,7 @@ static void trampoline_table_is_protected(struct kunit *test)
 	pgd = __va(real_mode_header->trampoline_pgd);
 	expect_table_is_protected(test, pgd);
 
-	/* With KASLR it has tables of its own below, for the first megabyte. */
+	/* With memory KASLR, the first megabyte has tables of its own. */
 	p4d = p4d_offset(pgd, 0);
 	if (pgtable_l5_enabled())
 		expect_table_is_protected(test, p4d);

@@ -15,7 +15,7 @@ TRACE_DEFINE_ENUM(ASI_EXIT_KVM);
 TRACE_DEFINE_ENUM(ASI_EXIT_KEXEC);
 TRACE_DEFINE_ENUM(ASI_EXIT_SUSPEND);
 
-/* Free pageblocks have become sensitive, or ordinary. */
+/* Free pageblocks were converted to sensitive or ordinary. */
 TRACE_EVENT(asi_pageblock_convert,
 
 	TP_PROTO(unsigned long pfn, unsigned int order, bool sensitive),
@@ -38,7 +38,7 @@ TRACE_EVENT(asi_pageblock_convert,
 		  __entry->sensitive ? "sensitive" : "ordinary")
 );
 
-/* Names of what enum asi_switch has of exits. */
+/* Names of the exits in enum asi_switch. */
 #define show_asi_exit(reason)						\
 	__print_symbolic(reason,					\
 		{ ASI_EXIT_FAULT,		"fault" },		\
@@ -48,7 +48,7 @@ TRACE_EVENT(asi_pageblock_convert,
 		{ ASI_EXIT_KEXEC,		"kexec" },		\
 		{ ASI_EXIT_SUSPEND,		"suspend" })
 
-/* The restricted address space was left; @addr is of what was not mapped. */
+/* The restricted address space was left; @addr is the faulting address. */
 TRACE_EVENT(asi_exit,
 
 	TP_PROTO(enum asi_switch reason, unsigned long addr, unsigned long ip),

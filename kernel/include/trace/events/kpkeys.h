@@ -35,7 +35,7 @@ DECLARE_EVENT_CLASS(kpkeys_pool,
 		  __entry->order, __entry->err)
 );
 
-/* The pool got pages from the page allocator, and tagged them or could not. */
+/* The pool got pages from the page allocator and tried to tag them. */
 DEFINE_EVENT(kpkeys_pool, kpkeys_pool_refill,
 
 	TP_PROTO(const char *pool, int nid, unsigned long pfn,
@@ -44,7 +44,7 @@ DEFINE_EVENT(kpkeys_pool, kpkeys_pool_refill,
 	TP_ARGS(pool, nid, pfn, order, err)
 );
 
-/* The pool untagged pages and gave them to the page allocator, or could not. */
+/* The pool tried to untag pages and return them to the page allocator. */
 DEFINE_EVENT(kpkeys_pool, kpkeys_pool_give_back,
 
 	TP_PROTO(const char *pool, int nid, unsigned long pfn,

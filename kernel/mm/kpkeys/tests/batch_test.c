@@ -19,7 +19,7 @@ static bool batched_boot(void)
 	return protected_boot() && kpkeys_batch_enabled();
 }
 
-/* The register in a section, in this boot. */
+/* The register inside a section, with and without batching. */
 static u64 level_reg_batch(void)
 {
 	return batched_boot() ? level_reg_pgtables() : level_reg_default();
@@ -51,7 +51,7 @@ static void section_switches_once(struct kunit *test)
 	struct ptdesc *pt = new_table(test);
 	unsigned long flags, nr;
 
-	/* Nothing else counts on this CPU meanwhile. */
+	/* Interrupts off, so that only the section is counted. */
 	local_irq_save(flags);
 	nr = switches();
 	kpkeys_batch_begin();
@@ -90,7 +90,7 @@ static void sections_pause(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
-/* As tlb_next_batch() does for huge pages, which are not unmapped in sections. */
+/* tlb_next_batch() does this for huge pages, outside of sections. */
 static void pausing_no_section_raises_nothing(struct kunit *test)
 {
 	u64 after;
@@ -106,7 +106,7 @@ static void pausing_no_section_raises_nothing(struct kunit *test)
 }
 
 #ifdef CONFIG_ARCH_HAS_LAZY_MMU_MODE
-/* How deep lazy MMU sections are nested is counted in writable memory. */
+/* The nesting depth of lazy MMU sections is in writable memory. */
 static void forged_nesting_raises_nothing(struct kunit *test)
 {
 	struct lazy_mmu_state *state = &current->lazy_mmu_state;
@@ -133,7 +133,6 @@ static void forged_nesting_raises_nothing(struct kunit *test)
 }
 #endif
 
-/* A write outside of any section is refused, whatever came before. */
 static void table_is_protected_after_a_section(struct kunit *test)
 {
 	struct ptdesc *pt = new_table(test);
@@ -145,7 +144,7 @@ static void table_is_protected_after_a_section(struct kunit *test)
 	pagetable_free(pt);
 }
 
-/* At any level: what is expected here allocates only where it is not met. */
+/* Runs at any level: expectations that hold do not allocate. */
 static void expect_lazy_writers_work(struct kunit *test, pte_t *table)
 {
 	pte_t pte;
@@ -171,7 +170,7 @@ static void expect_lazy_writers_work(struct kunit *test, pte_t *table)
 	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table)));
 	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table + 1)));
 
-	/* One by one, arm64 does so in another way. */
+	/* arm64 handles single entries differently. */
 	lazy_set_ptes(&init_mm, 0, table, pfn_pte(1, PAGE_KERNEL), 1);
 	KUNIT_EXPECT_EQ(test, pte_pfn(ptep_get(table)), 1);
 	pte = lazy_get_and_clear_full_ptes(&init_mm, 0, table, 1, 0);
@@ -182,7 +181,7 @@ static void expect_lazy_writers_work(struct kunit *test, pte_t *table)
 	KUNIT_EXPECT_TRUE(test, pte_none(ptep_get(table)));
 }
 
-/* They may count on a level that was there, and is not any more. */
+/* A writer must not rely on a level that was raised earlier. */
 static void lazy_writers_at_any_level(struct kunit *test)
 {
 	unsigned long violations = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
@@ -213,7 +212,7 @@ static enum hrtimer_restart sample_in_irq(struct hrtimer *timer)
 	struct irq_sample *sample = container_of(timer, typeof(*sample), timer);
 
 	sample->on_entry = arch_kpkeys_read_reg();
-	/* Has to raise for itself, although a section is interrupted. */
+	/* Must raise the level itself, although a section was interrupted. */
 	set_pte(sample->table, pfn_pte(1, PAGE_KERNEL));
 	scoped_guard(kpkeys_hardened_pgtables)
 		sample->in_guard = arch_kpkeys_read_reg();
@@ -239,7 +238,10 @@ static void interrupt_section(struct kunit *test, bool held_back)
 	while (!READ_ONCE(sample.done) && spins++ < 1ULL << 30) {
 		if (!held_back)
 			continue;
-		/* Mostly off, so that it comes when they are enabled. */
+		/*
+		 * Mostly disabled, so that the interrupt arrives when they are
+		 * enabled.
+		 */
 		local_irq_save(flags);
 		udelay(100);
 		local_irq_restore(flags);
@@ -283,7 +285,7 @@ static enum hrtimer_restart count_tick(struct hrtimer *timer)
 	return HRTIMER_RESTART;
 }
 
-/* Whatever instruction of a guard they hit. */
+/* Interrupts must be harmless at any instruction of a guard. */
 static void writes_survive_interrupts(struct kunit *test)
 {
 	struct ptdesc *pt = new_table(test);

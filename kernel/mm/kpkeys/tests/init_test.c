@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * KUnit tests of what only runs while the kernel starts, on a page of their own.
- */
+/* KUnit tests of __init code, on a page of their own. */
 #include <kunit/static_stub.h>
 #include <linux/gfp.h>
 #include <linux/init.h>
@@ -15,7 +13,7 @@ static int no_untagging(unsigned long addr, int numpages, int pkey)
 		-ENOMEM : arch_set_memory_pkey(addr, numpages, pkey);
 }
 
-/* The way back, if one of the tables from before the pool cannot be tagged. */
+/* The error path for a table from before the pool that cannot be tagged. */
 static void __init early_tables_are_untagged(struct kunit *test)
 {
 	unsigned long failures;
@@ -31,7 +29,7 @@ static void __init early_tables_are_untagged(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, kpkeys_page_is_ours(page));
 	EXPECT_PROTECTED(test, addr);
 
-	/* What is still tagged is still known to be. */
+	/* A page that stays tagged must stay marked. */
 	failures = kpkeys_stat_read(KPKEYS_STAT_UNTAG_FAILURES);
 	kunit_activate_static_stub(test, set_memory_pkey, no_untagging);
 	KUNIT_EXPECT_EQ(test, kpkeys_untag_page(page, 0), -ENOMEM);
@@ -43,7 +41,7 @@ static void __init early_tables_are_untagged(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, kpkeys_untag_page(page, 0), 0);
 	KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(page));
-	/* Nobody else gets it otherwise. */
+	/* A page that stayed tagged must not be freed. */
 	KUNIT_ASSERT_EQ(test, probe_write(addr), 0);
 	__free_page(page);
 }

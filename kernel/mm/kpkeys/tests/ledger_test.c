@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * KUnit tests of the ledger: which frames are raised again, and who may say so.
- */
+/* KUnit tests of the ledger: which frames are raised again, and by whom. */
 #include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/irqflags.h>
@@ -12,7 +10,7 @@
 
 #include "test.h"
 
-/* An entry that an attacker could make would raise a frame of his choice. */
+/* A forged ledger entry would raise an arbitrary frame. */
 static void ledgers_are_protected(struct kunit *test)
 {
 	int cpu;
@@ -47,7 +45,7 @@ static void frames_nest(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, empty);
 }
 
-/* Without room the frame goes on at the default level. */
+/* With the ledger full, a frame continues at the default level. */
 static void ledger_has_an_end(struct kunit *test)
 {
 	unsigned long flags, i, pushed = 0;
@@ -73,7 +71,7 @@ static noinline void pause_and_forget(void)
 	kpkeys_batch_pause();
 }
 
-/* May have the very address of the frame that paused. */
+/* May get the same frame address as pause_and_forget(). */
 static noinline u64 resume_for_another(void)
 {
 	kpkeys_batch_resume();

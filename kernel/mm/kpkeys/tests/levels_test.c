@@ -44,7 +44,7 @@ static void guard_is_counted(struct kunit *test)
 		barrier();
 	after = kpkeys_stat_read(KPKEYS_STAT_SWITCHES);
 
-	/* Others may switch as well, but not when nobody does. */
+	/* Other tasks may add switches, but only in a protected boot. */
 	if (protected_boot())
 		KUNIT_EXPECT_GT(test, after, before);
 	else
@@ -99,8 +99,8 @@ static void guard_ends_on_early_exit(struct kunit *test)
 }
 
 /*
- * The saved value lies on the stack, where an attacker may write: whatever it
- * says, the default is what comes back.
+ * The saved value is on the stack, where an attacker may write. Restoring must
+ * lower the level whatever the value is.
  */
 static void restore_ignores_the_value(struct kunit *test)
 {
@@ -125,7 +125,7 @@ static void raising_from_another_level_warns(struct kunit *test)
 	}
 }
 
-/* === What happens inside a guard ======================================== */
+/* === Events inside a guard ============================================== */
 
 struct irq_sample {
 	struct hrtimer timer;
@@ -175,7 +175,7 @@ static void interrupt_inside_guard(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
-/* Sleeping in a guard is a bug: it must be noticed, and must fail closed. */
+/* Sleeping in a guard is a bug: it must warn, and fail closed. */
 static void sleep_inside_guard(struct kunit *test)
 {
 	u64 after;
@@ -196,12 +196,12 @@ static void sleep_inside_guard(struct kunit *test)
 
 KUNIT_DEFINE_ACTION_WRAPPER(free_vmalloc, vfree, const void *);
 
-/* An address of the kernel at which nothing is mapped. */
+/* A kernel address without a mapping. */
 static void *unmapped_address(struct kunit *test)
 {
 	void *p;
 
-	/* It takes any fault among its vmalloc addresses for a spurious one. */
+	/* UML treats every fault in vmalloc space as spurious. */
 	if (IS_ENABLED(CONFIG_UML))
 		return (void *)8;
 
@@ -228,13 +228,13 @@ static void fault_inside_guard(struct kunit *test)
 		after = arch_kpkeys_read_reg();
 	}
 	KUNIT_EXPECT_EQ(test, ret, -EFAULT);
-	/* Not every fault is a violation. */
+	/* An ordinary fault is not a violation. */
 	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before);
 	KUNIT_EXPECT_EQ(test, after, level_reg_pgtables());
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
-/* On most architectures a warning is an exception of its own kind. */
+/* On most architectures WARN() is an exception. */
 static void warning_inside_guard(struct kunit *test)
 {
 	u64 after;
@@ -252,7 +252,7 @@ static void warning_inside_guard(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
-/* === Where the default must be in force ================================= */
+/* === Places that require the default level ============================== */
 
 struct sample {
 	u64 reg;
@@ -269,7 +269,7 @@ static int sample_thread(void *data)
 }
 
 #ifdef CONFIG_PREEMPTION
-/* A thread that must run at once takes the CPU from a task in a guard. */
+/* A FIFO thread preempts a task in a guard. */
 static noinline u64 level_after_preemption(struct kunit *test)
 {
 	struct sample sample = { };
@@ -325,8 +325,8 @@ static enum hrtimer_restart wake_in_irq(struct hrtimer *timer)
 }
 
 /*
- * An interrupt in a guard leaves the CPU to the task that it interrupted, however
- * urgent another one is: its frame is in the ledger of this CPU.
+ * An interrupt must not preempt a task in a guard, not even for a FIFO thread:
+ * the task's frame is in the ledger of this CPU.
  */
 static void interrupt_does_not_preempt_a_guard(struct kunit *test)
 {
@@ -490,14 +490,13 @@ static void tagged_memory_is_read_only(struct kunit *test)
 				set_memory_pkey((unsigned long)first, 2,
 						KPKEYS_PKEY_PGTABLES), 0);
 
-	/* Exactly these two, to the last byte; reading is no matter. */
+	/* Exactly these two pages, up to the last byte, and only for writes. */
 	EXPECT_WRITABLE(test, pages + PAGE_SIZE - sizeof(long));
 	EXPECT_PROTECTED(test, first);
 	EXPECT_PROTECTED(test, second + PAGE_SIZE - sizeof(long));
 	EXPECT_WRITABLE(test, second + PAGE_SIZE);
 	KUNIT_EXPECT_EQ(test, first[0], 42);
 
-	/* The level opens it. */
 	if (protected_boot()) {
 		reg = kpkeys_set_level(KPKEYS_LVL_PGTABLES);
 		WRITE_ONCE(first[0], 43);
@@ -512,7 +511,7 @@ static void tagged_memory_is_read_only(struct kunit *test)
 	EXPECT_WRITABLE(test, second);
 }
 
-/* vunmap() leaves TLBs as they are, for many to be flushed at once. */
+/* vunmap() flushes TLBs lazily. */
 static void tag_outlives_no_other_mapping(struct kunit *test)
 {
 	char *pages = get_pages(test);
@@ -549,7 +548,7 @@ static void set_memory_pkey_refuses_bad_input(struct kunit *test)
 	EXPECT_WRITABLE(test, (void *)page);
 }
 
-/* A case of its own: what fails before a skip is not seen. */
+/* A separate case, because kunit_skip() hides earlier failures. */
 static void set_memory_pkey_refuses_other_memory(struct kunit *test)
 {
 	int pkey = arch_max_pkey();

@@ -2,8 +2,8 @@
 /*
  * KUnit tests of hardened page tables.
  *
- * Broken guards show here: remove the one in set_pud(), say, and the case
- * "set_pud" of writers_write dies of a violation.
+ * A missing guard shows here: without the one in set_pud(), the case "set_pud"
+ * of writers_write ends in a violation.
  */
 #include <linux/mm.h>
 #include <linux/mman.h>
@@ -17,9 +17,9 @@
 
 #include "test.h"
 
-/* === Every level of every kind of table ================================= */
+/* === Tables of every level and kind ===================================== */
 
-/* Constants of the kernel are not read-only yet while tests run. */
+/* Read-only kernel data is not yet read-only while tests run. */
 static void expect_table_protected(struct kunit *test, void *entry,
 				   const char *level)
 {
@@ -100,17 +100,17 @@ static void root_table_is_protected(struct kunit *test)
 	if (arch_kpkeys_read_only(init_mm.pgd))
 		kunit_skip(test, "it is among the constants of the kernel");
 
-	/* First and last entry: the table has its pages for itself. */
+	/* Check first and last entry: the table must not share its pages. */
 	EXPECT_PROTECTED(test, &init_mm.pgd[0]);
 	EXPECT_PROTECTED(test, &init_mm.pgd[nr - 1]);
-	/* Its neighbours may be tables as well. */
+	/* Neighbouring pages may be tables as well. */
 	if (!kpkeys_page_is_ours(virt_to_page(init_mm.pgd - 1)))
 		EXPECT_WRITABLE(test, (unsigned long *)init_mm.pgd - 1);
 	if (!kpkeys_page_is_ours(virt_to_page(init_mm.pgd + nr)))
 		EXPECT_WRITABLE(test, &init_mm.pgd[nr]);
 }
 
-/* === Writing through the helpers ======================================== */
+/* === Page table helpers ================================================= */
 
 static struct ptdesc *alloc_table(struct kunit *test, unsigned int order)
 {
@@ -120,7 +120,7 @@ static struct ptdesc *alloc_table(struct kunit *test, unsigned int order)
 	return pt;
 }
 
-/* Each writes to the first entry of a table that nothing uses. */
+/* Each writer changes the first entry of an unused table. */
 static void write_set_pte(void *table)
 {
 	set_pte(table, pfn_pte(1, PAGE_KERNEL));
@@ -158,7 +158,7 @@ static void write_set_pud(void *table)
 	set_pud((pud_t *)table, __pud(PAGE_SIZE));
 }
 
-/* There is nothing to clear in an entry that is the level below. */
+/* With the level below folded, clearing an entry does nothing. */
 #ifndef __PAGETABLE_PMD_FOLDED
 static void write_pud_clear(void *table)
 {
@@ -179,7 +179,7 @@ static void write_p4d_clear(void *table)
 #endif
 
 #ifdef CONFIG_UML
-/* Also written when page tables are synchronised with the host. */
+/* UML also writes entries when it syncs page tables with the host. */
 static void write_ptep_mkuptodate(void *table)
 {
 	ptep_mkuptodate(table);
@@ -240,7 +240,7 @@ KUNIT_ARRAY_PARAM(writer, writers, writer_name);
 static void writers_write(struct kunit *test)
 {
 	const struct writer *writer = test->param_value;
-	/* A helper that folds a level writes behind the table as well. */
+	/* Helpers of folded levels write beyond the first page. */
 	struct ptdesc *pt = alloc_table(test, arch_kpkeys_pgd_order(NULL));
 	unsigned long *entry = ptdesc_address(pt);
 	unsigned long old, new;
@@ -257,7 +257,7 @@ static void writers_write(struct kunit *test)
 	pagetable_free(pt);
 }
 
-/* What mprotect(), fork() and reclaim do to an entry, on a real one. */
+/* The operations of mprotect(), fork() and reclaim, on a real entry. */
 static void rmw_helpers_write(struct kunit *test)
 {
 	unsigned long addr = map_user_page(test);
@@ -283,7 +283,7 @@ static void rmw_helpers_write(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pte_young(ptep_get(ptep)));
 	EXPECT_LEVEL_DEFAULT(test);
 
-	/* Who calls it has a lazy section, where the level is raised. */
+	/* Only called in lazy MMU sections, which do not raise the level. */
 	clear_young_dirty_ptes(vma, addr, ptep, 1, CYDP_CLEAR_YOUNG);
 	KUNIT_EXPECT_FALSE(test, pte_young(ptep_get(ptep)));
 	EXPECT_LEVEL_DEFAULT(test);
@@ -299,7 +299,7 @@ static void rmw_helpers_write(struct kunit *test)
 }
 
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
-/* The same to entries that map huge pages, in a table that nothing uses. */
+/* The same for huge entries, in an unused table. */
 static void huge_pmd_helpers_write(struct kunit *test)
 {
 	struct vm_area_struct vma = { .vm_mm = &init_mm };
@@ -371,7 +371,9 @@ static void allocated_tables_are_protected(struct kunit *test)
 		KUNIT_EXPECT_NULL(test, memchr_inv(addr, 0, size));
 
 		pagetable_free(pt);
-		/* In the pool it stays as it is; elsewhere it is not ours. */
+		/*
+		 * The pool keeps the key; elsewhere the page is no longer ours.
+		 */
 		if (protected_boot())
 			EXPECT_PROTECTED(test, addr);
 	}
@@ -413,7 +415,7 @@ static void checker_finds_nothing(struct kunit *test)
 	expect_check(test, 0, 0, 0);
 }
 
-/* A table that is older than the pool, where the linear map has it. */
+/* A table older than the pool, by its address in the linear map. */
 static void *early_table(void)
 {
 	unsigned long addr = (unsigned long)page_address(ZERO_PAGE(0));
@@ -479,7 +481,7 @@ static int note_root(pgd_t *pgd, unsigned long addr, unsigned long next,
 	return 1;
 }
 
-/* init_mm.pgd is ordinary data. One entry further is the same page. */
+/* An init_mm.pgd forged to the next entry leads to the same page. */
 static void root_is_found_by_name(struct kunit *test)
 {
 	static const struct mm_walk_ops ops = { .pgd_entry = note_root };

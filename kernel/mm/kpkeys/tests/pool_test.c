@@ -2,8 +2,8 @@
 /*
  * KUnit tests of the pool that page tables come from.
  *
- * They work on the pool of the running kernel, as there is nothing else that
- * all callers share. It is given time to settle where others may interfere.
+ * They use the pool of the running kernel, because all page tables share it.
+ * Tests that others may disturb let it settle first.
  */
 #include <kunit/static_stub.h>
 #include <linux/delay.h>
@@ -85,7 +85,7 @@ static struct tables *new_tables(struct kunit *test)
 	return tables;
 }
 
-/* === Does everything add up? ============================================ */
+/* === Accounting ========================================================= */
 
 struct sums {
 	unsigned long owned, avail, in_use, stuck, blocks, small, empty;
@@ -123,7 +123,7 @@ static void add_up(struct kunit *test, struct list_head *list,
 	}
 }
 
-/* Every page is in one place, and the counters say how many are in each. */
+/* Check that each page is in one state, and that the counters match. */
 static struct sums audit(struct kunit *test)
 {
 	struct sums sums = { }, node_sums;
@@ -156,7 +156,7 @@ static struct sums audit(struct kunit *test)
 	return sums;
 }
 
-/* Let go what waits for RCU, and what is idle. */
+/* Wait for RCU and the worker, and free idle memory. */
 static struct sums settle(struct kunit *test, unsigned int keep)
 {
 	rcu_barrier();
@@ -183,7 +183,7 @@ static void allow_refills(void *unused)
 		WRITE_ONCE(pool->sync->retry_at[nid], jiffies);
 }
 
-/* Take all there is. The worker does not refill until the test is over. */
+/* Allocate all pages. The worker does not refill until the test ends. */
 static struct tables *exhaust(struct kunit *test)
 {
 	struct tables *tables = new_tables(test);
@@ -191,7 +191,7 @@ static struct tables *exhaust(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, allow_refills,
 							NULL), 0);
 	stop_refills(test);
-	/* What others have freed comes back later otherwise. */
+	/* Otherwise tables freed by others come back later. */
 	rcu_barrier();
 	while (tables->nr < 16 * KPKEYS_BLOCK_PAGES &&
 	       get_table(tables, GFP_ATOMIC, 0))
@@ -200,7 +200,7 @@ static struct tables *exhaust(struct kunit *test)
 	return tables;
 }
 
-/* === Handing out ======================================================== */
+/* === Allocation ========================================================= */
 
 static void pages_are_as_asked_for(struct kunit *test)
 {
@@ -226,7 +226,7 @@ static void pages_are_as_asked_for(struct kunit *test)
 		EXPECT_PROTECTED(test, ptdesc_address(pt) + size -
 				       sizeof(long));
 
-		/* The tail pages, too, are as they were. */
+		/* Tail pages must be reset as well. */
 		pagetable_free(pt);
 		KUNIT_EXPECT_FALSE(test, in_use(pt));
 		KUNIT_EXPECT_FALSE(test, PageCompound(page));
@@ -236,7 +236,7 @@ static void pages_are_as_asked_for(struct kunit *test)
 	audit(test);
 }
 
-/* What the last user left behind is gone. */
+/* Pages must be cleared when they are reused. */
 static void pages_are_cleared_again(struct kunit *test)
 {
 	int i;
@@ -261,7 +261,7 @@ static void descriptors_are_reset(struct kunit *test)
 	struct mm_struct *mm = current->mm ? : &init_mm;
 	int i;
 
-	/* With lock and type, as page tables of a process have them. */
+	/* With ptlock and page type, like page tables of a process. */
 	for (i = 0; i < 2 * KPKEYS_MAGAZINE_SIZE; i++) {
 		pgtable_t table = pte_alloc_one(mm);
 
@@ -283,7 +283,7 @@ static void too_large_an_order_fails(struct kunit *test)
 						KPKEYS_MAX_ORDER + 1));
 }
 
-/* Freed twice, a page must not be handed out twice. */
+/* A page freed twice must not be handed out twice. */
 static void double_free_is_noticed(struct kunit *test)
 {
 	long before = events(KPKEYS_POOL_BAD_FREES);
@@ -296,7 +296,7 @@ static void double_free_is_noticed(struct kunit *test)
 	pt = pagetable_alloc(GFP_PGTABLE_KERNEL, 0);
 	KUNIT_ASSERT_NOT_NULL(test, pt);
 	seen = pt;
-	/* Suppressing allocates. */
+	/* Warnings allocate, so preemption is disabled only inside. */
 	kunit_warning_suppress(test) {
 		preempt_disable();
 		pagetable_free(pt);
@@ -316,7 +316,7 @@ static void double_free_is_noticed(struct kunit *test)
 	audit(test);
 }
 
-/* struct page can be written by an attacker; neighbours would come free. */
+/* A forged order in struct page would free neighbouring tables. */
 static void forged_order_is_refused(struct kunit *test)
 {
 	long before = events(KPKEYS_POOL_BAD_FREES);
@@ -341,7 +341,7 @@ static void forged_order_is_refused(struct kunit *test)
 	audit(test);
 }
 
-/* The pool's own data decides what becomes a page table. */
+/* Data that selects the next page table must be protected. */
 static void pool_protects_itself(struct kunit *test)
 {
 	struct ptdesc *pt;
@@ -360,7 +360,7 @@ static void pool_protects_itself(struct kunit *test)
 	pagetable_free(pt);
 }
 
-/* === Running out ======================================================== */
+/* === Exhaustion ========================================================= */
 
 static void atomic_allocation_only_takes(struct kunit *test)
 {
@@ -378,17 +378,16 @@ static void atomic_allocation_only_takes(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_ATOMIC, 2));
 	KUNIT_EXPECT_EQ(test, events(KPKEYS_POOL_BLOCKS_ADDED) +
 			      events(KPKEYS_POOL_SMALL_ADDED), added);
-	/* The reserve is not for everybody. */
+	/* Ordinary allocations must not use the reserve. */
 	KUNIT_EXPECT_EQ(test, pool->state->nr_reserve, KPKEYS_POOL_RESERVE);
 
-	/* vmalloc() says only by the scope that it must not sleep. */
+	/* vmalloc() forbids sleeping only through the PF_MEMALLOC scope. */
 	preempt_disable();
 	flags = memalloc_noreclaim_save();
 	KUNIT_EXPECT_FALSE(test, get_table(tables, GFP_KERNEL, 0));
 	memalloc_noreclaim_restore(flags);
 	preempt_enable();
 
-	/* The worker refills. */
 	allow_refills(NULL);
 	for (tries = 0; tries < 500; tries++) {
 		if (get_table(tables, GFP_ATOMIC, 0))
@@ -447,7 +446,7 @@ static void small_blocks_are_used(struct kunit *test)
 	put_tables(more);
 	put_tables(tables);
 	sums = settle(test, 0);
-	/* What splits took stays, and some may be kept back for the next. */
+	/* Tables used for splits stay, and the reserve may be refilled. */
 	splits = events(KPKEYS_POOL_SPLITS) - splits;
 	if (splits)
 		splits += KPKEYS_POOL_RESERVE;
@@ -481,7 +480,7 @@ static void allocation_fails_without_memory(struct kunit *test)
 static struct tables *split_tables;
 static unsigned int split_got;
 
-/* As if the block had to be split, at more levels than there are. */
+/* Simulate a split that needs more tables than there are levels. */
 static int split_and_set(unsigned long addr, int numpages, int pkey)
 {
 	split_got = 0;
@@ -504,7 +503,7 @@ static void splits_take_from_the_reserve(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, get_table(tables, GFP_KERNEL, 0));
 	kunit_deactivate_static_stub(test, set_memory_pkey);
 
-	/* All there was, no more, no recursion, and it is full again. */
+	/* The whole reserve was used, without recursion, and is full again. */
 	KUNIT_EXPECT_EQ(test, split_got, KPKEYS_POOL_RESERVE);
 	KUNIT_EXPECT_EQ(test, events(KPKEYS_POOL_SPLITS),
 			splits + KPKEYS_POOL_RESERVE);
@@ -515,7 +514,7 @@ static void splits_take_from_the_reserve(struct kunit *test)
 	audit(test);
 }
 
-/* Nothing is added to the pool that could fill it. */
+/* Replenish the reserve when no block is added. */
 static void giving_back_replenishes_the_reserve(struct kunit *test)
 {
 	long returned = events(KPKEYS_POOL_BLOCKS_RETURNED);
@@ -530,7 +529,7 @@ static void giving_back_replenishes_the_reserve(struct kunit *test)
 	for (i = 0; i < 3 * KPKEYS_BLOCK_PAGES; i++)
 		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
 						  0));
-	/* The rest of its block does not go, and can be taken from. */
+	/* The block of this page stays, and can replenish the reserve. */
 	KUNIT_ASSERT_TRUE(test, get_table(kept, GFP_PGTABLE_KERNEL, 0));
 	put_tables(tables);
 
@@ -577,7 +576,7 @@ static void failed_tagging_fails_the_allocation(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, pgd_alloc(mm));
 	kunit_deactivate_static_stub(test, set_memory_pkey);
 
-	/* Each tried a block and a small one, and gave both back. */
+	/* Each attempt tried a block and a small block and freed both. */
 	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_TAG_FAILURES),
 			failures + 14);
 	KUNIT_EXPECT_EQ(test, audit(test).owned, before.owned);
@@ -589,7 +588,7 @@ static int no_setting(unsigned long addr, int numpages, int pkey)
 	return -EBUSY;
 }
 
-/* An allocation fails as @stub fails it, and leaves the pool as it was. */
+/* An allocation fails as @stub makes it, and must not change the pool. */
 static void fail_to_grow(struct kunit *test,
 			 int (*stub)(unsigned long, int, int))
 {
@@ -604,7 +603,7 @@ static void fail_to_grow(struct kunit *test,
 	put_tables(tables);
 }
 
-/* Nothing was tagged, so nothing has to be untagged, nor counts as tagged. */
+/* Nothing was tagged, so nothing must be untagged or counted. */
 static void block_is_given_back_if_keys_cannot_be_set(struct kunit *test)
 {
 	unsigned long failures;
@@ -645,7 +644,7 @@ static int half_tagging_for_good(unsigned long addr, int numpages, int pkey)
 		-ENOMEM : half_tagging(addr, numpages, pkey);
 }
 
-/* As some of it is tagged, it must not go back to the page allocator. */
+/* Partly tagged memory must not go back to the page allocator. */
 static void block_is_kept_if_tagging_cannot_be_undone(struct kunit *test)
 {
 	struct kpkeys_check_result res;
@@ -668,7 +667,7 @@ static void block_is_kept_if_tagging_cannot_be_undone(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, kpkeys_check(&res, NULL), 0);
 	KUNIT_EXPECT_EQ(test, res.foreign, 0);
 
-	/* It goes when it can, before anything else. */
+	/* Stuck pages are the first to be given back. */
 	put_tables(tables);
 	after = settle(test, 1);
 	KUNIT_EXPECT_EQ(test, after.stuck, 0);
@@ -677,7 +676,7 @@ static void block_is_kept_if_tagging_cannot_be_undone(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, res.foreign, 0);
 }
 
-/* === Giving back ======================================================== */
+/* === Return to the page allocator ======================================= */
 
 static void storm_leaves_nothing(struct kunit *test)
 {
@@ -704,7 +703,7 @@ static void storm_leaves_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, after.empty, 0);
 }
 
-/* Nobody has to ask: the worker notices that much is idle. */
+/* The worker trims by itself when enough memory is idle. */
 static void idle_blocks_go_by_themselves(struct kunit *test)
 {
 	struct tables *tables;
@@ -759,7 +758,7 @@ static void block_is_kept_if_it_cannot_be_untagged(struct kunit *test)
 	KUNIT_EXPECT_LE(test, after.blocks, before.blocks);
 }
 
-/* A page that somebody looks at cannot become part of a larger table. */
+/* A referenced page must not become a tail page. */
 static void speculative_reference_to_a_tail(struct kunit *test)
 {
 	struct ptdesc *pt;
@@ -773,7 +772,7 @@ static void speculative_reference_to_a_tail(struct kunit *test)
 		tail = ptdesc_page(pt) + 1;
 		pagetable_free(pt);
 		get_page(tail);
-		/* The same pages are the first that are found. */
+		/* The allocator finds the same pages first. */
 		KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_ATOMIC, 1));
 		put_page(tail);
 		pt = pagetable_alloc(GFP_ATOMIC, 1);
@@ -785,7 +784,7 @@ static void speculative_reference_to_a_tail(struct kunit *test)
 	audit(test);
 }
 
-/* Somebody looks at a page by its number while it is handed out and back. */
+/* A speculative reference is held while a page is freed. */
 static void speculative_reference_does_not_free(struct kunit *test)
 {
 	struct ptdesc *pt;
@@ -805,14 +804,14 @@ static void speculative_reference_does_not_free(struct kunit *test)
 	audit(test);
 }
 
-/* === Everybody at once ================================================== */
+/* === Stress ============================================================= */
 
 #define STRESS_TABLES	64
 
-/* Whoever has a table writes his mark to each of its pages. */
+/* Each owner of a table writes a mark to each of its pages. */
 static void mark_table(struct ptdesc *pt, unsigned int order, long mark)
 {
-	/* To know it takes a call, which may be preempted: not when raised. */
+	/* ptdesc_address() is a call that may be preempted: not when raised. */
 	void *table = ptdesc_address(pt);
 	unsigned int i;
 
@@ -870,7 +869,7 @@ static int stress(void *data)
 	return 0;
 }
 
-/* Returns how many pages more are in use than before. */
+/* Returns the increase of pages in use. */
 static long stress_all_cpus(struct kunit *test)
 {
 	struct task_struct *tasks[2 * 8] = { };
@@ -895,7 +894,7 @@ static long stress_all_cpus(struct kunit *test)
 		kthread_stop(tasks[i]);
 		KUNIT_EXPECT_EQ(test, errors[i], 0);
 	}
-	/* Splitting the linear map for a small block takes tables for good. */
+	/* Small blocks split the linear map, which uses tables permanently. */
 	splits = events(KPKEYS_POOL_SPLITS) - splits;
 
 	after = settle(test, 0);
@@ -912,7 +911,7 @@ static void nothing_is_lost_on_many_cpus(struct kunit *test)
 
 	skip_unless_protected(test);
 
-	/* Others take tables meanwhile, say for a stack, but not each time. */
+	/* Others also allocate tables, for stacks say, but not each time. */
 	for (try = 0; try < 4 && lost > 0; try++)
 		lost = stress_all_cpus(test);
 	KUNIT_EXPECT_LE(test, lost, 0);

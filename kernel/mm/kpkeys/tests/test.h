@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Shared by the KUnit suites. They run in two kinds of boot: with page tables
- * hardened, and with the feature off or impossible. In the second kind a test
- * of a protection expects the opposite: otherwise it could pass on a kernel
- * that protects nothing.
+ * Shared by the KUnit suites. They run with page tables hardened, and with the
+ * feature off or unavailable. In the second kind of boot a test of a protection
+ * expects the opposite: otherwise it could pass on a kernel that protects
+ * nothing.
  */
 #ifndef __MM_KPKEYS_TESTS_TEST_H
 #define __MM_KPKEYS_TESTS_TEST_H
@@ -13,7 +13,6 @@
 
 #include "../kpkeys.h"
 
-/* Is it true that the feature protects, in this boot? */
 static inline bool protected_boot(void)
 {
 	return kpkeys_hardened_pgtables_enabled();
@@ -44,9 +43,9 @@ static inline u64 level_reg_pgtables(void)
 
 /**
  * probe_write() - Store to memory outside of any guard.
- * @addr: where; gets the value it has.
+ * @addr: the address; its value does not change.
  *
- * Return: 0 if the store went through, -EFAULT if it faulted.
+ * Return: 0 if the store succeeded, -EFAULT if it faulted.
  */
 static inline int probe_write(void *addr)
 {
@@ -55,7 +54,7 @@ static inline int probe_write(void *addr)
 	return kpkeys_test_write(addr, &value, sizeof(value));
 }
 
-/* A store to a protected page is refused, and counted as a violation. */
+/* A store to a protected page must fault and be counted. */
 static inline void expect_protected(struct kunit *test, void *addr,
 				    const char *what)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/// Stores to page table entries belong into the helpers of the architecture,
-/// set_pte() and its like: with CONFIG_KPKEYS_HARDENED_PGTABLES page tables are
-/// read-only everywhere else, and the store is an oops.
+/// Stores to page table entries belong in helpers of the architecture such as
+/// set_pte(): with CONFIG_KPKEYS_HARDENED_PGTABLES page tables are read-only
+/// everywhere else, and the store causes an oops.
 ///
 // Confidence: Moderate
-// Comments: an entry in a local variable or in a structure is found as well if
-//           it is reached through a pointer.
+// Comments: also reports entries in local variables or structures that are
+//           reached through a pointer.
 // Options: --no-includes --include-headers
 
 virtual report

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * kpkeys on permission overlays (POE), and on two things that stand in for them
- * where there are none, for tests: permission indirection (PIE), which protects
- * but is slow, and a register that nothing looks at, which protects nothing.
+ * kpkeys on permission overlays (POE). For tests, two substitutes exist where
+ * there are none: permission indirection (PIE), which protects but is slow, and
+ * a mock register, which protects nothing.
  */
 #ifndef __ASM_KPKEYS_H
 #define __ASM_KPKEYS_H
@@ -29,12 +29,12 @@ struct pt_regs;
 extern const char *arm64_kpkeys_name;
 #define KPKEYS_ARCH_NAME	arm64_kpkeys_name
 
-/* Are there keys, and do we use them? And if it is not POE, then what is it? */
+/* Are keys in use, and is one of the substitutes for POE? */
 DECLARE_STATIC_KEY_FALSE(arm64_kpkeys_key);
 DECLARE_STATIC_KEY_FALSE(arm64_kpkeys_pie_key);
 DECLARE_STATIC_KEY_FALSE(arm64_kpkeys_mock_key);
 
-/* The register when this CPU last entered a handler from kernel mode. */
+/* The register at the last entry of this CPU from kernel mode. */
 DECLARE_PER_CPU(u64, arm64_kpkeys_at_entry);
 
 void arm64_kpkeys_leaked(void);
@@ -71,9 +71,9 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 }
 
 /*
- * DEFAULT or PGTABLES, as the register says it. The value is put together in the
- * asm: as an input the compiler may keep it in a register across calls, so that
- * it ends up on the stack, where an arbitrary write can change it.
+ * The register value for DEFAULT or PGTABLES. The asm builds the value from
+ * immediates: the compiler could keep an input operand in a register across
+ * calls and spill it to the stack, where an arbitrary write can change it.
  */
 #define arm64_pkey_reg(which)						\
 	(arm64_kpkeys_pie() ? PIR_EL1_##which : POR_EL1_##which)
@@ -90,8 +90,8 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 } while (0)
 
 /*
- * Unlike an overlay, what PIR_EL1 allows may be cached in TLBs. They are those
- * of this CPU, but page tables are everywhere.
+ * Unlike overlays, permissions of PIR_EL1 may be cached in TLBs. Flush all of
+ * this CPU's TLB, because any entry may map a page table.
  */
 #define __arm64_write_pir(value) do {					\
 	u64 __scratch;							\
@@ -135,7 +135,7 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 
 /* === Entries ============================================================ */
 
-/* What makes an entry of the linear map one of a page table, and what does not. */
+/* Bits to set, and to clear, in the entry of a page table in the linear map. */
 static __always_inline pteval_t arm64_kpkeys_tag_set(void)
 {
 	return arm64_kpkeys_pie() ? 0 : PTE_PO_IDX_0;
@@ -146,7 +146,7 @@ static __always_inline pteval_t arm64_kpkeys_tag_clear(void)
 	return arm64_kpkeys_pie() ? PTE_UXN : 0;
 }
 
-/* What maps a page table where it is not in the linear map. */
+/* Protection of a page table mapping outside the linear map. */
 static inline pgprot_t arm64_kpkeys_prot(void)
 {
 	pteval_t val = _PAGE_KERNEL;
@@ -156,7 +156,7 @@ static inline pgprot_t arm64_kpkeys_prot(void)
 	return __pgprot(val);
 }
 
-/* An entry for a copy of the linear map that is used at the default level. */
+/* Untag an entry for a copy of the linear map, used at the default level. */
 static inline pteval_t arm64_kpkeys_untag(pteval_t val)
 {
 	if (!arch_kpkeys_enabled())
@@ -164,7 +164,7 @@ static inline pteval_t arm64_kpkeys_untag(pteval_t val)
 	return (val & ~arm64_kpkeys_tag_set()) | arm64_kpkeys_tag_clear();
 }
 
-/* Does an entry of the kernel make what it maps a page table? */
+/* Does a kernel entry tag its page as a page table? */
 static __always_inline bool arm64_kpkeys_tagged(pteval_t val)
 {
 	if (!arch_kpkeys_enabled())
@@ -174,12 +174,12 @@ static __always_inline bool arm64_kpkeys_tagged(pteval_t val)
 	return val & PTE_PO_IDX_0;
 }
 
-/* Tables of the kernel have addresses from here on. */
+/* Kernel addresses start here. */
 #define arch_kpkeys_walk_addr(addr)	((addr) | _PAGE_OFFSET(vabits_actual))
 
 #define arch_kpkeys_pte_tagged(pte)	arm64_kpkeys_tagged(pte_val(pte))
 
-/* In the part of the image that becomes read-only, at either address. */
+/* In the read-only part of the kernel image, by either of its addresses. */
 bool arm64_kpkeys_read_only(const void *table);
 #define arch_kpkeys_read_only(table)	arm64_kpkeys_read_only(table)
 
@@ -187,7 +187,7 @@ bool arm64_kpkeys_read_only(const void *table);
 
 #define ARCH_IRQENTRY_KPKEYS
 
-/* Raised code is not preempted, as its frame is in the ledger of this CPU. */
+/* Raised code must not be preempted: its frame is in this CPU's ledger. */
 static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 {
 	u64 reg;
@@ -212,7 +212,6 @@ static __always_inline bool arm64_kpkeys_is_raised(void)
 	       arch_kpkeys_read_reg() != arm64_pkey_reg(DEFAULT);
 }
 
-/* No level outlives the system call that raised it. */
 static __always_inline void arm64_kpkeys_exit_to_user(void)
 {
 	if (unlikely(arm64_kpkeys_is_raised()))
@@ -233,7 +232,7 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs);
 bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 			     struct pt_regs *regs);
 
-/* Whose half of the address space; the bits above may be a tag. */
+/* Kernel addresses have bit 55 set; the bits above may be a tag. */
 static __always_inline bool arm64_kpkeys_may_refuse(unsigned long addr)
 {
 	return arch_kpkeys_enabled() && addr & BIT(55);

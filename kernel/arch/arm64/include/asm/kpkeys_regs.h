@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Values of the registers behind kpkeys, also for assembler.
- */
+/* Register values for kpkeys, also used by assembler code. */
 #ifndef __ASM_KPKEYS_REGS_H
 #define __ASM_KPKEYS_REGS_H
 
@@ -10,13 +8,13 @@
 #define ARM64_PKEY_PGTABLES	1
 #define ARM64_PKEY_MAX		1
 
-/* POR_EL1: four bits for each key. Keys nobody uses allow nothing. */
+/* POR_EL1: four bits for each key. Unused keys allow nothing. */
 #define POR_EL1_DEFAULT		(POR_ELx_PERM_PREP(0, POE_RWX) |	\
 				 POR_ELx_PERM_PREP(ARM64_PKEY_PGTABLES, POE_R))
 #define POR_EL1_PGTABLES	(POR_ELx_PERM_PREP(0, POE_RWX) |	\
 				 POR_ELx_PERM_PREP(ARM64_PKEY_PGTABLES, POE_RW))
 
-/* PIR_EL1, where it stands in for POR_EL1. */
+/* PIR_EL1, as a substitute for POR_EL1. */
 #define PIR_EL1_DEFAULT		PIE_E1
 #define PIR_EL1_PGTABLES	(PIE_E1 |				\
 				 PIRx_ELx_PERM_PREP(PI_IDX_PGTABLES, PIE_RW))

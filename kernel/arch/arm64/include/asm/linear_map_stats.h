@@ -6,10 +6,10 @@
 #include <linux/types.h>
 
 /**
- * struct linear_map_stats - what it takes to write to page tables
- * @tables:		page tables allocated while the linear map is created
- * @fixmap_set:		fixmap slots pointed at a page table
- * @fixmap_cleared:	and cleared again, with a broadcast TLB invalidation
+ * struct linear_map_stats - the cost of writing to page tables
+ * @tables: page tables allocated while the linear map is created
+ * @fixmap_set: fixmap slots pointed at a page table
+ * @fixmap_cleared: slots cleared again, with a broadcast TLB invalidation
  */
 struct linear_map_stats {
 	unsigned long tables;
@@ -20,10 +20,10 @@ struct linear_map_stats {
 extern struct linear_map_stats linear_map_stats;
 
 /**
- * linear_map_count() - Count one more
+ * linear_map_count() - Increment a counter
  * @counter: a member of linear_map_stats
  *
- * Context: Any. What is counted after boot may get lost between two CPUs.
+ * Not atomic: counts may be lost after boot.
  */
 static inline void linear_map_count(unsigned long *counter)
 {

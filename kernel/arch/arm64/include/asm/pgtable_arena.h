@@ -16,13 +16,10 @@ void pgtable_arena_init(void (*map)(phys_addr_t start, phys_addr_t end));
 void pgtable_arena_exit(void);
 
 /**
- * pgtable_publish() - Make what was written to page tables visible to walks
+ * pgtable_publish() - Make writes to page tables visible to table walks
  *
- * To be called at the end of a walk that creates mappings, before they are
- * used: what comes with the clearing of a fixmap slot does not come with
- * pgtable_unmap().
- *
- * Context: Any.
+ * Call it after creating mappings and before using them: pgtable_unmap() lacks
+ * the barriers of clearing a fixmap slot.
  */
 static inline void pgtable_publish(void)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Writing page table entries in a lazy MMU section.
+ * Writing page table entries in a section of <linux/kpkeys_batch.h>.
  *
- * The section has raised the level. To ask for each entry whether that is still
- * so costs more than the write: write, and let the CPU find out. Where a nested
- * section or a context switch has ended the level the write is refused, and is
- * done again at the raised level.
+ * The section has raised the level. Checking for each entry that it is still
+ * raised costs more than the write, so just write. If a context switch, for
+ * example, has lowered the level, the write faults and the fault handler redoes
+ * it at the raised level.
  *
- * A refused write is an exception, which takes as long as hundreds of questions:
- * none of these is for use outside of sections.
+ * Such a fault costs as much as hundreds of checks: do not use these functions
+ * outside of sections.
  *
- * Each write is one instruction that can be refused, so atomic ones need LSE.
- * All CPUs with overlays have it.
+ * Each write is a single instruction that may fault, so atomic ones need LSE,
+ * which all CPUs with overlays have.
  */
 #ifndef __ASM_PGTABLE_LAZY_H
 #define __ASM_PGTABLE_LAZY_H
@@ -24,7 +24,7 @@
 #include <asm/asm-extable.h>
 #include <asm/lse.h>
 
-/* Is there LSE, and no kpkeys.batch=off? Only then nobody has to ask. */
+/* Enabled with LSE unless kpkeys.batch=off: no check before each write. */
 DECLARE_STATIC_KEY_FALSE(arm64_lazy_ptes_key);
 
 static __always_inline bool __lazy_ptes(void)
@@ -32,7 +32,7 @@ static __always_inline bool __lazy_ptes(void)
 	return static_branch_likely(&arm64_lazy_ptes_key);
 }
 
-/* arm64_kpkeys_lazy_write() does the instruction at 1 again, which is before 2. */
+/* arm64_kpkeys_lazy_write() redoes the instruction at 1; 2 is behind it. */
 #define _ASM_EXTABLE_KPKEYS(op, new, old)				\
 	__ASM_EXTABLE_RAW("1b", "2b", __stringify(EX_TYPE_KPKEYS),	\
 			  "(" __stringify(EX_DATA_KPKEYS_##op) " << "	\
@@ -62,7 +62,7 @@ static __always_inline pte_t __lazy_get_and_clear(pte_t *ptep)
 	return __pte(old);
 }
 
-/* As ___ptep_set_wrprotect(). */
+/* Like ___ptep_set_wrprotect(). */
 static __always_inline void __lazy_wrprotect(pte_t *ptep, pte_t pte)
 {
 	pte_t old_pte;
@@ -79,7 +79,7 @@ static __always_inline void __lazy_wrprotect(pte_t *ptep, pte_t pte)
 	} while (pte_val(pte) != pte_val(old_pte));
 }
 
-/* What follows is as those without lazy_, which tell why. */
+/* The following match the functions without lazy_, which give reasons. */
 static __always_inline void lazy_set_ptes(struct mm_struct *mm,
 					  unsigned long addr, pte_t *ptep,
 					  pte_t pte, unsigned int nr)

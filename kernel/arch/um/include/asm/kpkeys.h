@@ -38,14 +38,14 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 	return um_read_pkru();
 }
 
-/* A macro, so that the value is an immediate operand whatever the compiler. */
+/* A macro, so that any compiler uses the value as an immediate operand. */
 #define arch_kpkeys_level_reg(level)					\
 	((level) == KPKEYS_LVL_PGTABLES ? UM_PKRU_PGTABLES : UM_PKRU_DEFAULT)
 
 /*
- * The shadow word says raised only while the register is: it is set after the
- * one and cleared before the other. An interrupt in between finds the register
- * raised, which does no harm, as it resets both.
+ * The shadow word is raised only while the register is: it is set after the
+ * register is raised and cleared before the register is lowered. An interrupt
+ * in between is harmless, because it resets both.
  */
 #define arch_kpkeys_write_level(level) do {				\
 	if ((level) == KPKEYS_LVL_DEFAULT)				\
@@ -55,16 +55,16 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 		um_set_pkru_shadow(level);				\
 } while (0)
 
-/* Asked once for each entry written; reading the register would take longer. */
+/* Checked for each entry written; reading the register is slower. */
 static __always_inline bool arch_kpkeys_level_in_force(const int level)
 {
 	return um_pkru_shadow() == level;
 }
 
 /*
- * UML has no jump labels: asking a static key is one more load and compare for
- * each entry written. Until arch_kpkeys_init() the shadow word says raised, so
- * that it answers for both. Only counting wants to know them apart.
+ * UML has no jump labels: a static key costs another load and compare for each
+ * entry written. Until arch_kpkeys_init() the shadow word is raised, so that it
+ * answers both questions. Only statistics need to distinguish them.
  */
 #define arch_kpkeys_guard_enabled(enabled)				\
 	(IS_ENABLED(CONFIG_KPKEYS_STATS) ? (enabled) : true)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Time spent in host calls that change UML's own memory map.
+ * Time of host calls that change UML's own memory map.
  *
- * A benchmark subtracts it: on other architectures there is no such call.
- * Not atomic: exact as long as only one CPU maps and unmaps.
+ * Benchmarks subtract it, because other architectures make no such calls. Not
+ * atomic: exact while only one CPU maps and unmaps.
  */
 #ifndef __UM_HOST_CALLS_H
 #define __UM_HOST_CALLS_H

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Address space isolation: which address space a CPU is in.
+ * Address space isolation: the address space of a CPU.
  *
- * Bit 13 of CR3 says so, and nothing else does: there is no state that an NMI
- * could find half changed.
- *
- * With PCID bit 10 says it again, so that the TLB keeps both apart.
+ * Bit 13 of CR3 alone tells which address space is loaded: there is no separate
+ * state that an NMI could find half updated. With PCID, bit 10 is set as well,
+ * so that the TLB tells the two apart.
  */
 #ifndef _ASM_X86_ASI_H
 #define _ASM_X86_ASI_H
@@ -25,18 +24,18 @@
 
 #define ASI_CR3_RESTRICTED	(2 * PAGE_SIZE)
 
-/* Of the PCID. What is below says which process it is of, see kern_pcid(). */
+/* In the PCID. The bits below identify the process, see kern_pcid(). */
 #define ASI_PCID_RESTRICTED	BIT(10)
 #define ASI_PCID_PROCESS	(ASI_PCID_RESTRICTED - 1)
 
 /**
- * asi_restricted_pgd() - The restricted top-level table of a process.
- * @pgd: the unrestricted one, or an entry of it.
+ * asi_restricted_pgd() - Get the restricted top-level table of a process.
+ * @pgd: the unrestricted table, or an entry of it.
  *
- * It is behind the two of page table isolation, see pgd_allocation_order().
+ * It follows the two tables of page table isolation, see
+ * pgd_allocation_order().
  *
- * Context: any.
- * Return: that, or its entry.
+ * Return: the table, or the corresponding entry.
  */
 static inline pgd_t *asi_restricted_pgd(pgd_t *pgd)
 {
@@ -44,13 +43,11 @@ static inline pgd_t *asi_restricted_pgd(pgd_t *pgd)
 }
 
 /**
- * asi_pud_offset() - Walk page tables of the kernel's half.
+ * asi_pud_offset() - Walk the kernel half of page tables to the PUD.
  * @pgd: the top-level table.
- * @addr: where to.
+ * @addr: the address.
  *
- * Context: any.
- * Return: the entry, or NULL if there is no table with it. That is told by the
- * top level with 5 levels, and by the next one with 4.
+ * Return: the entry, or NULL if an upper level has none for @addr.
  */
 static inline pud_t *asi_pud_offset(pgd_t *pgd, unsigned long addr)
 {
@@ -66,7 +63,7 @@ static inline pud_t *asi_pud_offset(pgd_t *pgd, unsigned long addr)
 }
 
 #ifdef CONFIG_ASI_DEBUG
-/* For tests: a page fault outside of NMIs is not to leave. */
+/* For tests: page faults must not leave, except in NMIs. */
 DECLARE_PER_CPU(bool, asi_stay);
 #define asi_must_stay()		(raw_cpu_read(asi_stay) && !in_nmi())
 #else
@@ -84,10 +81,9 @@ void asi_reenter(unsigned long cr3);
 void asi_trace_fault(struct pt_regs *regs, unsigned long address);
 
 /**
- * asi_restricted_cr3() - What to return to at the end of an NMI.
+ * asi_restricted_cr3() - Get the CR3 to restore at the end of an NMI.
  *
- * Context: any.
- * Return: CR3, or 0 if it is not that of a restricted address space.
+ * Return: CR3, or 0 if the address space is not a restricted one.
  */
 static __always_inline unsigned long asi_restricted_cr3(void)
 {
@@ -100,10 +96,9 @@ static __always_inline unsigned long asi_restricted_cr3(void)
 }
 
 /**
- * asi_cr3_bits() - What differs in CR3 between both address spaces of a process.
+ * asi_cr3_bits() - Get the CR3 bits that differ between the address spaces.
  *
- * Context: any.
- * Return: these bits, that are all set in the restricted one.
+ * Return: the bits, all set in the restricted one.
  */
 static __always_inline unsigned long asi_cr3_bits(void)
 {
@@ -114,7 +109,8 @@ static __always_inline unsigned long asi_cr3_bits(void)
 /**
  * asi_restricted() - Is this CPU in the restricted address space?
  *
- * Context: any. Of use only where the CPU does not change.
+ * Meaningful only while the caller cannot migrate.
+ *
  * Return: true if so.
  */
 static __always_inline bool asi_restricted(void)
@@ -123,11 +119,11 @@ static __always_inline bool asi_restricted(void)
 }
 
 /**
- * asi_enter() - Run with what the current process may know.
+ * asi_enter() - Enter the restricted address space of the current process.
  *
- * The last thing before user mode, whose system calls begin restricted.
+ * Last step before user mode, so that system calls start restricted.
  *
- * Context: interrupts off, the current process's mm loaded.
+ * Context: interrupts off, the mm of the current process loaded.
  */
 static __always_inline void asi_enter(void)
 {
@@ -141,8 +137,8 @@ static __always_inline void asi_enter(void)
 }
 
 /**
- * asi_exit() - Leave the restricted address space, until there is user mode.
- * @reason: why.
+ * asi_exit() - Leave the restricted address space until return to user mode.
+ * @reason: one of ASI_EXIT_*.
  *
  * Context: interrupts off.
  */
@@ -153,13 +149,13 @@ static __always_inline void asi_exit(enum asi_switch reason)
 }
 
 /**
- * asi_fault() - Was it a page fault because the kernel runs restricted?
- * @regs: of the fault.
- * @error_code: of the fault.
- * @address: of the fault.
+ * asi_fault() - Did a page fault happen because the kernel runs restricted?
+ * @regs: registers at the fault.
+ * @error_code: its error code.
+ * @address: the faulting address.
  *
- * If so this CPU is not restricted any more, and whatever faulted is to be
- * tried again. What is not mapped in any address space faults once more then.
+ * If so, leaves the restricted address space; the faulting access is then
+ * retried. If nothing is mapped there at all, it faults again.
  *
  * Context: the page fault handler, before anything else.
  * Return: true if so.
@@ -168,7 +164,9 @@ static __always_inline bool asi_fault(struct pt_regs *regs,
 				      unsigned long error_code,
 				      unsigned long address)
 {
-	/* User mode would go on with all there is. */
+	/*
+	 * A user mode fault must not leave: user mode would run unrestricted.
+	 */
 	if (!asi_enabled() || (error_code & (X86_PF_PROT | X86_PF_USER)) ||
 	    (long)address >= 0 || user_mode(regs) || asi_must_stay())
 		return false;
@@ -176,15 +174,16 @@ static __always_inline bool asi_fault(struct pt_regs *regs,
 }
 
 /**
- * asi_switch_mm() - Another CR3 is about to be loaded.
- * @prev: of whom the old one is.
- * @next: of whom the new one is.
+ * asi_switch_mm() - Prepare to load the CR3 of another mm.
+ * @prev: the mm of the loaded CR3.
+ * @next: the mm of the new CR3.
  *
- * From one restricted address space into the other, but for init_mm, which has
- * none. What one process has left in the CPU is flushed as if it were left.
+ * A restricted CPU switches to the restricted address space of @next, except
+ * that init_mm has none. State that @prev left in the CPU is flushed as on an
+ * exit.
  *
  * Context: interrupts off.
- * Return: bits to be set in it. None, and there was an exit, with init_mm.
+ * Return: bits to set in the new CR3; 0, after an exit, for init_mm.
  */
 static __always_inline unsigned long asi_switch_mm(struct mm_struct *prev,
 						   struct mm_struct *next)
@@ -193,10 +192,11 @@ static __always_inline unsigned long asi_switch_mm(struct mm_struct *prev,
 }
 
 /**
- * asi_switched_mm() - The CR3 of another process has been loaded.
- * @restricted: what asi_switch_mm() returned for it.
+ * asi_switched_mm() - Flush buffers after loading the CR3 of another mm.
+ * @restricted: the return value of asi_switch_mm().
  *
- * Not before, as what the one has left could come back until then.
+ * Until CR3 is loaded, the buffers could fill again with data of the previous
+ * process.
  *
  * Context: interrupts off.
  */
@@ -209,13 +209,12 @@ static __always_inline void asi_switched_mm(unsigned long restricted)
 #define asi_exit_traced()	tracepoint_enabled(asi_exit)
 
 /**
- * asi_strip_cr3() - CR3 without what tells address spaces of a process apart.
- * @cr3: that or a part of it with the page tables.
+ * asi_strip_cr3() - Clear the CR3 bits that select one of the address spaces.
+ * @cr3: CR3, or the part of it with the page tables.
  *
- * Without isolation the bits are some of an address and a PCID.
+ * Without isolation these bits are part of the address and the PCID, and stay.
  *
- * Context: any.
- * Return: what is left.
+ * Return: the result.
  */
 static __always_inline unsigned long asi_strip_cr3(unsigned long cr3)
 {
@@ -225,9 +224,9 @@ static __always_inline unsigned long asi_strip_cr3(unsigned long cr3)
 /* === PCID =============================================================== */
 
 /*
- * What this CPU has of a process in its TLB is flushed in one address space at a
- * time. This says by the PCID of the process that the unrestricted one, and that
- * the restricted one, is to be flushed before it is used again.
+ * TLB entries of a process are flushed in one address space at a time. These
+ * bitmaps, indexed by [restricted], hold the PCIDs of processes whose TLB
+ * entries must be flushed before that address space is used again.
  */
 DECLARE_PER_CPU(u16 [2], asi_stale);
 
@@ -236,9 +235,8 @@ void __asi_flush_tlb_local(void);
 void __asi_flush_tlb_one_user(u16 pcid, unsigned long addr);
 
 /**
- * asi_has_pcid() - Are address spaces told apart in the TLB?
+ * asi_has_pcid() - Does the TLB tell the address spaces apart?
  *
- * Context: any.
  * Return: true if so.
  */
 static __always_inline bool asi_has_pcid(void)
@@ -247,12 +245,11 @@ static __always_inline bool asi_has_pcid(void)
 }
 
 /**
- * asi_restricted_pcid() - What a PCID has in the restricted address space.
+ * asi_restricted_pcid() - Get the PCID bits of the restricted address space.
  *
- * User mode is always entered from there, and has it in its own PCID, too.
+ * User mode is always entered from there, so its own PCID has the bits as well.
  *
- * Context: any.
- * Return: bits of the PCID.
+ * Return: the bits.
  */
 static __always_inline u16 asi_restricted_pcid(void)
 {
@@ -260,7 +257,7 @@ static __always_inline u16 asi_restricted_pcid(void)
 }
 
 /**
- * asi_invalidate() - Flush what is in the TLB of a process before it is used.
+ * asi_invalidate() - Mark the TLB entries of a process stale.
  * @pcid: the PCID of the process, as of kern_pcid().
  *
  * Context: preemption off.
@@ -274,7 +271,7 @@ static __always_inline void asi_invalidate(u16 pcid)
 }
 
 /**
- * asi_invalidate_all() - The same of all processes.
+ * asi_invalidate_all() - Mark the TLB entries of all processes stale.
  *
  * Context: preemption off.
  */
@@ -284,7 +281,7 @@ static __always_inline void asi_invalidate_all(void)
 	raw_cpu_write(asi_stale[true], U16_MAX);
 }
 
-/* User mode was left restricted, unless somebody forgot to enter. */
+/* Entry from user mode must be restricted unless asi_enter() was missed. */
 static __always_inline void asi_assert_restricted(void)
 {
 	if (IS_ENABLED(CONFIG_ASI_DEBUG) && asi_enabled() && !asi_restricted())
@@ -296,7 +293,7 @@ void asi_sync_global_pgds(unsigned long start, unsigned long end);
 
 /* === Windows ============================================================ */
 
-/* Next to that of LDTs, and in the middle of nowhere as well. */
+/* The PGD entry next to that of LDTs, where nothing else is mapped. */
 #define EPHMAP_PGD_ENTRY	-241UL
 #define EPHMAP_BASE_ADDR	(EPHMAP_PGD_ENTRY << PGDIR_SHIFT)
 

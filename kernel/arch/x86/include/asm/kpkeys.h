@@ -32,15 +32,16 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 	return x86_read_pkrs();
 }
 
-/* A macro, so that the value is an immediate operand whatever the compiler. */
+/* A macro, so that any compiler uses the value as an immediate operand. */
 #define arch_kpkeys_level_reg(level)					\
 	((level) == KPKEYS_LVL_PGTABLES ? PKRS_PGTABLES : PKRS_DEFAULT)
 
 /*
- * The level in memory says raised only while the register is: it is set after
- * the one and cleared before the other. It lies in the ledger, which only a
- * raised level can write. Where a context switch has lowered meanwhile, which is
- * a bug, the write that clears it is refused and done again.
+ * The level in memory is raised only while the register is: it is set after the
+ * register is raised and cleared before the register is lowered. It lies in the
+ * ledger, which is writable at a raised level only. If a context switch lowered
+ * the register meanwhile, which is a bug, the write that clears the level
+ * faults and is redone by the fault handler.
  */
 #define arch_kpkeys_write_level(lvl) do {				\
 	if ((lvl) == KPKEYS_LVL_DEFAULT) {				\
@@ -58,20 +59,20 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 		raw_cpu_write(kpkeys_ledger.level, lvl);		\
 } while (0)
 
-/* Asked once for each entry written; reading the register would take longer. */
+/* Checked for each entry written; reading the register is slower. */
 static __always_inline bool arch_kpkeys_level_in_force(const int level)
 {
 	return raw_cpu_read(kpkeys_ledger.level) == level;
 }
 
-/* Of the kernel itself there are two with page table isolation, and no more. */
+/* With PTI the kernel has a second PGD, but never a restricted one. */
 #define arch_kpkeys_pgd_order(mm)					\
 	((mm) == &init_mm ? boot_cpu_has(X86_FEATURE_PTI) : pgd_allocation_order())
 
 #define arch_kpkeys_walk_addr(addr)					\
 	__canonical_address(addr, __VIRTUAL_MASK_SHIFT + 1)
 
-/* The keys of user pages are not ours. */
+/* User pages have keys of their own. */
 #define arch_kpkeys_pte_tagged(pte)					\
 	((pte_flags(pte) & (_PAGE_USER | _PAGE_PKEY_MASK)) ==		\
 	 (pteval_t)X86_PKEY_PGTABLES << _PAGE_BIT_PKEY_BIT0)

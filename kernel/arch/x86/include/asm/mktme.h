@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Multi-key total memory encryption (MKTME): KeyIDs in physical addresses, and
- * a direct map for each of them.
+ * a direct map for each KeyID.
  */
 #ifndef _ASM_X86_MKTME_H
 #define _ASM_X86_MKTME_H
@@ -16,14 +16,14 @@ struct cpuinfo_x86;
 #ifdef CONFIG_X86_MKTME
 
 /**
- * struct mktme_config - what the CPU has, and what the kernel makes of it.
- * @nr_keyids: KeyIDs in use beside KeyID 0, which is that of all other memory;
- *	0 if there are none.
+ * struct mktme_config - KeyIDs and direct maps in use.
+ * @nr_keyids: number of usable KeyIDs besides KeyID 0, which all other memory
+ *	has; 0 if there are none.
  * @keyid_shift: lowest bit of the KeyID in a physical address.
- * @map_size: bytes of physical addresses in each direct map, a power of two.
+ * @map_size: size of each direct map in bytes, a power of two.
  *
- * The direct map of a KeyID begins @map_size behind that of the one before it.
- * Read-only after boot.
+ * The direct map of a KeyID follows that of the previous KeyID at a distance of
+ * @map_size. Read-only after boot.
  */
 struct mktme_config {
 	unsigned int nr_keyids;
@@ -34,18 +34,16 @@ struct mktme_config {
 extern struct mktme_config mktme_config;
 
 /**
- * mktme_nr_keyids() - How many KeyIDs can be used, beside KeyID 0?
+ * mktme_nr_keyids() - Get the number of usable KeyIDs besides KeyID 0.
  *
- * Context: any.
- * Return: up to %MKTME_MAX_KEYIDS, and 0 if memory is not encrypted with
- * several keys.
+ * Return: up to %MKTME_MAX_KEYIDS; 0 without MKTME.
  */
 static inline unsigned int mktme_nr_keyids(void)
 {
 	return mktme_config.nr_keyids;
 }
 
-/* A KeyID fits a byte, with as many direct maps as four levels have room for. */
+/* KeyIDs fit into a byte, and their direct maps into 4-level page tables. */
 #define MKTME_MAX_KEYIDS	63
 
 #define ARCH_MAX_LINEAR_MAPS	(MKTME_MAX_KEYIDS + 1)
@@ -56,11 +54,10 @@ static inline unsigned int arch_nr_linear_maps(void)
 }
 
 /**
- * mktme_va() - Where the kernel finds memory under a KeyID.
+ * mktme_va() - Get the kernel address of memory under a KeyID.
  * @phys: physical address, without KeyID.
- * @keyid: the KeyID, not above mktme_nr_keyids().
+ * @keyid: the KeyID, at most mktme_nr_keyids().
  *
- * Context: any.
  * Return: address in the direct map of that KeyID.
  */
 static inline void *mktme_va(phys_addr_t phys, unsigned int keyid)
@@ -69,11 +66,10 @@ static inline void *mktme_va(phys_addr_t phys, unsigned int keyid)
 }
 
 /**
- * mktme_pgprot() - Let an entry of a page table encrypt under a KeyID.
- * @prot: protection, with a KeyID or without.
- * @keyid: the KeyID it gets instead, not above mktme_nr_keyids().
+ * mktme_pgprot() - Set the KeyID of a page table entry.
+ * @prot: protection, with or without KeyID.
+ * @keyid: the new KeyID, at most mktme_nr_keyids().
  *
- * Context: any.
  * Return: the protection with that KeyID.
  */
 static inline pgprot_t mktme_pgprot(pgprot_t prot, unsigned int keyid)
@@ -83,10 +79,9 @@ static inline pgprot_t mktme_pgprot(pgprot_t prot, unsigned int keyid)
 }
 
 /**
- * mktme_pgprot_keyid() - The KeyID of an entry of a page table.
+ * mktme_pgprot_keyid() - Get the KeyID of a page table entry.
  * @prot: its protection.
  *
- * Context: any.
  * Return: the KeyID.
  */
 static inline unsigned int mktme_pgprot_keyid(pgprot_t prot)
@@ -96,10 +91,9 @@ static inline unsigned int mktme_pgprot_keyid(pgprot_t prot)
 }
 
 /**
- * mktme_last_direct_map() - Where the last direct map begins, behind the first.
+ * mktme_last_direct_map() - Get the offset of the last direct map.
  *
- * Context: any.
- * Return: bytes.
+ * Return: offset from the first direct map, in bytes.
  */
 static inline unsigned long mktme_last_direct_map(void)
 {

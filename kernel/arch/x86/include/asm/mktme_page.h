@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Pages under a KeyID: where the kernel finds them.
- */
+/* Pages under a KeyID, and their kernel addresses. */
 #ifndef _ASM_X86_MKTME_PAGE_H
 #define _ASM_X86_MKTME_PAGE_H
 
@@ -17,11 +15,10 @@ void mktme_free_pooled_pages(struct page *page, unsigned int order);
 void __mktme_check_entry(pgprot_t prot, unsigned long pfn, unsigned int nr);
 
 /**
- * page_keyid() - The KeyID that a page has to be accessed with.
+ * page_keyid() - Get the KeyID to access a page with.
  * @page: the page.
  *
- * Context: any.
- * Return: the KeyID, 0 if it is free.
+ * Return: the KeyID; 0 for a free page.
  */
 static inline unsigned int page_keyid(const struct page *page)
 {
@@ -41,13 +38,11 @@ static inline void *page_to_virt(const struct page *page)
 #define page_to_virt page_to_virt
 
 /**
- * mktme_free_pages() - Take the KeyID from pages that become free.
- * @page: the first.
- * @order: how many.
+ * mktme_free_pages() - Remove the KeyID from pages that become free.
+ * @page: first page; the contents are lost.
+ * @order: order of the pages.
  *
- * What is in them is lost.
- *
- * Context: any in which pages can be freed; nobody else uses them.
+ * Context: any in which pages can be freed; the caller owns the pages.
  */
 static inline void mktme_free_pages(struct page *page, unsigned int order)
 {
@@ -56,12 +51,12 @@ static inline void mktme_free_pages(struct page *page, unsigned int order)
 }
 
 /**
- * mktme_check_entry() - Warn of an entry with another KeyID than its pages.
+ * mktme_check_entry() - Warn if an entry and its pages differ in the KeyID.
  * @prot: protection of the entry.
  * @pfn: its first page.
  * @nr: number of pages.
  *
- * Context: any; the pages are in use.
+ * Context: the pages are in use.
  */
 static inline void mktme_check_entry(pgprot_t prot, unsigned long pfn,
 				     unsigned int nr)
@@ -70,17 +65,15 @@ static inline void mktme_check_entry(pgprot_t prot, unsigned long pfn,
 		__mktme_check_entry(prot, pfn, nr);
 }
 
-/*
- * Bugs that can be switched on, to see that they are noticed.
- */
+/* Bugs that tests inject, to see that they are noticed. */
 enum mktme_bug {
-	MKTME_BUG_ALLOC_FLUSH,	/* cache lines stay when a page gets a KeyID */
-	MKTME_BUG_FREE_FLUSH,	/* the same when it loses it */
-	MKTME_BUG_MIGRATION,	/* a page does not get that of the one it replaces */
-	MKTME_BUG_ZEROPAGE,	/* the shared page of zeroes is mapped under one */
-	MKTME_BUG_ENTRY,	/* a VMA has one, and its entries do not get it */
-	MKTME_BUG_FORGET,	/* CPUs forget a key while there are pages */
-	MKTME_BUG_POOL,		/* the pool has pages of another one */
+	MKTME_BUG_ALLOC_FLUSH,	/* no cache flush when a page gets a KeyID */
+	MKTME_BUG_FREE_FLUSH,	/* no cache flush when a page loses it */
+	MKTME_BUG_MIGRATION,	/* migration does not copy the KeyID */
+	MKTME_BUG_ZEROPAGE,	/* zero page mapped under a KeyID */
+	MKTME_BUG_ENTRY,	/* entries of an encrypted VMA lack its KeyID */
+	MKTME_BUG_FORGET,	/* a key is cleared while pages use it */
+	MKTME_BUG_POOL,		/* the pool returns pages of another KeyID */
 	MKTME_NR_BUGS
 };
 

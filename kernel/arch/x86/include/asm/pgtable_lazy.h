@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Writing page table entries in a lazy MMU section.
+ * Writing page table entries in a section of <linux/kpkeys_batch.h>.
  *
- * The section has raised the level. To ask for each entry whether that is still
- * so costs more than the write: write, and let the CPU find out. Where a nested
- * section or a context switch has ended the level the write is refused, and is
- * done again at the raised level.
+ * The section has raised the level. Checking for each entry that it is still
+ * raised costs more than the write, so just write. If a context switch, for
+ * example, has lowered the level, the write faults and the fault handler redoes
+ * it at the raised level.
  *
- * A refused write is an exception, which takes as long as hundreds of questions:
- * none of these is for use outside of sections.
+ * Such a fault costs as much as hundreds of checks: do not use these functions
+ * outside of sections.
  */
 #ifndef _ASM_X86_PGTABLE_LAZY_H
 #define _ASM_X86_PGTABLE_LAZY_H
@@ -21,7 +21,7 @@
 #include <asm/alternative.h>
 #include <asm/asm.h>
 
-/* x86_pks_lazy_write() does the instruction at 1 again, which is before 2. */
+/* x86_pks_lazy_write() redoes the instruction at 1; 2 is behind it. */
 #define _ASM_EXTABLE_PKS(op, reg)					\
 	_ASM_EXTABLE_TYPE_REG(1b, 2b, EX_TYPE_PKS | EX_DATA_IMM(op), %[reg])
 
@@ -52,7 +52,7 @@ static __always_inline pte_t lazy_pte_get_and_clear(pte_t *ptep)
 	return native_make_pte(val);
 }
 
-/* As ptep_set_wrprotect(), which tells why it must be done atomically. */
+/* Like ptep_set_wrprotect(), which explains why it must be atomic. */
 static __always_inline void lazy_pte_wrprotect(struct mm_struct *mm,
 					       unsigned long addr, pte_t *ptep)
 {
@@ -104,7 +104,7 @@ static __always_inline void lazy_wrprotect_ptes(struct mm_struct *mm,
 	}
 }
 
-/* As ptep_get_and_clear_full(). */
+/* Like ptep_get_and_clear_full(). */
 static __always_inline pte_t lazy_pte_get_and_clear_full(struct mm_struct *mm,
 							 unsigned long addr,
 							 pte_t *ptep, int full)
@@ -155,7 +155,7 @@ static __always_inline void lazy_clear_full_ptes(struct mm_struct *mm,
 	}
 }
 
-/* Without PARAVIRT_XXL, nothing is special about changing the protection. */
+/* Only PARAVIRT_XXL changes protections in another way. */
 static __always_inline pte_t
 lazy_modify_prot_start_ptes(struct vm_area_struct *vma, unsigned long addr,
 			    pte_t *ptep, unsigned int nr)

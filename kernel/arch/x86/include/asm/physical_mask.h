@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A physical mask that is known when the kernel has started. Included by
+ * A physical address mask that is patched at boot. Included by
  * asm/page_types.h.
  */
 #ifndef _ASM_X86_PHYSICAL_MASK_H
 #define _ASM_X86_PHYSICAL_MASK_H
 
 /*
- * Bits of KeyIDs leave the mask once, before anything is mapped under one. So it
- * is a constant of the code, which is in each step of a walk of page tables, and
- * mktme_detect() overwrites it. Guests change the mask elsewhere; modules, and
- * what runs at other addresses, are not overwritten.
+ * The KeyID bits leave the mask once, before anything is mapped with a KeyID.
+ * So the mask, which each step of a page table walk uses, is an immediate
+ * operand that mktme_detect() patches. The variable is used where guests change
+ * the mask, and in code that is not patched: modules, and code that runs at
+ * other addresses.
  */
 #if defined(CONFIG_X86_MKTME) && \
 	!defined(CONFIG_AMD_MEM_ENCRYPT) && !defined(CONFIG_INTEL_TDX_GUEST) && \
 	!defined(MODULE) && !defined(_SETUP) && !defined(__DISABLE_EXPORTS)
 
-/* Unlike runtime_const_ptr(), with a value that is right until then. */
+/* Unlike runtime_const_ptr(), it is valid before it is patched. */
 #define __PHYSICAL_MASK ({						\
 	phys_addr_t __mask;						\
 									\

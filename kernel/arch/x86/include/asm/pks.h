@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Protection keys for supervisor pages (PKS): the register over time.
+ * Protection keys for supervisor pages (PKS): lifetime of the register.
  *
- * Handlers of interrupts and exceptions begin at the default level, and a
- * context switch ends whatever level there was. <asm/kpkeys.h> translates levels
- * for the rest of the kernel.
+ * Interrupt and exception handlers start at the default level, and a context
+ * switch ends any raised level. <asm/kpkeys.h> translates levels for the rest
+ * of the kernel.
  */
 #ifndef _ASM_X86_PKS_H
 #define _ASM_X86_PKS_H
@@ -28,12 +28,12 @@ struct pt_regs;
 #define PKRS_DEFAULT		0x55555558U	/* key 1: write-disable */
 #define PKRS_PGTABLES		0x55555550U	/* key 1: read-write */
 
-/* Does the CPU have keys, and do we use them? */
+/* Does the CPU have PKS, and is it in use? */
 DECLARE_STATIC_KEY_FALSE(x86_pks_key);
 
 void x86_pks_leaked(void);
 
-/* The register when this CPU last entered a handler from kernel mode. */
+/* The register at the last entry of this CPU from kernel mode. */
 DECLARE_PER_CPU(u32, x86_pks_at_entry);
 
 static __always_inline u32 x86_read_pkrs(void)
@@ -45,9 +45,9 @@ static __always_inline u32 x86_read_pkrs(void)
 }
 
 /*
- * Immediate operands within the asm: as an input the compiler may keep the
- * value in a register across calls, so that it ends up on the stack, where an
- * arbitrary write can change it.
+ * Immediate operands inside the asm: the compiler could keep an input operand
+ * in a register across calls and spill it to the stack, where an arbitrary
+ * write can change it.
  */
 #define x86_write_pkrs(pkrs) do {					\
 	asm volatile("movl %0, %%eax\n\t"				\
@@ -61,8 +61,9 @@ static __always_inline u32 x86_read_pkrs(void)
 #define ARCH_IRQENTRY_KPKEYS
 
 /*
- * Reads the register, as the level in memory lags behind it. Raised code is not
- * preempted, as its frame is in the ledger of this CPU.
+ * Check the register, because the level in memory is set late and cleared
+ * early. Raised code must not be preempted, because its frame is in the ledger
+ * of this CPU.
  */
 static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 {
@@ -84,7 +85,7 @@ static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 	x86_write_pkrs(PKRS_DEFAULT);
 }
 
-/* The level of this CPU, which must be the default in user mode. */
+/* The level of this CPU; must be the default in user mode. */
 static __always_inline unsigned long x86_pks_level(void)
 {
 	return raw_cpu_read(kpkeys_ledger.level);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Multi-key total memory encryption: what the CPU has, and whether it is used.
- *
- * See Documentation/arch/x86/mktme.rst.
+ * Multi-key total memory encryption: detection and configuration. See
+ * Documentation/arch/x86/mktme.rst.
  */
 #define pr_fmt(fmt) "x86/mktme: " fmt
 
@@ -28,19 +27,19 @@
 struct mktme_config mktme_config __ro_after_init;
 EXPORT_SYMBOL(mktme_config);
 
-/* The bits of the KeyID in entries of page tables; 0 if there are none. */
+/* KeyID bits in page table entries; 0 if there are none. */
 pteval_t mktme_keyid_mask __ro_after_init;
 EXPORT_SYMBOL(mktme_keyid_mask);
 SYM_PIC_ALIAS(mktme_keyid_mask);
 
-/* Takes the KeyID out of an offset into the direct maps, see __pa(). */
+/* Removes the KeyID from an offset into the direct maps, see __pa(). */
 unsigned long mktme_pa_mask __ro_after_init = ~0UL;
 EXPORT_SYMBOL(mktme_pa_mask);
 SYM_PIC_ALIAS(mktme_pa_mask);
 
-/* As read on the boot CPU; all others must have the same. */
+/* Value of the boot CPU; all other CPUs must have the same. */
 static u64 boot_activate __ro_after_init;
-/* The KeyIDs there are, as plans may be made twice. */
+/* Number of detected KeyIDs; the plan may be made twice. */
 static unsigned int nr_detected __ro_after_init;
 static const char *why_off __ro_after_init =
 	"the CPU does not encrypt memory with several keys, or firmware did not enable it";
@@ -66,7 +65,7 @@ static int hardware_pconfig(const struct mktme_pconfig *pconfig)
 
 	if (!boot_cpu_has(X86_FEATURE_PCONFIG))
 		return -EIO;
-	/* PCONFIG, which reads what RBX points to. */
+	/* PCONFIG; RBX points to its operand. */
 	asm volatile(".byte 0x0f, 0x01, 0xc5"
 		     : "+a" (ret), "=@ccz" (failed)
 		     : "b" (pconfig), "c" (0UL), "d" (0UL)
@@ -89,8 +88,7 @@ const struct mktme_ops *mktme_ops __ro_after_init = &hardware_ops;
  * mktme_read_msr() - Read an MSR of memory encryption.
  * @msr: its number.
  *
- * Context: any.
- * Return: its value, or that of the emulation; 0 if the CPU does not have it.
+ * Return: its value, or that of the emulation; 0 if the CPU lacks it.
  */
 u64 mktme_read_msr(u32 msr)
 {
@@ -100,8 +98,8 @@ u64 mktme_read_msr(u32 msr)
 /* === Detection ========================================================== */
 
 /**
- * mktme_off() - Do without KeyIDs.
- * @why: the reason, for people.
+ * mktme_off() - Disable the use of KeyIDs.
+ * @why: the reason, for the log.
  *
  * Context: boot, before there are direct maps.
  */
@@ -139,11 +137,11 @@ static void __init detect_boot_cpu(struct cpuinfo_x86 *c, u64 activate)
 }
 
 /**
- * mktme_detect() - Look at how a CPU encrypts memory.
- * @c: the CPU, of which x86_phys_bits has been reduced by those of KeyIDs.
+ * mktme_detect() - Detect the memory encryption of a CPU.
+ * @c: the CPU; the KeyID bits are already subtracted from x86_phys_bits.
  * @activate: its MSR_IA32_TME_ACTIVATE.
  *
- * Context: a CPU that comes up. The boot CPU comes here twice.
+ * Context: a starting CPU. Called twice for the boot CPU.
  */
 void __ref mktme_detect(struct cpuinfo_x86 *c, u64 activate)
 {
@@ -153,7 +151,7 @@ void __ref mktme_detect(struct cpuinfo_x86 *c, u64 activate)
 		pr_err_once("CPUs encrypt memory in different ways: data under a KeyID is not safe\n");
 }
 
-/* It has been looked for before there was a parser of options. */
+/* detect_boot_cpu() has handled it: it runs before early parameters. */
 static int __init ignore_option(char *option)
 {
 	return 0;
@@ -163,14 +161,14 @@ early_param("mktme", ignore_option);
 /* === Plan =============================================================== */
 
 /**
- * mktme_plan_direct_map() - Leave room for the direct maps of all KeyIDs.
- * @end: last physical address that a direct map should cover, the one before a
+ * mktme_plan_direct_map() - Reserve room for the direct maps of all KeyIDs.
+ * @end: last physical address that a direct map should cover, one less than a
  *	power of two.
  *
- * May be called again, with something else.
+ * May be called again with another @end.
  *
- * Context: boot, when it is known where memory ends.
- * Return: last physical address that each of them covers.
+ * Context: boot, after max_pfn is known.
+ * Return: last physical address that each direct map covers.
  */
 unsigned long __init mktme_plan_direct_map(unsigned long end)
 {
@@ -191,11 +189,11 @@ unsigned long __init mktme_plan_direct_map(unsigned long end)
 }
 
 /**
- * mktme_direct_maps_tb() - The same where places are chosen at random.
- * @size_tb: what a direct map should cover, in TB.
+ * mktme_direct_maps_tb() - mktme_plan_direct_map() for memory KASLR.
+ * @size_tb: size that a direct map should have, in TB.
  *
- * Context: as of mktme_plan_direct_map().
- * Return: the size of all of them, in TB.
+ * Context: as for mktme_plan_direct_map().
+ * Return: total size of the direct maps, in TB.
  */
 unsigned long __init mktme_direct_maps_tb(unsigned long size_tb)
 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Watching how pages change their KeyIDs, and mistakes to be noticed.
+ * Checking KeyID changes of pages, and injecting bugs.
  *
- * Emulated caches are coherent. So what a line that was not flushed would do is
- * done here, a little later: it is written back, over what is there by then.
+ * Emulated caches are coherent. So the effect of a cache line that was not
+ * flushed is simulated: after a delay, the line is written over the current
+ * contents.
  */
 #define pr_fmt(fmt) "x86/mktme: " fmt
 
@@ -28,10 +29,10 @@
 unsigned long mktme_bugs;
 
 DEFINE_PER_CPU(unsigned long[MKTME_NR_STATS], mktme_stats);
-/* The largest batch of pages that the pool gave back; roughly, if two are as large. */
+/* Size of the largest batch returned from the pool. Updates may race. */
 unsigned long mktme_most_returned;
 
-/* === Lines that are written back late =================================== */
+/* === Late write-back of cache lines ===================================== */
 
 struct late_line {
 	unsigned long pfn;
@@ -55,7 +56,7 @@ static void write_late(struct work_struct *work)
 
 static DECLARE_DELAYED_WORK(late_work, write_late);
 
-/* Not over what the kernel may keep there, as a page that became free. */
+/* Skip free pages, because the kernel may already use them without KeyID. */
 static void write_back_late(unsigned long pfn, unsigned int keyid)
 {
 	if (!keyid)
@@ -67,13 +68,11 @@ static void write_back_late(unsigned long pfn, unsigned int keyid)
 }
 
 /**
- * mktme_debug_change() - See whether a page may change its KeyID.
- * @info: of the page, before it changes.
+ * mktme_debug_change() - Check a change of a page's KeyID.
+ * @info: data of the page, before the change.
  * @pfn: its frame.
- * @to: the KeyID it gets.
- * @flushed: whether no lines of it are cached under the one it has.
- *
- * Context: any.
+ * @to: the new KeyID.
+ * @flushed: whether the cache was flushed under the old KeyID.
  */
 void mktme_debug_change(struct mktme_page *info, unsigned long pfn,
 			unsigned int to, bool flushed)
@@ -102,14 +101,14 @@ static int __init parse_anon(char *text)
 }
 early_param("mktme_anon", parse_anon);
 
-/* Before there are processes. */
+/* Runs before there are processes. */
 static int __init mktme_anon_init(void)
 {
 	int keyid = 0;
 
 	if (!anon_wanted)
 		return 0;
-	/* Those below are lost for others. */
+	/* Lower KeyIDs stay reserved and unused. */
 	while (keyid >= 0 && keyid < anon_wanted)
 		keyid = mktme_nr_keyids() ? mktme_reserve_keyid() : -ENOSPC;
 	if (keyid < 0) {

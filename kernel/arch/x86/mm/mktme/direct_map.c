@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The direct maps of KeyIDs: copies of that of KeyID 0, with the KeyID in each
- * entry, and nothing that can be executed.
+ * The direct maps of KeyIDs: copies of that of KeyID 0 with the KeyID in each
+ * entry, and not executable.
  *
- * From then on they are aliases for set_memory_*(), as the mapping of the
- * kernel image is, see cpa_process_alias().
+ * set_memory_*() treats them as aliases, like the mapping of the kernel image,
+ * see cpa_process_alias().
  */
 #include <linux/init.h>
 #include <linux/kernel.h>
@@ -26,7 +26,9 @@ struct entry {
 	pgprot_t prot;
 };
 
-/* Finds what maps an address; level is that of the empty entry if none does. */
+/*
+ * Find the entry that maps an address; returns the level even if it is empty.
+ */
 static bool find_entry(unsigned long addr, struct entry *entry)
 {
 	unsigned int level;
@@ -53,7 +55,7 @@ static bool find_entry(unsigned long addr, struct entry *entry)
 	}
 }
 
-/* The entry for PMD_SIZE that is part of one for PUD_SIZE, or for PAGE_SIZE. */
+/* Narrow an entry to the next smaller page size at @addr. */
 static void split_entry(struct entry *entry, unsigned long addr)
 {
 	if (entry->level == PG_LEVEL_1G) {
@@ -67,8 +69,8 @@ static void split_entry(struct entry *entry, unsigned long addr)
 }
 
 /*
- * Makes an entry, or as much of it as fits the tables that are there: they stay
- * when memory goes, and may be of smaller pages than when it comes back.
+ * Create an entry, or as much of it as existing tables allow: tables stay when
+ * memory is removed, and may map smaller pages than before.
  */
 static int make_entry(unsigned long addr, struct entry *entry)
 {
@@ -104,7 +106,7 @@ static int make_entry(unsigned long addr, struct entry *entry)
 	return 0;
 }
 
-/* Empties an entry; returns where the next one begins. */
+/* Clear an entry; returns the address of the next one. */
 static unsigned long clear_entry(unsigned long addr)
 {
 	unsigned int level;
@@ -133,8 +135,8 @@ static unsigned long clear_entry(unsigned long addr)
 /* === Ranges ============================================================= */
 
 /*
- * A page that is not present is copied as well: it may become so, and then the
- * entry is looked for.
+ * Entries that are not present are copied as well: set_memory_*() may make them
+ * present later and expects an alias.
  */
 static int copy_range(phys_addr_t start, phys_addr_t end, unsigned int keyid)
 {
@@ -162,14 +164,14 @@ static int copy_range(phys_addr_t start, phys_addr_t end, unsigned int keyid)
 }
 
 /**
- * mktme_unmap_memory() - Follow the direct map, from which memory goes.
+ * mktme_unmap_memory() - Unmap removed memory from the direct maps of KeyIDs.
  * @start: physical address.
- * @end: one behind the last.
+ * @end: its end.
  *
- * Tables stay, for when it comes back.
+ * Page tables stay, for memory that is added later.
  *
- * Context: may sleep; the memory is not in use, and no large page reaches over
- * its ends.
+ * Context: may sleep; the memory is not in use, and no large page crosses the
+ * ends of the range.
  */
 void __meminit mktme_unmap_memory(phys_addr_t start, phys_addr_t end)
 {
@@ -187,12 +189,13 @@ void __meminit mktme_unmap_memory(phys_addr_t start, phys_addr_t end)
 }
 
 /**
- * mktme_map_memory() - Let KeyIDs have what the direct map has got.
+ * mktme_map_memory() - Map added memory in the direct maps of KeyIDs.
  * @start: physical address.
- * @end: one behind the last.
+ * @end: its end.
  *
- * Context: may sleep, unless it is boot; nobody else maps or unmaps that memory.
- * Return: 0 or -ENOMEM, when none of it is mapped.
+ * Context: may sleep except during boot; the caller serialises changes of the
+ * range.
+ * Return: 0 or -ENOMEM, with nothing mapped.
  */
 int __meminit mktme_map_memory(phys_addr_t start, phys_addr_t end)
 {
@@ -214,7 +217,7 @@ int __meminit mktme_map_memory(phys_addr_t start, phys_addr_t end)
 /**
  * mktme_init_direct_maps() - Create the direct maps of all KeyIDs.
  *
- * Panics without memory: there is no other use of it yet.
+ * Panics if memory is short.
  *
  * Context: boot, as soon as the page allocator works.
  */

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Tests of what is mapped under KeyIDs, on a machine that has some.
- */
+/* KUnit tests of the direct maps of KeyIDs, on a machine that has KeyIDs. */
 #include <linux/memblock.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
@@ -18,7 +16,7 @@ static int needs_keyids(struct kunit *test)
 	return 0;
 }
 
-/* The entry for an address, or an empty one; its level. */
+/* Get the entry for an address, or an empty one, and its level. */
 static pte_t entry_at(const void *addr, unsigned int *level)
 {
 	pte_t *pte = lookup_address((unsigned long)addr, level);
@@ -26,7 +24,7 @@ static pte_t entry_at(const void *addr, unsigned int *level)
 	return pte ? *pte : __pte(0);
 }
 
-/* A page under a KeyID is mapped as it is without, but for that. */
+/* The entry of a KeyID must match that of KeyID 0 except for the KeyID. */
 static void expect_alias(struct kunit *test, phys_addr_t phys, unsigned int keyid)
 {
 	unsigned int level, alias_level;
@@ -76,7 +74,7 @@ static void pa_takes_the_keyid_out(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, virt_addr_valid(mktme_va(__pa(addr), keyid)));
 }
 
-/* Each KeyID has memory of its own: else this machine shows nothing. */
+/* Each KeyID must have separate memory; otherwise the machine shows nothing. */
 static void keyids_do_not_see_each_other(struct kunit *test)
 {
 	unsigned long *plain = (unsigned long *)get_zeroed_page(GFP_KERNEL);

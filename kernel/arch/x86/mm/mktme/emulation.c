@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Memory encryption for machines without: an emulator with memory behind the
- * addresses of each KeyID ("planes") stands in for the memory controller.
+ * Emulated memory encryption: an emulator backs the addresses of each KeyID
+ * with separate memory ("planes") in place of a memory controller.
  *
- * Encrypts nothing. See Documentation/arch/x86/mktme.rst for what such a machine
+ * Encrypts nothing. Documentation/arch/x86/mktme.rst says what such a machine
  * needs, and what it cannot show.
  */
 #define pr_fmt(fmt) "x86/mktme: " fmt
@@ -24,7 +24,7 @@
 #include "mktme.h"
 #include "pages.h"
 
-/* mktme_emul=: bits of the KeyID. */
+/* mktme_emul=: number of KeyID bits. */
 static unsigned int emulated_bits __ro_after_init;
 
 static u64 emulated_read_msr(u32 msr)
@@ -43,13 +43,13 @@ static u64 emulated_read_msr(u32 msr)
 	}
 }
 
-/* What is written under another KeyID would overwrite what is here. */
+/* Make visible that the contents are lost when the KeyID changes. */
 static void emulated_flush(void *addr, size_t size)
 {
 	memset(addr, 0xee, size);
 }
 
-/* The planes have no keys; with a new one, what was there would be lost. */
+/* Planes have no keys: only simulate that a new key loses the data. */
 static int emulated_pconfig(const struct mktme_pconfig *pconfig)
 {
 	if (!in_range(pconfig->keyid, 1, mktme_nr_keyids()))
@@ -83,7 +83,7 @@ static void __init parse_option(void)
 	add_taint(TAINT_TEST, LOCKDEP_STILL_OK);
 }
 
-/* It has been looked for before there was a parser of options. */
+/* parse_option() has handled it: it runs before early parameters. */
 static int __init ignore_option(char *option)
 {
 	return 0;
@@ -91,10 +91,10 @@ static int __init ignore_option(char *option)
 early_param("mktme_emul", ignore_option);
 
 /**
- * mktme_emulate() - Give a CPU what mktme_emul= asks for.
+ * mktme_emulate() - Add the TME feature to a CPU if mktme_emul= is given.
  * @c: the CPU.
  *
- * Context: a CPU that comes up. The boot CPU comes here twice.
+ * Context: a starting CPU. Called twice for the boot CPU.
  */
 void __ref mktme_emulate(struct cpuinfo_x86 *c)
 {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keys, and the KeyIDs that they occupy.
+ * Keys and their KeyIDs.
  *
- * A key is used by descriptors and VMAs; when there are none any more, it has
- * no use for new memory. But pages may be left that somebody holds, under its
- * KeyID. Only when these are free, too, the CPUs forget the key, and its KeyID
- * can be that of another.
+ * Descriptors and VMAs are the users of a key. Without users a key gets no new
+ * memory, but pages may remain under its KeyID while others hold references to
+ * them. Once these are free, too, the CPUs forget the key, and its KeyID can be
+ * reused.
  *
- * A key that is revoked is forgotten as soon as there are no pages, but keeps
- * its KeyID: VMAs still have that, and must not see what another key encrypts.
+ * A revoked key is forgotten as soon as it has no pages, but keeps its KeyID:
+ * VMAs still refer to it, and must not see memory of another key.
  */
 #define pr_fmt(fmt) "x86/mktme: " fmt
 
@@ -29,18 +29,19 @@
 #include "mktme.h"
 
 /**
- * struct mktme_key - a key, and who uses its KeyID.
- * @users: descriptors and VMAs.
- * @pages: allocated pages. Killed when none are to be allocated any more, which
- *	is when there are no users, or the key is revoked.
+ * struct mktme_key - a key and the users of its KeyID.
+ * @users: number of descriptors and VMAs.
+ * @pages: number of allocated pages. Killed to stop allocations, when the last
+ *	user is gone or the key is revoked.
  * @ending: @pages has been killed.
- * @ended: @end_work has done all it does with the key. Under keys_lock.
- * @revoked: no memory may be accessed.
- * @programmed: the CPUs know the key. Under keys_lock.
- * @algorithm: of its encryption.
- * @cgroup: is charged for the KeyID.
- * @end_work: when there are no users.
- * @forget_work: when there are no pages, or no users any more.
+ * @ended: @end_work no longer accesses the key. Under keys_lock.
+ * @revoked: access to memory is forbidden.
+ * @programmed: the CPUs have the key. Under keys_lock.
+ * @algorithm: encryption algorithm.
+ * @cgroup: cgroup charged for the KeyID.
+ * @end_work: queued when the last user is gone.
+ * @forget_work: queued when the last page is free, and when the last user is
+ *	gone.
  */
 struct mktme_key {
 	refcount_t users;
@@ -55,25 +56,24 @@ struct mktme_key {
 	struct work_struct forget_work;
 };
 
-/* By KeyID; that of KeyID 0 is not used. */
+/* Indexed by KeyID; entry 0 is unused. */
 static struct mktme_key keys[MKTME_MAX_KEYIDS + 1];
 static DECLARE_BITMAP(occupied, MKTME_MAX_KEYIDS + 1);
-/* Protects what is occupied, and that only one at a time programs. */
+/* Protects occupied, and serialises programming. */
 static DEFINE_MUTEX(keys_lock);
-/* A KeyID is free again. */
+/* Woken when a KeyID becomes free. */
 static DECLARE_WAIT_QUEUE_HEAD(keyid_freed);
 static unsigned long nr_freed;
-/* Keys without users. */
+/* Number of keys without users whose KeyID is not yet free. */
 static atomic_t nr_ending = ATOMIC_INIT(0);
 
-/* How long to wait for one: somebody may hold its pages for ever. */
+/* Bound on waiting for a KeyID: its pages may be held forever. */
 #define FREED_TIMEOUT	HZ
 
 /**
- * mktme_key_keyid() - The KeyID that a key occupies.
+ * mktme_key_keyid() - Get the KeyID of a key.
  * @key: the key.
  *
- * Context: any.
  * Return: the KeyID.
  */
 unsigned int mktme_key_keyid(const struct mktme_key *key)
@@ -81,9 +81,9 @@ unsigned int mktme_key_keyid(const struct mktme_key *key)
 	return key - keys;
 }
 
-/* === The end ============================================================ */
+/* === Teardown =========================================================== */
 
-/* It has none, and never has one again. */
+/* True if there are no pages, and no new ones can be allocated. */
 static bool without_pages(struct mktme_key *key)
 {
 	guard(mutex)(&keys_lock);
@@ -91,7 +91,7 @@ static bool without_pages(struct mktme_key *key)
 	       atomic_read(&key->ending) && percpu_ref_is_zero(&key->pages);
 }
 
-/* Whoever comes last has all work done: no users, or no pages. */
+/* Queued for the last user and the last page; the later one finishes. */
 static void forget_key(struct work_struct *work)
 {
 	struct mktme_key *key = container_of(work, struct mktme_key, forget_work);
@@ -100,8 +100,9 @@ static void forget_key(struct work_struct *work)
 	if (!without_pages(key))
 		return;
 	/*
-	 * That may take long, and others make keys meanwhile. None gets this
-	 * KeyID before it is free, and no page comes back to the pool with it.
+	 * Outside keys_lock, because it may take long and others create keys
+	 * meanwhile. None gets this KeyID before it is free, and no page with
+	 * it comes back to the pool.
 	 */
 	mktme_pool_drain_keyid(keyid);
 
@@ -111,8 +112,8 @@ static void forget_key(struct work_struct *work)
 		key->programmed = false;
 	}
 	/*
-	 * That there are no users is not enough: end_key() may be late, and
-	 * would kill the pages of the next key that has this KeyID.
+	 * Having no users is not enough: a late end_key() would kill the pages
+	 * of the next key with this KeyID.
 	 */
 	if (!key->ended)
 		return;
@@ -143,17 +144,17 @@ static void end_key(struct work_struct *work)
 {
 	struct mktme_key *key = container_of(work, struct mktme_key, end_work);
 
-	/* CPUs hold back pages that have just been used. */
+	/* Per-CPU LRU batches hold references to pages. */
 	lru_add_drain_all();
 	end_pages(key);
 	scoped_guard(mutex, &keys_lock)
 		key->ended = true;
-	/* Of one that has been revoked, the pages may have come to their end. */
+	/* The pages of a revoked key may already be gone. */
 	queue_work(system_dfl_wq, &key->forget_work);
 }
 
 /**
- * mktme_key_put() - A descriptor or a VMA does not use a key any more.
+ * mktme_key_put() - Drop a user of a key.
  * @key: the key.
  *
  * Context: process.
@@ -166,9 +167,9 @@ void mktme_key_put(struct mktme_key *key)
 	queue_work(system_dfl_wq, &key->end_work);
 }
 
-/* === The beginning ====================================================== */
+/* === Creation =========================================================== */
 
-/* Under keys_lock. */
+/* Called under keys_lock. */
 static int start_key(unsigned int keyid, const struct mktme_key_spec *spec)
 {
 	struct mktme_key *key = &keys[keyid];
@@ -192,7 +193,7 @@ static int start_key(unsigned int keyid, const struct mktme_key_spec *spec)
 	return 0;
 }
 
-/* The KeyID; -ENOSPC if there is none, -EBUSY if the cgroup may not have it. */
+/* Returns the KeyID; -ENOSPC if none is free, -EBUSY at the cgroup limit. */
 static int occupy(const struct mktme_key_spec *spec)
 {
 	unsigned int end = mktme_nr_keyids() + 1;
@@ -220,7 +221,7 @@ static int occupy(const struct mktme_key_spec *spec)
 	return keyid;
 }
 
-/* Closing the last descriptor does not wait for the end of its key: wait here. */
+/* Closing the last descriptor frees the KeyID later: wait for that. */
 static int occupy_soon(const struct mktme_key_spec *spec)
 {
 	for (;;) {
@@ -241,14 +242,13 @@ static int occupy_soon(const struct mktme_key_spec *spec)
 }
 
 /**
- * mktme_key_new() - Make a key.
- * @spec: what it is; can be wiped afterwards.
+ * mktme_key_new() - Create a key.
+ * @spec: the key; can be wiped afterwards.
  *
  * Context: process, may sleep.
- * Return: the key, with one user; ERR_PTR() of -ENOSPC if no KeyID is free,
- * -EBUSY if the cgroup may not have another, -ENODEV if a package has no CPU that
- * could be programmed, -EAGAIN if the machine is about to sleep, -EIO if they
- * refuse, -EINTR, -ENOMEM.
+ * Return: the key with one user, or ERR_PTR(): -ENOSPC if no KeyID is free,
+ * -EBUSY at the cgroup limit, -ENODEV if a package has no online CPU, -EAGAIN
+ * if the system is about to sleep, -EIO if programming fails, -EINTR, -ENOMEM.
  */
 struct mktme_key *mktme_key_new(const struct mktme_key_spec *spec)
 {
@@ -260,10 +260,10 @@ struct mktme_key *mktme_key_new(const struct mktme_key_spec *spec)
 }
 
 /**
- * mktme_reserve_keyid() - Make a random key for the kernel itself.
+ * mktme_reserve_keyid() - Create a random key for use by the kernel.
  *
  * Context: process, may sleep.
- * Return: its KeyID, the first that is free; or an error of mktme_key_new().
+ * Return: its KeyID, the lowest free one; or an error of mktme_key_new().
  */
 int mktme_reserve_keyid(void)
 {
@@ -277,8 +277,8 @@ int mktme_reserve_keyid(void)
 }
 
 /**
- * mktme_release_keyid() - The kernel does not need its key any more.
- * @keyid: the KeyID of mktme_reserve_keyid().
+ * mktme_release_keyid() - Drop a key of the kernel.
+ * @keyid: the KeyID from mktme_reserve_keyid().
  *
  * Context: process.
  */
@@ -291,7 +291,7 @@ static int __init init_keys(void)
 {
 	unsigned int keyid;
 
-	/* Once, as work on one that had the same KeyID may come late. */
+	/* Not for each key: work on the previous key may still be pending. */
 	for (keyid = 1; keyid <= mktme_nr_keyids(); keyid++) {
 		INIT_WORK(&keys[keyid].end_work, end_key);
 		INIT_WORK(&keys[keyid].forget_work, forget_key);
@@ -300,13 +300,12 @@ static int __init init_keys(void)
 }
 early_initcall(init_keys);
 
-/* === In between ========================================================= */
+/* === State and references =============================================== */
 
 /**
- * mktme_key_algorithm() - How memory under a key is encrypted.
+ * mktme_key_algorithm() - Get the encryption algorithm of a key.
  * @key: the key.
  *
- * Context: any.
  * Return: MKTME_AES_XTS_128 or MKTME_AES_XTS_256.
  */
 u32 mktme_key_algorithm(const struct mktme_key *key)
@@ -315,11 +314,10 @@ u32 mktme_key_algorithm(const struct mktme_key *key)
 }
 
 /**
- * mktme_key_revoked() - Has a key been taken back?
+ * mktme_key_revoked() - Has a key been revoked?
  * @key: the key.
  *
- * Context: any.
- * Return: whether it has.
+ * Return: true if so.
  */
 bool mktme_key_revoked(const struct mktme_key *key)
 {
@@ -327,8 +325,8 @@ bool mktme_key_revoked(const struct mktme_key *key)
 }
 
 /**
- * mktme_key_forbid() - Let there be no faults under a key any more.
- * @key: the key; at some time there are no pages, then it is forgotten.
+ * mktme_key_forbid() - Forbid page faults and allocations under a key.
+ * @key: the key; it is forgotten once its last page is free.
  *
  * Context: process, may sleep.
  */
@@ -341,11 +339,10 @@ void mktme_key_forbid(struct mktme_key *key)
 }
 
 /**
- * mktme_key_in_memory() - Are there pages under a key that has been forbidden?
+ * mktme_key_in_memory() - Does a forbidden key still have pages?
  * @key: the key.
  *
- * Context: any.
- * Return: whether there are, or may be for a moment.
+ * Return: false if there are certainly none.
  */
 bool mktme_key_in_memory(struct mktme_key *key)
 {
@@ -353,12 +350,11 @@ bool mktme_key_in_memory(struct mktme_key *key)
 }
 
 /**
- * mktme_keyid_get_pages() - Pages are going to have a KeyID, or leave the pool.
+ * mktme_keyid_get_pages() - Take references for pages that get a KeyID.
  * @keyid: the KeyID.
- * @nr: how many.
+ * @nr: number of pages, which may also come out of the pool.
  *
- * Context: any.
- * Return: false if its key is being forgotten.
+ * Return: false if the key is being forgotten.
  */
 bool mktme_keyid_get_pages(unsigned int keyid, unsigned int nr)
 {
@@ -366,21 +362,18 @@ bool mktme_keyid_get_pages(unsigned int keyid, unsigned int nr)
 }
 
 /**
- * mktme_keyid_put_pages() - Pages have lost a KeyID, or are in the pool.
+ * mktme_keyid_put_pages() - Drop references for pages that lose a KeyID.
  * @keyid: the KeyID.
- * @nr: how many.
- *
- * Context: any.
+ * @nr: number of pages, which may also go into the pool.
  */
 void mktme_keyid_put_pages(unsigned int keyid, unsigned int nr)
 {
 	percpu_ref_put_many(&keys[keyid].pages, nr);
 }
 
-/* A VMA has been made from another, which has a KeyID. */
 void __mktme_get_vma(const struct vm_area_struct *vma)
 {
-	/* The key of all is not forgotten. */
+	/* The key of mktme_anon= is never forgotten. */
 	if (vma_keyid(vma) != mktme_anon_keyid())
 		refcount_inc(&keys[vma_keyid(vma)].users);
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Keys, and the KeyIDs that they occupy. Private to arch/x86/mm/mktme.
- */
+/* Keys and their KeyIDs. Private to arch/x86/mm/mktme. */
 #ifndef __X86_MM_MKTME_KEYS_H
 #define __X86_MM_MKTME_KEYS_H
 
@@ -10,11 +8,11 @@
 #define MKTME_KEY_MAX_BYTES	32
 
 /**
- * struct mktme_key_spec - how a KeyID is to be programmed.
+ * struct mktme_key_spec - key to program for a KeyID.
  * @algorithm: MKTME_AES_XTS_128 or MKTME_AES_XTS_256.
- * @random: the CPU makes the key; else it is here.
- * @data_key: that for data.
- * @tweak_key: that for addresses.
+ * @random: let the CPU generate the key, and ignore the following.
+ * @data_key: key for data.
+ * @tweak_key: key for addresses.
  */
 struct mktme_key_spec {
 	u32 algorithm;
@@ -25,7 +23,7 @@ struct mktme_key_spec {
 
 struct mktme_key;
 
-/* === keys.c: who uses a KeyID =========================================== */
+/* === keys.c: KeyIDs and their users ===================================== */
 
 struct mktme_key *mktme_key_new(const struct mktme_key_spec *spec);
 void mktme_key_put(struct mktme_key *key);
@@ -35,7 +33,7 @@ bool mktme_key_revoked(const struct mktme_key *key);
 void mktme_key_forbid(struct mktme_key *key);
 bool mktme_key_in_memory(struct mktme_key *key);
 
-/* === program.c: what the CPUs know of a key ============================= */
+/* === program.c: programming of keys ===================================== */
 
 u32 mktme_algorithm(u32 wanted);
 int mktme_program(unsigned int keyid, const struct mktme_key_spec *spec);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tests of keys that come to their end, on a machine that has KeyIDs. A part of
- * keys.c, as they put work on keys in an order that is rare.
+ * KUnit tests of key teardown, on a machine that has KeyIDs. Included by
+ * keys.c, because they queue its work in a rare order.
  */
 #include <linux/delay.h>
 
@@ -10,7 +10,7 @@
 #define PATIENCE_MS	5000
 #define STEP_MS		10
 
-/* So are those that other suites had. */
+/* Also waits for keys of other suites. */
 static bool all_are_forgotten(void)
 {
 	unsigned int ms;
@@ -37,8 +37,9 @@ static int keys_test_init(struct kunit *test)
 }
 
 /*
- * The work on pages of a revoked key comes late, when its last user has gone,
- * but before the work on that: who has the KeyID next would lose all pages.
+ * For a revoked key, the work for its pages runs late: after the last user is
+ * gone, but before the work for that. Freeing the KeyID then would kill the
+ * pages of its next key.
  */
 static void end_with_late_work(struct kunit *test, struct mktme_key *key)
 {
@@ -50,19 +51,19 @@ static void end_with_late_work(struct kunit *test, struct mktme_key *key)
 	KUNIT_EXPECT_FALSE(test, key->programmed);
 	KUNIT_EXPECT_TRUE(test, test_bit(keyid, occupied));
 
-	/* As mktme_key_put(), of which the work is to wait. */
+	/* Like mktme_key_put(), without queueing the work. */
 	KUNIT_EXPECT_TRUE(test, refcount_dec_and_test(&key->users));
 	atomic_inc(&nr_ending);
 	forget_key(&key->forget_work);
 	KUNIT_EXPECT_TRUE(test, test_bit(keyid, occupied));
 
-	/* Who comes last has the rest to do. */
+	/* The later work finishes the teardown. */
 	queue_work(system_dfl_wq, &key->end_work);
 	KUNIT_EXPECT_TRUE(test, all_are_forgotten());
 	KUNIT_EXPECT_FALSE(test, test_bit(keyid, occupied));
 }
 
-/* Twice, as the second has what the first left behind. */
+/* Twice, because the second key reuses the state of the first. */
 static void keys_end_once(struct kunit *test)
 {
 	const struct mktme_key_spec spec = {

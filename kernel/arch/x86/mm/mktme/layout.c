@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * How many KeyIDs there are, and how large the direct maps can be.
- */
+/* Number of KeyIDs and size of the direct maps. */
 #include <linux/bitfield.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
@@ -9,14 +7,13 @@
 #include "mktme.h"
 
 /**
- * mktme_usable_keyids() - Count the KeyIDs that are neither 0 nor TDX's.
+ * mktme_usable_keyids() - Count KeyIDs other than 0 that TDX does not use.
  * @activate: MSR_IA32_TME_ACTIVATE.
  * @capability: MSR_IA32_TME_CAPABILITY.
- * @partitioning: MSR_IA32_MKTME_KEYID_PARTITIONING, which is looked at only if
- *	@activate says that TDX has some.
+ * @partitioning: MSR_IA32_MKTME_KEYID_PARTITIONING; ignored unless @activate
+ *	has KeyID bits for TDX.
  *
- * Context: any.
- * Return: the highest KeyID that can be used, which may be 0.
+ * Return: the highest usable KeyID, 0 if there is none.
  */
 unsigned int mktme_usable_keyids(u64 activate, u64 capability, u64 partitioning)
 {
@@ -31,17 +28,15 @@ unsigned int mktme_usable_keyids(u64 activate, u64 capability, u64 partitioning)
 }
 
 /**
- * mktme_plan() - Divide the room for direct maps among the KeyIDs.
- * @config: with the KeyIDs that there are; gets those that have a direct map,
- *	and its size.
- * @wanted: bytes of physical addresses that should be mapped.
- * @needed: bytes of them that have to be: up to where memory ends.
- * @window: bytes of virtual addresses there are for all of them, a power of two.
+ * mktme_plan() - Divide address space among the direct maps of KeyIDs.
+ * @config: has the number of available KeyIDs; receives the number of those
+ *	with a direct map, and its size.
+ * @wanted: size of physical memory that should be mapped, in bytes.
+ * @needed: size that must be mapped: up to the end of memory.
+ * @window: virtual address space for all direct maps in bytes, a power of two.
  *
- * Rather gives up what is wanted than a KeyID, and rather KeyIDs than memory:
- * none is left if memory reaches into their bits.
- *
- * Context: any.
+ * Reduces the size below @wanted before giving up KeyIDs, and gives up KeyIDs
+ * before memory: none is left if memory extends into the KeyID bits.
  */
 void mktme_plan(struct mktme_config *config, unsigned long wanted,
 		unsigned long needed, unsigned long window)
@@ -50,7 +45,7 @@ void mktme_plan(struct mktme_config *config, unsigned long wanted,
 	unsigned long size = roundup_pow_of_two(max(needed, 1UL << PUD_SHIFT));
 
 	size = max(size, min(roundup_pow_of_two(wanted), per_keyid));
-	/* There are no addresses beyond the KeyIDs' bits. */
+	/* Physical addresses end below the KeyID bits. */
 	size = min(size, BIT(config->keyid_shift));
 
 	config->nr_keyids = size < needed ? 0 :
@@ -59,11 +54,10 @@ void mktme_plan(struct mktme_config *config, unsigned long wanted,
 }
 
 /**
- * mktme_offset_mask() - What is left of an offset into the direct maps.
+ * mktme_offset_mask() - Get the mask for offsets into the direct maps.
  * @config: the result of mktme_plan().
  *
- * Context: any.
- * Return: a mask that makes a physical address of it.
+ * Return: the mask that turns such an offset into a physical address.
  */
 unsigned long mktme_offset_mask(const struct mktme_config *config)
 {

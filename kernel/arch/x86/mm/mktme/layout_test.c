@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Tests of the arithmetic of KeyIDs and direct maps, for machines of all sizes.
- */
+/* KUnit tests of KeyID and direct map arithmetic, for machines of all sizes. */
 #include <linux/bitfield.h>
 #include <linux/log2.h>
 #include <linux/sizes.h>
@@ -10,7 +8,7 @@
 
 #include "mktme.h"
 
-/* The addresses that a direct map can have with four and with five levels. */
+/* Address space for direct maps with 4 and 5 levels of page tables. */
 static const unsigned long windows[] = { SZ_64T, BIT(52) };
 
 static u64 activate_of(unsigned int bits, unsigned int tdx_bits)
@@ -31,15 +29,15 @@ static void keyids_are_counted(struct kunit *test)
 						     capability_of(63), 0));
 	KUNIT_EXPECT_EQ(test, 3, mktme_usable_keyids(activate_of(2, 0),
 						     capability_of(63), 0));
-	/* The CPU has fewer keys than fit the bits. */
+	/* The CPU has fewer keys than KeyID bits allow. */
 	KUNIT_EXPECT_EQ(test, 5, mktme_usable_keyids(activate_of(6, 0),
 						     capability_of(5), 0));
-	/* TDX has the others, or all. */
+	/* TDX has some of the KeyIDs, or all. */
 	KUNIT_EXPECT_EQ(test, 31, mktme_usable_keyids(activate_of(6, 5),
 						      capability_of(63), 31));
 	KUNIT_EXPECT_EQ(test, 0, mktme_usable_keyids(activate_of(6, 6),
 						     capability_of(63), 0));
-	/* What is not TDX's is not looked up if TDX has none. */
+	/* Without KeyID bits for TDX, the partitioning is ignored. */
 	KUNIT_EXPECT_EQ(test, 63, mktme_usable_keyids(activate_of(6, 0),
 						      capability_of(63), 1));
 	KUNIT_EXPECT_EQ(test, MKTME_MAX_KEYIDS,
@@ -47,7 +45,7 @@ static void keyids_are_counted(struct kunit *test)
 					    capability_of(32767), 0));
 }
 
-/* Whatever the machine, what is mapped is in its own map, and comes back. */
+/* Direct maps must not overlap, and addresses must convert back. */
 static void check_plan(struct kunit *test, unsigned int nr, unsigned int shift,
 		       unsigned long memory, unsigned long window)
 {
@@ -60,7 +58,7 @@ static void check_plan(struct kunit *test, unsigned int nr, unsigned int shift,
 
 	KUNIT_ASSERT_LE(test, config.nr_keyids, nr);
 	if (!config.nr_keyids) {
-		/* Only because no other was possible. */
+		/* Allowed only if there is no room. */
 		KUNIT_EXPECT_GT(test, 2 * roundup_pow_of_two(memory), window);
 		KUNIT_EXPECT_EQ(test, ~0UL, mask);
 		return;
@@ -69,7 +67,7 @@ static void check_plan(struct kunit *test, unsigned int nr, unsigned int shift,
 	KUNIT_EXPECT_GE(test, config.map_size, memory);
 	KUNIT_EXPECT_LE(test, config.map_size, BIT(shift));
 	KUNIT_EXPECT_LE(test, config.map_size * (config.nr_keyids + 1), window);
-	/* No KeyID was given up that there is room for. */
+	/* KeyIDs are given up only for lack of room. */
 	if (config.nr_keyids < nr)
 		KUNIT_EXPECT_GT(test,
 				roundup_pow_of_two(memory) * (config.nr_keyids + 2),
@@ -84,7 +82,7 @@ static void check_plan(struct kunit *test, unsigned int nr, unsigned int shift,
 	}
 }
 
-/* The same with memory of all sizes that the CPU can address. */
+/* The same for all sizes of memory that the CPU can address. */
 static void check_plans(struct kunit *test, unsigned int nr, unsigned int shift,
 			unsigned long window)
 {
@@ -106,7 +104,7 @@ static void plans_fit(struct kunit *test)
 				check_plans(test, nr, shift, windows[i]);
 }
 
-/* 63 keys of a CPU with 46 bits leave 1 TB for each direct map. */
+/* With 46 address bits, 63 keys leave 1 TB for each direct map. */
 static void four_levels_have_room_for_all_keys(struct kunit *test)
 {
 	struct mktme_config config = { .nr_keyids = 63, .keyid_shift = 40 };
@@ -116,7 +114,7 @@ static void four_levels_have_room_for_all_keys(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, (unsigned long)SZ_1T, config.map_size);
 }
 
-/* With more memory than that there are fewer keys. */
+/* More memory leaves room for fewer keys. */
 static void keys_give_way_to_memory(struct kunit *test)
 {
 	struct mktme_config config = { .nr_keyids = 63, .keyid_shift = 46 };
@@ -130,7 +128,7 @@ static void keys_give_way_to_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, config.nr_keyids);
 }
 
-/* As with more emulated bits than the CPU has to spare. */
+/* As with more emulated bits than the CPU can spare. */
 static void memory_in_the_bits_of_keyids_leaves_none(struct kunit *test)
 {
 	struct mktme_config config = { .nr_keyids = 3, .keyid_shift = 36 };

@@ -31,18 +31,18 @@
 #define MKTME_PCONFIG_COMMAND	GENMASK(7, 0)
 #define MKTME_PCONFIG_ALGORITHM	GENMASK(23, 8)
 
-/* What it says if it fails. */
+/* Its error codes. */
 #define MKTME_ENTROPY_ERROR	2
 #define MKTME_DEVICE_BUSY	5
 
 /**
- * struct mktme_pconfig - what PCONFIG reads, as the CPU defines it.
+ * struct mktme_pconfig - operand of PCONFIG, as the CPU defines it.
  * @keyid: the KeyID.
- * @control: the command and the algorithm.
+ * @control: command and algorithm.
  * @reserved: 0.
- * @data_key: the key for data.
- * @tweak_key: the key for addresses.
- * @padding: so that it is aligned where it is allocated.
+ * @data_key: key for data.
+ * @tweak_key: key for addresses.
+ * @padding: makes kzalloc() align it.
  */
 struct mktme_pconfig {
 	u16 keyid;
@@ -54,13 +54,13 @@ struct mktme_pconfig {
 } __packed __aligned(256);
 
 /**
- * struct mktme_ops - what the hardware does, or something in its place.
- * @name: for people.
- * @read_msr: the value of an MSR. Any context.
- * @flush: writes back and forgets what is cached of memory that is mapped at an
- *	address of a direct map; what is there is of no use any more. Any context.
- * @pconfig: has the package of this CPU carry out a command: 0, -EBUSY if it may
- *	be tried again, -EIO. Any context.
+ * struct mktme_ops - hardware operations, or their emulation.
+ * @name: for messages.
+ * @read_msr: read an MSR. Any context.
+ * @flush: write back and invalidate the cache of a range of a direct map, the
+ *	contents of which may be lost. Any context.
+ * @pconfig: execute a command on the package of this CPU: 0, -EBUSY if it may
+ *	be retried, -EIO. Any context.
  */
 struct mktme_ops {
 	const char *name;
@@ -75,7 +75,7 @@ extern const struct mktme_ops *mktme_ops;
 
 void mktme_off(const char *why);
 
-/* === layout.c: arithmetic, without looking at the machine =============== */
+/* === layout.c: arithmetic, independent of the machine =================== */
 
 unsigned int mktme_usable_keyids(u64 activate, u64 capability, u64 partitioning);
 void mktme_plan(struct mktme_config *config, unsigned long wanted,

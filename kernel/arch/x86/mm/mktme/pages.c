@@ -2,10 +2,9 @@
 /*
  * The KeyID of each page.
  *
- * The CPU does not keep what it caches under different KeyIDs of a page
- * coherent: a line that is written back late would overwrite what has been
- * written under another. So the cache is flushed whenever a page changes its
- * KeyID, and what is in it is lost.
+ * CPU caches are not coherent between KeyIDs of the same page: a late
+ * write-back would overwrite data written under another KeyID. So the cache is
+ * flushed whenever a page changes its KeyID, and the contents are lost.
  */
 #include <linux/export.h>
 #include <linux/memblock.h>
@@ -25,7 +24,7 @@ DEFINE_STATIC_KEY_FALSE(mktme_in_use);
 EXPORT_SYMBOL(mktme_in_use);
 
 /**
- * mktme_activate() - Look for KeyIDs of pages from now on.
+ * mktme_activate() - Enable the use of KeyIDs.
  *
  * Context: may sleep.
  */
@@ -35,7 +34,9 @@ void mktme_activate(void)
 
 	if (mktme_active())
 		return;
-	/* What a CPU has in its cache must not reach the next kernel's memory. */
+	/*
+	 * Caches must be flushed before kexec: late write-backs corrupt memory.
+	 */
 	for_each_possible_cpu(cpu)
 		per_cpu(cache_state_incoherent, cpu) = true;
 	static_branch_enable(&mktme_in_use);
@@ -51,7 +52,7 @@ struct page_ext_operations mktme_page_ext_ops = {
 	.need = need_page_ext,
 };
 
-/* Under rcu_read_lock(). */
+/* Called under rcu_read_lock(). */
 static struct mktme_page *mktme_page(unsigned long pfn)
 {
 	struct page_ext *page_ext = page_ext_lookup(pfn);
@@ -69,7 +70,7 @@ unsigned int __page_keyid(const struct page *page)
 }
 EXPORT_SYMBOL(__page_keyid);
 
-/* The pages have the same KeyID and get another. Not to flush them is a bug. */
+/* All pages have KeyID @from. Skipping the flush is an injected bug. */
 static void change_keyid(struct page *page, unsigned int nr, unsigned int from,
 			 unsigned int to, bool flush)
 {
@@ -94,8 +95,8 @@ static void change_keyid(struct page *page, unsigned int nr, unsigned int from,
 }
 
 /*
- * Prepares a folio for a KeyID; it comes from the page allocator, and goes back
- * if the key is being forgotten.
+ * Give a folio from the page allocator a KeyID, or free it if the key is being
+ * forgotten.
  */
 struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
 				  gfp_t gfp)
@@ -108,7 +109,7 @@ struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
 	}
 	change_keyid(&folio->page, nr, 0, keyid,
 		     !mktme_bug(MKTME_BUG_ALLOC_FLUSH));
-	/* What was cleared before is lost. */
+	/* The KeyID change has undone earlier clearing. */
 	if (want_init_on_alloc(gfp) || want_init_on_free())
 		for (i = 0; i < nr; i++)
 			clear_page(page_address(folio_page(folio, i)));
@@ -133,13 +134,11 @@ void __mktme_free_pages(struct page *page, unsigned int order)
 }
 
 /**
- * mktme_free_pooled_pages() - Take the KeyID from pages that were in the pool.
- * @page: the first; nobody has written to them since.
- * @order: how many.
+ * mktme_free_pooled_pages() - Remove the KeyID from pages of the pool.
+ * @page: first page; not written to since it was freed.
+ * @order: order of the pages.
  *
- * They do not keep the key from being forgotten.
- *
- * Context: any.
+ * Pages of the pool hold no reference to the key.
  */
 void mktme_free_pooled_pages(struct page *page, unsigned int order)
 {
@@ -147,10 +146,10 @@ void mktme_free_pooled_pages(struct page *page, unsigned int order)
 }
 
 /**
- * mktme_lose_pages() - What the pages of a KeyID hold is lost with its key.
+ * mktme_lose_pages() - Simulate the loss of all data under a KeyID.
  * @keyid: the KeyID, which no page should have.
  *
- * Context: any; for the emulation, as hardware does it by itself.
+ * Used by the emulation.
  */
 void mktme_lose_pages(unsigned int keyid)
 {

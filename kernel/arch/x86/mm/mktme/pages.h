@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * What is known of each page. Private to arch/x86/mm/mktme.
- */
+/* Per-page data. Private to arch/x86/mm/mktme. */
 #ifndef __X86_MM_MKTME_PAGES_H
 #define __X86_MM_MKTME_PAGES_H
 
 #include <linux/types.h>
 
 /**
- * struct mktme_page - what is known of a page, in its page_ext.
+ * struct mktme_page - data of a page, in its page_ext.
  * @keyid: its KeyID.
  */
 struct mktme_page {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keys in the memory controllers: programmed by PCONFIG, on one CPU of each
- * package, as each package encrypts the memory that it has.
+ * Programming keys into memory controllers, by PCONFIG on one CPU of each
+ * package, because each package encrypts its own memory.
  *
- * What a KeyID encrypted before is lost. The kernel keeps no key: a package
- * that is added while keys are in use is given random ones, as its memory has
- * not been used, but cannot get those that somebody else has made.
+ * Programming a KeyID loses the data that it encrypted before. The kernel keeps
+ * no keys: a package that is added while keys are in use gets random ones, as
+ * its memory has not been used, but cannot get keys that user space provided.
  */
 #define pr_fmt(fmt) "x86/mktme: " fmt
 
@@ -28,17 +28,17 @@
 #include "keys.h"
 #include "mktme.h"
 
-/* Collecting entropy, and others that program, take their time. */
+/* Entropy may be short, and the hardware busy with other requests. */
 #define TRIES		10
 #define RETRY_US	1000
 
-/* By KeyID: 0 if it is not programmed, else the algorithm. */
+/* Indexed by KeyID: the algorithm, or 0 if it is not programmed. */
 static u32 algorithm_of[MKTME_MAX_KEYIDS + 1];
 static bool random_key[MKTME_MAX_KEYIDS + 1];
 static unsigned int nr_programmed;
-/* From when it has been asked for, until it is over; it can be so twice. */
+/* Nesting count: from PM_*_PREPARE to PM_POST_*. */
 static unsigned int nr_sleeping;
-/* Against CPUs that come and go, and sleep. */
+/* Serialises programming against CPU hotplug and system sleep. */
 static DEFINE_MUTEX(packages_lock);
 
 struct command {
@@ -73,7 +73,7 @@ static bool first_of_package(int cpu)
 	return cpumask_first_and(topology_core_cpumask(cpu), cpu_online_mask) == cpu;
 }
 
-/* Under packages_lock. */
+/* Called under packages_lock. */
 static int program_all(struct mktme_pconfig *pconfig)
 {
 	int cpu, err, ret = 0;
@@ -118,14 +118,14 @@ static struct mktme_pconfig *pconfig_of(unsigned int keyid,
 	return pconfig;
 }
 
-/* From firmware, as cpu_data() has nothing of a CPU that was never started. */
+/* From the APIC ID: cpu_data() is not set for a CPU that never started. */
 static int package_of(unsigned int cpu)
 {
 	return topology_get_logical_id(per_cpu(x86_cpu_to_apicid, cpu),
 				       TOPO_PKG_DOMAIN);
 }
 
-/* Is there a CPU online in the package of this one, beside it? */
+/* Is another CPU of the same package online? */
 static bool has_company(unsigned int cpu)
 {
 	int package = package_of(cpu);
@@ -137,7 +137,7 @@ static bool has_company(unsigned int cpu)
 	return false;
 }
 
-/* Every package that is there must have a CPU that can do it. */
+/* Does each present package have an online CPU? */
 static bool packages_complete(void)
 {
 	unsigned int cpu;
@@ -148,21 +148,20 @@ static bool packages_complete(void)
 	return true;
 }
 
-/* Under packages_lock: 0, or why no KeyID can have a key now. */
+/* Called under packages_lock. Returns 0, or why no key can be programmed. */
 static int may_program(void)
 {
-	/* Programs still run for a while when it has been decided to sleep. */
+	/* User space still runs for a while after PM_*_PREPARE. */
 	if (nr_sleeping)
 		return -EAGAIN;
 	return packages_complete() ? 0 : -ENODEV;
 }
 
 /**
- * mktme_algorithm() - How memory can be encrypted.
+ * mktme_algorithm() - Choose an encryption algorithm.
  * @wanted: MKTME_AES_XTS_128 or MKTME_AES_XTS_256, or 0 for any.
  *
- * Context: any.
- * Return: @wanted, or the first that the CPU has; 0 if it has not.
+ * Return: @wanted, or the first that the CPU supports; 0 if unsupported.
  */
 u32 mktme_algorithm(u32 wanted)
 {
@@ -174,13 +173,13 @@ u32 mktme_algorithm(u32 wanted)
 }
 
 /**
- * mktme_program() - Give a KeyID a key.
- * @keyid: the KeyID; memory that it encrypted before is lost.
- * @spec: the key; is not kept.
+ * mktme_program() - Program a key for a KeyID.
+ * @keyid: the KeyID; data that it encrypted before is lost.
+ * @spec: the key; no copy is kept.
  *
  * Context: process, may sleep.
  * Return: 0; -ENOMEM; -ENODEV if all CPUs of a package are offline; -EAGAIN if
- * the machine is about to sleep; -EIO if a package refuses.
+ * the system is about to sleep; -EIO if a package fails.
  */
 int mktme_program(unsigned int keyid, const struct mktme_key_spec *spec)
 {
@@ -211,7 +210,7 @@ int mktme_program(unsigned int keyid, const struct mktme_key_spec *spec)
 }
 
 /**
- * mktme_forget() - Take its key from a KeyID.
+ * mktme_forget() - Clear the key of a KeyID.
  * @keyid: the KeyID, which no page has.
  *
  * Context: process, may sleep.
@@ -232,7 +231,7 @@ void mktme_forget(unsigned int keyid)
 	kfree(pconfig);
 }
 
-/* === Packages that come and go ========================================== */
+/* === CPU hotplug ======================================================== */
 
 static int program_added(unsigned int cpu, unsigned int keyid)
 {
@@ -281,9 +280,9 @@ static int cpu_goes(unsigned int cpu)
 }
 
 /*
- * Memory keeps what is in it, and its controllers forget the keys. So there are
- * none, and there must be none until it is over: that is told as well if what
- * was prepared here fails elsewhere.
+ * Memory survives system sleep, but the memory controllers lose the keys. So
+ * sleep is refused while keys are in use, and no key may be programmed until
+ * PM_POST_*, which is also sent if another notifier fails.
  */
 static int around_sleep(struct notifier_block *block, unsigned long action,
 			void *data)
@@ -317,7 +316,7 @@ static int __init watch_packages(void)
 
 	if (!mktme_nr_keyids())
 		return 0;
-	/* CPUs that are online have the keys that there are, which must stay. */
+	/* Online CPUs already have the keys, and must keep them. */
 	ret = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "x86/mktme:online",
 					cpu_comes, cpu_goes);
 	if (ret < 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tests of when KeyIDs can be programmed, on a machine that has some. A part of
- * program.c: nothing sleeps here.
+ * KUnit tests of when keys can be programmed, on a machine that has KeyIDs.
+ * Included by program.c; nothing really sleeps.
  */
 #include <linux/delay.h>
 #include <linux/mktme.h>
@@ -11,7 +11,7 @@
 #define PATIENCE_MS	5000
 #define STEP_MS		10
 
-/* Keys are forgotten a little after they are given back. */
+/* Keys are forgotten some time after they are released. */
 static bool none_is_programmed(void)
 {
 	unsigned int ms;
@@ -35,7 +35,7 @@ static int told(unsigned long action)
 	return around_sleep(&sleep_notifier, action, NULL);
 }
 
-/* What comes of a key that somebody wants, which is given back. */
+/* Create a key and release it; returns the KeyID or error. */
 static int result_of_key(void)
 {
 	int keyid = mktme_reserve_keyid();
@@ -54,7 +54,7 @@ static void no_key_comes_before_sleep(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, none_is_programmed());
 }
 
-/* As while somebody has /dev/snapshot open. */
+/* As while /dev/snapshot is open. */
 static void sleep_within_sleep_does_not_end_it(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_HIBERNATION_PREPARE));
@@ -66,7 +66,7 @@ static void sleep_within_sleep_does_not_end_it(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, none_is_programmed());
 }
 
-/* Who is refused is not told when it is over. */
+/* A notifier that refuses gets no PM_POST_*. */
 static void no_sleep_comes_with_a_key(struct kunit *test)
 {
 	int keyid = mktme_reserve_keyid();
@@ -83,7 +83,7 @@ static void no_sleep_comes_with_a_key(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, none_is_programmed());
 }
 
-/* What firmware says of CPUs is what they say themselves, once they run. */
+/* Package numbers from APIC IDs must match those of running CPUs. */
 static void packages_are_those_of_cpus(struct kunit *test)
 {
 	unsigned int cpu;

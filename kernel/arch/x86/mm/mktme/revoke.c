@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Taking a key back from all processes.
- */
+/* Revoking a key. */
 #include <linux/delay.h>
 #include <linux/mktme.h>
 #include <linux/mm.h>
@@ -14,7 +12,7 @@
 #include "keys.h"
 #include "mktme.h"
 
-/* What somebody holds for longer is not waited for. */
+/* Pages that are still held after that are not waited for. */
 #define PASSES		50
 #define PASS_MS		10
 
@@ -31,7 +29,7 @@ static void zap_mm(struct mm_struct *mm, unsigned int keyid)
 	mmap_read_unlock(mm);
 }
 
-/* The memory of the next thread, from this PID on; to be put. */
+/* Get the mm of the next thread, from this PID on; the caller puts it. */
 static struct mm_struct *next_mm(int *nr)
 {
 	struct task_struct *task;
@@ -60,7 +58,7 @@ static void zap_all(unsigned int keyid)
 	struct mm_struct *mm, *last = NULL;
 	int nr = 1;
 
-	/* Most threads have that of the one before. */
+	/* Threads of a process mostly follow each other. */
 	while ((mm = next_mm(&nr))) {
 		if (mm != last)
 			zap_mm(mm, keyid);
@@ -71,26 +69,26 @@ static void zap_all(unsigned int keyid)
 }
 
 /**
- * mktme_key_revoke() - Have no memory under a key any more.
+ * mktme_key_revoke() - Revoke a key.
  * @key: the key.
  *
- * From now on nobody can have new memory under it. What there is of processes
- * is taken away: they get SIGBUS when they access it.
+ * Forbids new memory under the key, and unmaps existing memory from all
+ * processes, which get SIGBUS on access.
  *
  * Context: process, may sleep.
- * Return: 0 if there is none left, and the CPUs forget the key; -EAGAIN if
- * somebody holds some of it; -EINTR. It is revoked in any case, and can be
- * tried again.
+ * Return: 0 if no memory is left and the CPUs forget the key; -EAGAIN if some
+ * is still held; -EINTR. The key is revoked in any case, and the call can be
+ * repeated.
  */
 int mktme_key_revoke(struct mktme_key *key)
 {
 	unsigned int pass;
 
 	mktme_key_forbid(key);
-	/* A process that is just being forked may not be seen at first. */
+	/* The first pass may miss a process that is being forked. */
 	for (pass = 0; pass < PASSES && mktme_key_in_memory(key); pass++) {
 		zap_all(mktme_key_keyid(key));
-		/* CPUs hold back what has just been faulted in. */
+		/* Per-CPU LRU batches hold references to new pages. */
 		lru_add_drain_all();
 		if (msleep_interruptible(PASS_MS))
 			return -EINTR;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keys as programs see them: descriptors.
- *
- * See Documentation/userspace-api/mktme.rst.
+ * System calls and key descriptors. See Documentation/userspace-api/mktme.rst.
  */
 #include <linux/anon_inodes.h>
 #include <linux/capability.h>
@@ -24,7 +22,7 @@
 #include "keys.h"
 #include "mktme.h"
 
-/* vm.mktme_unprivileged_keys: anybody may make keys, of which there are few. */
+/* vm.mktme_unprivileged_keys: allow keys, which are few, without privilege. */
 static int unprivileged_keys;
 
 /* === Descriptors ======================================================== */
@@ -113,8 +111,8 @@ static int new_descriptor(const struct mktme_key_spec *spec)
 }
 
 /*
- * Makes a key that memory can be encrypted with, for which a KeyID is needed.
- * It lives as long as descriptors of it, and memory.
+ * Create a memory encryption key, which occupies a KeyID. It lives as long as
+ * its descriptors and memory.
  */
 SYSCALL_DEFINE2(mktme_key_create, struct mktme_key_args __user *, args,
 		size_t, size)
@@ -136,8 +134,8 @@ SYSCALL_DEFINE2(mktme_key_create, struct mktme_key_args __user *, args,
 /* === mktme_mprotect() =================================================== */
 
 /*
- * mprotect() of memory that is encrypted with a key from now on. It must not
- * have been used yet.
+ * mprotect(), and encrypt the memory with a key. The memory must not have been
+ * used yet.
  */
 SYSCALL_DEFINE4(mktme_mprotect, unsigned long, start, size_t, len,
 		unsigned long, prot, int, fd)
@@ -162,7 +160,7 @@ SYSCALL_DEFINE4(mktme_mprotect, unsigned long, start, size_t, len,
 	return err ? : mktme_mprotect_range(start, len, prot);
 }
 
-/* === Who may ============================================================ */
+/* === Permissions ======================================================== */
 
 static const struct ctl_table mktme_sysctls[] = {
 	{

@@ -17,14 +17,14 @@
 /* The XSAVE header follows the 512 bytes of the legacy area. */
 #define XSAVE_HDR_OFFSET	512
 
-/* Raised until um_pku_reset(), which does nothing before there is a key. */
+/* Raised until um_pku_reset() runs with a key allocated. */
 __thread int um_pkru_shadow_word = UM_PKRU_SHADOW_NO_KEY;
 
 /**
- * os_pkey_alloc() - Take UML's protection key from the host.
+ * os_pkey_alloc() - Allocate UML's protection key on the host.
  *
- * Return: 0, -EINVAL or -ENOSYS if the host has no protection keys, -EBUSY if
- * somebody in this process took the key before us.
+ * Return: 0; -EINVAL or -ENOSYS if the host has no protection keys; -EBUSY if
+ * the process had already allocated that key.
  */
 int os_pkey_alloc(void)
 {
@@ -69,12 +69,12 @@ int os_pkey_mprotect(void *addr, unsigned long len, int r, int w, int x,
 }
 
 /**
- * mc_pkru_offset() - Ask the CPU where PKRU is in the frame of a signal.
+ * mc_pkru_offset() - Get the offset of PKRU in a signal frame from the CPU.
  *
- * Signal frames have the standard (not compacted) format, in which a component
- * has a fixed place.
+ * Signal frames use the standard (not compacted) XSAVE format, in which each
+ * component has a fixed offset.
  *
- * Return: bytes from the beginning of the FPU state.
+ * Return: offset from the beginning of the FPU state, in bytes.
  */
 unsigned int mc_pkru_offset(void)
 {
@@ -85,10 +85,10 @@ unsigned int mc_pkru_offset(void)
 }
 
 /**
- * mc_get_pkru() - The pkey register of the context a signal interrupted.
+ * mc_get_pkru() - Get the pkey register of the interrupted context.
  * @_mc: the mcontext_t of the signal.
  *
- * A clear bit in XSTATE_BV means the initial value of the component, zero.
+ * A clear bit in XSTATE_BV stands for the initial value of the component, zero.
  *
  * Return: the value that sigreturn would restore.
  */
@@ -131,19 +131,19 @@ void mc_set_pkru(void *_mc, unsigned int pkru)
 }
 
 /**
- * mc_call() - Have the interrupted context call a function that never returns.
+ * mc_call() - Make the interrupted context call a function that never returns.
  * @_mc: the mcontext_t of the signal.
  * @target: the function.
  *
- * The signal stack is reused by the next signal of whatever task runs then; so
- * a task that is to die has to do it on its own stack, below what it was using.
+ * A task that dies must do so on its own stack, below the part in use: the next
+ * signal, in whatever task, reuses the signal stack.
  */
 void mc_call(void *_mc, void *target)
 {
 	mcontext_t *mc = _mc;
 	unsigned long sp = mc->gregs[REG_RSP];
 
-	/* Skip the red zone, align as behind a call instruction. */
+	/* Skip the red zone, and align as after a call instruction. */
 	sp = ((sp - 128) & ~15UL) - 8;
 	*(unsigned long *)sp = mc->gregs[REG_RIP];
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keys that memory is encrypted with: mktme_key_create(), mktme_mprotect().
+ * Memory encryption keys: mktme_key_create() and mktme_mprotect().
  *
- * Needs root, and a machine with KeyIDs that nobody else uses meanwhile.
+ * Needs root, and a machine with KeyIDs that nothing else uses meanwhile.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -71,7 +71,7 @@ static char *map(size_t size)
 	return m == MAP_FAILED ? NULL : m;
 }
 
-/* Memory under a key, or NULL. */
+/* Map memory under a key; returns NULL on error. */
 static char *map_under(int key, size_t size)
 {
 	char *m = map(size);
@@ -120,7 +120,7 @@ static bool is_zero(char *m, size_t size)
 	return true;
 }
 
-/* The number behind a name in a file of /proc, or -1. */
+/* The number that follows a name in a /proc file, or -1. */
 static long number_in(const char *path, const char *name)
 {
 	FILE *file = fopen(path, "re");
@@ -159,7 +159,7 @@ static bool write_text(const char *path, const char *text)
 	return good;
 }
 
-/* As many keys as there are; the number. */
+/* Create as many keys as there are; returns their number. */
 static unsigned int all_keys(int *to)
 {
 	unsigned int nr = 0;
@@ -188,7 +188,7 @@ static void on_signal(int signal)
 	siglongjmp(caught, 1);
 }
 
-/* The signal that an access leads to, 0 if none. */
+/* The signal that an access raises, or 0. */
 static int touch(char *at, bool write)
 {
 	const struct sigaction action = { .sa_handler = on_signal };
@@ -207,7 +207,6 @@ static int touch(char *at, bool write)
 	return caught_signal;
 }
 
-/* The exit status of a child. */
 static int status_of(pid_t child)
 {
 	int status;
@@ -252,7 +251,7 @@ TEST(key_wants_arguments_that_make_sense)
 	EXPECT_EQ(-1, key_create(&args, sizeof(args)));
 	EXPECT_EQ(EFAULT, errno);
 
-	/* What a later kernel may know must be 0. */
+	/* Fields beyond this kernel's struct must be 0. */
 	fd = key_create(&longer.args, sizeof(longer));
 	ASSERT_LE(0, fd);
 	close(fd);
@@ -323,7 +322,7 @@ TEST(keys_come_to_an_end_and_come_back)
 	close_all(keys, nr);
 }
 
-/* Nobody but the memory has the key then. */
+/* Only the memory refers to the key then. */
 TEST(key_lives_as_long_as_its_memory)
 {
 	int key = random_key(), others[MAX_KEYIDS + 1];
@@ -341,7 +340,7 @@ TEST(key_lives_as_long_as_its_memory)
 	for (i = 0; i < nr; i++)
 		EXPECT_NE(keyid, keyid_of(others[i]));
 	EXPECT_TRUE(holds(m, SIZE / 2, 1));
-	/* There can be more of it, too. */
+	/* More pages can be allocated, too. */
 	fill(m, SIZE, 2);
 	EXPECT_TRUE(holds(m, SIZE, 2));
 	munmap(m, SIZE);
@@ -363,7 +362,7 @@ TEST(key_is_for_the_privileged)
 			_exit(2);
 		if (random_key() >= 0 || errno != EPERM)
 			_exit(3);
-		/* One that has been passed on can be used. */
+		/* A key that was passed on can be used. */
 		_exit(map_under(key, PAGE) ? 0 : 4);
 	}
 	EXPECT_EQ(0, status_of(child));
@@ -415,7 +414,7 @@ TEST(cgroup_has_so_many_keys)
 		if (number_in(path, "mktme ") != 1)
 			_exit(5);
 		close(first);
-		/* It is given back a little later. */
+		/* The KeyID is freed some time later. */
 		while (number_in(path, "mktme "))
 			usleep(1000);
 		_exit(random_key() >= 0 ? 0 : 6);
@@ -491,7 +490,7 @@ TEST(protection_is_what_was_asked_for)
 	EXPECT_EQ(SIGSEGV, touch(m, true));
 	ASSERT_EQ(0, mktme_mprotect(m + PAGE, PAGE, PROT_NONE, key));
 	EXPECT_EQ(SIGSEGV, touch(m + PAGE, false));
-	/* The same key again is mprotect(), even of what is in use. */
+	/* With the same key it is mprotect(), even for memory in use. */
 	ASSERT_EQ(0, mktme_mprotect(m, 2 * PAGE, PROT_READ | PROT_WRITE, key));
 	EXPECT_EQ(0, touch(m, true));
 	EXPECT_EQ(0, touch(m + PAGE, true));
@@ -534,7 +533,7 @@ TEST(memory_counts_as_locked)
 	close(key);
 }
 
-/* What grew, or stayed behind, would not be under the limit. */
+/* The limit would not cover memory that grew or stayed behind. */
 TEST(memory_stays_locked)
 {
 	long before = number_in("/proc/self/status", "VmLck:");
@@ -556,7 +555,7 @@ TEST(memory_stays_locked)
 		if (mremap(m, SIZE, 2 * SIZE, MREMAP_MAYMOVE) != MAP_FAILED ||
 		    errno != EINVAL)
 			_exit(2);
-		/* It can move, and become less. */
+		/* It can move and shrink. */
 		moved = mremap(m, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED,
 			       map(SIZE));
 		if (moved == MAP_FAILED || !holds(moved, SIZE, 1))
@@ -566,7 +565,7 @@ TEST(memory_stays_locked)
 	}
 	EXPECT_EQ(0, status_of(child));
 
-	/* Who has it locked can have more, which is counted. */
+	/* Locked memory can grow, and is counted. */
 	moved = mremap(m, SIZE, 2 * SIZE, MREMAP_MAYMOVE);
 	ASSERT_NE(MAP_FAILED, moved);
 	EXPECT_EQ(before + 2 * (long)SIZE / 1024,
@@ -593,7 +592,7 @@ TEST(memory_can_be_given_back)
 	close(key);
 }
 
-/* What is in the pipe then could go to a device. */
+/* Pages in a pipe could be passed to a device. */
 TEST(memory_is_not_given_away)
 {
 	int key = random_key(), ends[2];
@@ -649,7 +648,7 @@ TEST(children_have_copies)
 	munmap(m, SIZE);
 }
 
-/* What is left of it must not become visible to those that have its KeyID next. */
+/* Pages that a crash frees must not be visible to later keys of the KeyID. */
 TEST(one_crashes_and_others_do_not_care)
 {
 	int key = random_key(), others[MAX_KEYIDS + 1], status;
@@ -723,7 +722,7 @@ static int receive_key(int from)
 	return key;
 }
 
-/* Who made it is gone when it is used. */
+/* The creator is gone when the key is used. */
 TEST(key_passes_over_a_socket)
 {
 	int ends[2], key;
@@ -799,7 +798,7 @@ TEST(revoked_is_gone_for_all)
 	ASSERT_EQ(1, write(there[1], &byte, 1));
 	EXPECT_EQ(0, status_of(child));
 
-	/* The kernel has no access, either. */
+	/* The kernel has no access either. */
 	EXPECT_EQ(-1, write(back[1], m, 1));
 	EXPECT_EQ(EFAULT, errno);
 	EXPECT_EQ(0, ioctl(key, MKTME_KEY_REVOKE));
@@ -812,7 +811,7 @@ TEST(revoked_is_gone_for_all)
 	close(other);
 }
 
-/* As long as something is mapped with it. */
+/* As long as a mapping of the key exists. */
 TEST(revoked_keeps_its_keyid)
 {
 	int key = random_key(), others[MAX_KEYIDS + 1];
@@ -837,7 +836,7 @@ TEST(revoked_keeps_its_keyid)
 	close_all(others, nr + 1);
 }
 
-/* Children come into being while their memory is taken away. */
+/* Children are forked while their memory is revoked. */
 TEST(revoked_while_they_fork)
 {
 	int key = random_key();

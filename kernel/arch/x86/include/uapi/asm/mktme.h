@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
-/*
- * Keys that memory is encrypted with. See Documentation/userspace-api/mktme.rst.
- */
+/* Memory encryption keys. See Documentation/userspace-api/mktme.rst. */
 #ifndef _UAPI_ASM_X86_MKTME_H
 #define _UAPI_ASM_X86_MKTME_H
 
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-/* Algorithms, of which a CPU may have only some. */
+/* Algorithms; a CPU may lack some. */
 #define MKTME_AES_XTS_128	1
 #define MKTME_AES_XTS_256	4
 
 /**
- * struct mktme_key_args - what mktme_key_create() makes.
+ * struct mktme_key_args - arguments of mktme_key_create().
  * @flags: must be 0.
- * @algorithm: MKTME_AES_XTS_128, MKTME_AES_XTS_256, or 0 for the first that
- *	the CPU has.
- * @key: address of the key, data key first and tweak key behind it; or 0, and
- *	the CPU makes one that nobody knows.
- * @key_size: its bytes, 32 or 64 as the algorithm wants, or 0 without a key.
+ * @algorithm: MKTME_AES_XTS_128, MKTME_AES_XTS_256, or 0 for the first that the
+ *	CPU supports.
+ * @key: address of the key, data key followed by tweak key; or 0 for a random
+ *	key that the CPU generates and never reveals.
+ * @key_size: size of the key in bytes, 32 or 64 depending on @algorithm, or 0
+ *	without a key.
  * @reserved: must be 0.
  */
 struct mktme_key_args {
@@ -32,7 +31,7 @@ struct mktme_key_args {
 
 #define MKTME_KEY_ARGS_SIZE_VER0	24
 
-/* No memory is accessed with the key from now on: SIGBUS, for good. */
+/* Revoke the key for good: access to its memory raises SIGBUS. */
 #define MKTME_KEY_REVOKE	_IO('K', 0x40)
 
 #endif /* _UAPI_ASM_X86_MKTME_H */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The host CPU's user protection keys (PKU), as UML uses them on itself.
+ * The host CPU's user protection keys (PKU), as UML applies them to itself.
  * Shared by kernel code and by code that is built against the host's libc.
  *
- * The keys are numbered by the host. The first pkey_alloc() of a process
- * returns 1; making that a requirement lets every value of the register be a
- * constant. All other keys stay as the host sets them up (no access).
+ * The host numbers the keys. The first pkey_alloc() of a process returns 1;
+ * requiring that makes each value of the register a constant. All other keys
+ * stay as the host sets them up (no access).
  */
 #ifndef __SYSDEP_X86_PKEY_H
 #define __SYSDEP_X86_PKEY_H
@@ -19,12 +19,12 @@
 
 #ifdef CONFIG_UML_PKU
 
-/* Does the host have protection keys, and do we use them? Fixed at boot. */
+/* Does the host have protection keys, and are they used? Fixed at boot. */
 extern int um_pku_active;
 
 /*
- * What stands in for WRPKRU in a mock: as WRPKRU it waits for what came before,
- * takes some 30 cycles and wants the same registers.
+ * The mock's substitute for WRPKRU: it also waits for earlier instructions,
+ * takes about 30 cycles and clobbers the same registers.
  */
 #ifdef CONFIG_UML_PKU_MOCK
 #define UM_WRPKRU	"rdtscp"
@@ -47,9 +47,9 @@ static __always_inline unsigned int um_read_pkru(void)
 }
 
 /*
- * An immediate operand within the asm: as an input in EAX the compiler may keep
- * the constant in a register across calls, so that it ends up on the stack,
- * where an arbitrary write can change it.
+ * An immediate operand inside the asm: the compiler could keep an input operand
+ * in a register across calls and spill it to the stack, where an arbitrary
+ * write can change it.
  */
 #define um_write_pkru(pkru) do {					\
 	__asm__ volatile("movl %0, %%eax\n\t"				\
@@ -61,10 +61,10 @@ static __always_inline unsigned int um_read_pkru(void)
 } while (0)
 
 /*
- * The level this CPU (a thread of the host) was raised to, or zero; and the
- * highest there is where no key is in use, as nothing has to be raised there.
- * Whoever changes it here by an arbitrary write makes guards switch too often,
- * or not at all so that the write they guard faults.
+ * The level of this CPU (a host thread) if raised, or zero. Without a key it is
+ * the highest level, because nothing has to be raised. An attacker who
+ * overwrites it makes guards switch too often, or not at all, and then the
+ * guarded write faults.
  */
 #define UM_PKRU_SHADOW_NO_KEY	1	/* KPKEYS_LVL_PGTABLES */
 
@@ -81,7 +81,7 @@ static __always_inline void um_set_pkru_shadow(int level)
 	um_pkru_shadow_word = level;
 }
 
-/* Give this CPU the default level, wherever a context begins. */
+/* Set this CPU to the default level where a context starts. */
 static __always_inline void um_pku_reset(void)
 {
 	if (!um_pku_active)
@@ -98,7 +98,7 @@ int os_pkey_alloc(void);
 int os_pkey_mprotect(void *addr, unsigned long len, int r, int w, int x,
 		     int pkey);
 
-/* Where PKRU is in the frame of a signal, from the beginning of the FPU state. */
+/* Offset of PKRU from the beginning of the FPU state in a signal frame. */
 extern unsigned int um_pkru_offset;
 
 unsigned int mc_pkru_offset(void);

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Kernels that are booted: KUnit, attacks, the checker, and machines without keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from redoubt.linux import source
+from redoubt.machine import guest, host, kernels
+from redoubt.machine.boot import Result, boot
+from redoubt.suite.run import Item, Run, outcome_item, verdict
+from redoubt.targets import Variant, Way
+from redoubt.trial import attack, check, ktap, lifecycle
+
+# Seconds of guest time. The emulated host does in them what silicon does in one or two.
+STRESS_S = 60
+LONG_STRESS_S = 120
+_KUNIT_STARTS = 2
+_TRUE = ("/bin/cat", "/proc/version")
+
+
+def _in_a_file_name(label: str) -> str:
+    return label.replace(", ", "-").replace(" ", "-")
+
+
+def kunit(
+    run: Run,
+    made: kernels.Workbench,
+    variant: Variant,
+    *,
+    cpus: int = 1,
+    label: str = "",
+    tests: str = "",
+) -> Iterator[Item]:
+    """Our KUnit suites while the kernel boots; `tests` is a pattern for fewer of them."""
+    # Of two patterns the kernel takes the last.
+    only = (f"kunit.filter_glob={tests}",) if tests else ()
+    name = f"{run.target.name}-{variant.name}-{cpus}{_in_a_file_name(label)}"
+    with run.progress.step(f"KUnit on {run.target.name} ({variant.name}, {cpus} CPU)"):
+        for _ in range(_KUNIT_STARTS):
+            result = boot(
+                made.kunit_machine(variant, *only, cpus=cpus),
+                _TRUE,
+                timeout=run.patience_s,
+                name=f"kunit-{name}",
+                progress=run.progress,
+            )
+            # Seldom a console loses a line. What a kernel never says is missing once more.
+            if not _well(result) or not ktap.incomplete(_parsed(run, result)):
+                break
+            run.progress.detail("a line of the results is missing")
+    yield from suites(run, result, variant, cpus, label)
+    detail = "\n".join((*result.splats, result.describe()))
+    yield verdict(f"boot with KUnit{label} ({cpus} CPU)", variant.name, _well(result), detail)
+
+
+def _well(result: Result) -> bool:
+    """Did a boot with KUnit end well? Its tests provoke violations, which are no splats."""
+    return result.outcome == "finished" and result.status == 0 and not result.splats
+
+
+def suites(run: Run, result: Result, variant: Variant, cpus: int, label: str) -> Iterator[Item]:
+    """What KUnit said in a boot."""
+    unfinished, where = ktap.unfinished(result.console) or ("", "")
+    how = {"hang": "hung", "panic": "panicked", "died": "died"}.get(result.outcome, "stopped")
+    for suite in _parsed(run, result):
+        words = [f"failed: {', '.join(suite.failures)}"] if suite.failures else []
+        if suite.name == unfinished:
+            words.append(f"{how} in {where}")
+        why = ("; ".join((*words, f"log: {result.log}")), *suite.diagnostics)
+        detail = "\n".join(why) if suite.failed else ""
+        yield Item(
+            f"{suite.name}{label} ({cpus} CPU)", variant.name,
+            suite.passed, suite.failed, suite.skipped, detail,
+        )  # fmt: skip
+
+
+def _parsed(run: Run, result: Result) -> list[ktap.Suite]:
+    return ktap.parse(source.obtain(run.progress).path, result.console)
+
+
+def attacks(
+    run: Run, made: kernels.Workbench, label: str = "", flavour: str = ""
+) -> Iterator[Item]:
+    """All attacks, with protection off and on."""
+    off, on = run.variant("off"), run.variant("on")
+    for variant in (off, on):
+        attacks, outcomes, result = attack.run(
+            made.attack_machine(variant), variant, run.progress, flavour=flavour
+        )
+        good = 0
+        bad = []
+        absent = []
+        for known, outcome in zip(attacks, outcomes, strict=True):
+            if outcome.outcome == attack.ABSENT:
+                absent.append(f"{outcome.attack}: {outcome.detail}")
+            elif attack.as_expected(known, outcome, variant):
+                good += 1
+            else:
+                bad.append(f"{outcome.attack}: {outcome.outcome}, {outcome.detail}")
+        detail = "\n".join((*bad, result.describe()) if bad else absent)
+        yield Item("attacks" + label, variant.name, good, len(bad), len(absent), detail)
+
+
+def _panic_policy(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+    """kpkeys.violation=panic must take the machine down, and only then."""
+    on = run.variant("on")
+    # The second by a write that tolerates faults.
+    for attack_name in ("own-pte", "tolerated-write"):
+        with run.progress.step(f"Attacking with kpkeys.violation=panic ({attack_name})"):
+            result = boot(
+                made.machine(on, "kpkeys.violation=panic", attacks=True),
+                [guest.ATTACK, attack_name],
+                timeout=run.patience_s,
+                name=f"panic-{run.target.name}-{attack_name}",
+                progress=run.progress,
+            )
+        good = result.outcome == "panic" and "kpkeys" in result.detail
+        yield verdict(f"violation=panic, {attack_name}", on.name, good, result.describe())
+
+
+def checks(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+    """The checker, with two CPUs for long and with one."""
+    yield checked(run, made, LONG_STRESS_S if run.long else STRESS_S, cpus=2)
+    yield checked(run, made, 10, cpus=1)
+
+
+def checked(run: Run, made: kernels.Workbench, seconds: int, *, cpus: int, label: str = "") -> Item:
+    """The checker after boot and after so much stress."""
+    on = run.variant("on")
+    machine = made.machine(on, cpus=cpus)
+    report = check.run(machine, on, seconds, run.progress, _in_a_file_name(label))
+    name = f"checker and {seconds} s of stress{label} ({cpus} CPU)"
+    detail = "\n".join(
+        (
+            f"{report.walks}, {report.operations} operations, {report.stress_errors} wrong",
+            *map(str, report.audits or ()),
+            *(f"left out: {kind}" for kind in report.missing),
+            *report.wrong[:10],
+            *report.exceptions[:10],
+            *report.splats[:10],
+            report.boot.describe(),
+        )
+    )
+    return verdict(name, on.name, report.ok, detail)
+
+
+def without_keys(run: Run, made: kernels.Workbench, label: str = "") -> Iterator[Item]:
+    """A machine without protection keys: one line says so, and everything else works."""
+    on = run.variant("on")
+    ways = run.target.no_keys
+    for number, way in enumerate(ways):
+        result = boot(
+            made.keyless_machine(on, way),
+            _TRUE,
+            timeout=run.patience_s,
+            name=f"nokeys-{run.target.name}{_in_a_file_name(label)}"
+            + (f"-{number + 1}" if number else ""),
+            progress=run.progress,
+        )
+        said = [line for line in result.console if "kpkeys: page tables not hardened: " in line]
+        good = result.status == 0 and len(said) == 1 and not result.complaints
+        name = f"no protection keys{label}" + (f" ({way})" if len(ways) > 1 else "")
+        yield verdict(name, on.name, good, result.describe())
+
+
+def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+    """Everything that boots a kernel on a host that enforces."""
+    on, off = run.variant("on"), run.variant("off")
+    yield from kunit(run, made, on)
+    yield from kunit(run, made, off)
+    yield from kunit(run, made, run.variant("on-unbatched"))
+    yield from kunit(run, made, on, cpus=2)
+    yield running(run, made)
+    yield from attacks(run, made)
+    yield from _panic_policy(run, made)
+    yield from checks(run, made)
+    for way in run.target.ways:
+        yield from other_way(run, made.by(way), way)
+
+
+def running(run: Run, made: kernels.Workbench) -> Item:
+    """KUnit once more, on a kernel that has booted."""
+    machine = made.machine(run.variant("on"), cpus=2)
+    kernel = source.obtain(run.progress).path
+    with run.progress.step(f"KUnit on {run.target.name} after the boot"):
+        outcome = lifecycle.running(machine, kernel, run.progress, timeout=run.patience_s)
+    return outcome_item(outcome.name, outcome)
+
+
+def other_way(
+    run: Run, made: kernels.Workbench, way: Way, flavour_label: str = ""
+) -> Iterator[Item]:
+    """What must hold however the kernel is booted."""
+    label = f", {way.name}{flavour_label}"
+    if way.enforces:
+        yield from kunit(run, made, run.variant("on"), cpus=4, label=label)
+        yield from attacks(run, made, label)
+    elif way.tests:
+        yield from kunit(run, made, run.variant("on"), cpus=2, label=label, tests=way.tests)
+    # With the kernel asserting that each level that was raised is lowered.
+    yield checked(run, made, 10, cpus=2, label=label)
+
+
+def _skipped(why: str) -> Iterator[Item]:
+    for variant in ("off", "on"):
+        for name in ("KUnit", "attacks"):
+            yield Item(name, variant, 0, 0, 1, why)
+    yield Item("checker and stress", "on", 0, 0, 1, why)
+
+
+def booted(run: Run) -> Iterator[Item]:
+    """The kernel of the target without keys and, where they are enforced, with them."""
+    chosen = host.enforcing(run.target, run.host_choice)
+    problem = host.lacking(run.target, run.host_choice)
+    if problem and run.target.emulator:
+        yield Item("no protection keys", "on", 0, 0, 1, problem.message)
+        yield from _skipped(problem.message)
+        return
+    made = kernels.workbench(
+        run.target, run.variant("on"), chosen or host.plain(run.target), run.progress
+    )
+    yield from without_keys(run, made)
+    if problem:
+        yield from _skipped(problem.message)
+    else:
+        yield from _protection(run, made)
+
+
+def noticing(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+    """What notices that page tables cannot be written where they have to be, or can elsewhere.
+
+    The cheapest first, each item when it is asked for.
+    """
+    on = run.variant("on")
+    yield boot_alone(run, made)
+    for variant, cpus in ((on, 1), (on, 2), (run.variant("on-unbatched"), 1)):
+        yield from kunit(run, made, variant, cpus=cpus)
+    yield running(run, made)
+    yield from checks(run, made)
+    yield from attacks(run, made)
+    for way in run.target.ways:
+        if way.enforces:
+            yield from other_way(run, made.by(way), way)
+
+
+def boot_alone(run: Run, made: kernels.Workbench) -> Item:
+    """Nothing but a boot."""
+    on = run.variant("on")
+    with run.progress.step(f"Booting {run.target.name} ({on.name})"):
+        result = boot(
+            made.machine(on),
+            _TRUE,
+            timeout=run.patience_s,
+            name=f"alone-{run.target.name}",
+            progress=run.progress,
+        )
+    good = result.status == 0 and not result.complaints
+    return verdict("boot", on.name, good, "\n".join((*result.complaints, result.describe())))

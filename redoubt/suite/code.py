@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What needs no boot: the image, the objects, the mails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from redoubt.core import paths
+from redoubt.core.progress import Progress
+from redoubt.image import offcheck
+from redoubt.image.audit import audit
+from redoubt.linux import build, source
+from redoubt.machine import kernels
+from redoubt.ship import commits, cover, htmldocs, lint, series
+from redoubt.suite.run import Item, Run, verdict
+from redoubt.targets import Target
+
+
+def audited(run: Run) -> Iterator[Item]:
+    """All writers of the pkey register in the image are expected."""
+    built = kernels.prepare(run.target, run.variant("on"), run.progress)
+    with run.progress.step("Auditing the image"):
+        report = audit.audit(built.vmlinux, paths.repo() / "configs" / run.target.audit)
+    yield verdict("audit", "-", report.ok, "\n".join(audit.render(report)))
+
+
+def series_check(
+    targets: Sequence[Target],
+    progress: Progress,
+    *,
+    sampled: bool,
+    mails: Path | None = None,
+    names: Sequence[str] = (),
+    each: bool = False,
+) -> series.Report:
+    """Take the series back with git am, look at its mails with checkpatch, and build prefixes.
+
+    A prefix ends with a topic, or with `each` mail. All for all targets that their last topic
+    concerns, or the last such for the first target; none if there is no target. The `mails` are
+    those of a directory, or made anew; `names` are the topics they are of, all if there are none.
+
+    Raises RedoubtError if a mail does not apply or a prefix does not build.
+    """
+    found = source.obtain(progress)
+    pristine = found.path
+    letter = cover.letter(paths.repo(), found, names)
+    if mails is None:
+        # Beside those that the user has made: nobody gets these.
+        mails = paths.build_dir() / "series-test"
+        # A fresh machine has no git identity.
+        author = ("Redoubt", "redoubt@localhost")
+        series.export(pristine, mails, topics=names, author=author, letter=letter)
+    if sampled:
+        targets = targets[:1]
+    wanted = {
+        topic.name: [target for target in targets if topic.concerns(target.architectures)]
+        for topic in commits.chosen(paths.repo(), names)
+    }
+    if sampled:
+        wanted = dict([entry for entry in wanted.items() if entry[1]][-1:])
+
+    def compile_prefix(prefix: Path, last: commits.Commit) -> bool:
+        concerned = wanted.get(last.topic.name, [])
+        for target in concerned:
+            build.compile_kernel(
+                target, prefix, f"series-{last.topic.name}", target.fragments, progress,
+                directory=paths.build_dir() / target.name / "series",
+            )  # fmt: skip
+        return bool(concerned)
+
+    with progress.step("Checking the series"):
+        return series.check(
+            pristine, mails, build=compile_prefix if targets else None, each=each, topics=names,
+            full=not sampled, work_in=paths.build_dir(), letter=letter,
+            judge=partial(lint.check_mails, pristine),
+        )  # fmt: skip
+
+
+def series_checked(runs: Sequence[Run]) -> Iterator[Item]:
+    """The mails give our tree again; of what they build, all only in a long run."""
+    targets = [run.target for run in runs]
+    report = series_check(targets, runs[0].progress, sampled=not runs[0].long)
+    yield verdict("series", "-", report.ok, "\n".join(series.render(report)))
+
+
+def linted(run: Run) -> Iterator[Item]:
+    """The code and its documentation, by the checkers that compile nothing."""
+    tree = kernels.our_tree(run.progress)
+    with run.progress.step("Checking the kernel code"):
+        report = lint.lint(tree, {})
+    yield verdict("checkpatch, stores to page tables", "-", report.ok, _told(report.findings))
+    documents = htmldocs.check(tree, run.progress)
+    yield verdict("kernel documentation", "-", documents.ok, _told(documents.findings))
+
+
+def _told(findings: Iterable[lint.Finding]) -> str:
+    return "\n".join(map(str, findings))
+
+
+def off_check(target: Target, progress: Progress) -> offcheck.Report:
+    """Build pristine and ours with the same options, ours all off, and compare the objects.
+
+    Raises RedoubtError if one does not build.
+    """
+    pristine = source.obtain(progress).path
+    ours = kernels.our_tree(progress)
+    one = build.compile_kernel(target, pristine, "pristine", target.fragments, progress)
+    other = build.compile_kernel(target, ours, "off", target.fragments, progress)
+    with progress.step("Comparing the objects"):
+        return offcheck.compare(one.directory, other.directory)
+
+
+def off_checked(run: Run) -> Iterator[Item]:
+    """Off means off, as a part of the run."""
+    report = off_check(run.target, run.progress)
+    yield verdict("offcheck", "-", report.ok, "\n".join(offcheck.render(report)))

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Kernels with further options, the kernel's own tests of mm, and stress-ng."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from redoubt.linux import distro
+from redoubt.machine import kernels
+from redoubt.suite import boots
+from redoubt.suite.run import Item, Run, outcome_item, verdict
+from redoubt.targets import Variant
+from redoubt.trial import attack, lifecycle, selftests, shortage, stress
+
+# In each round of failing allocations.
+SHORTAGE_S = 20
+# Of stress-ng: two rounds.
+STRESS_NG_S = 16
+
+
+def _flavour(run: Run, made: kernels.Workbench, label: str) -> Iterator[Item]:
+    """What every flavour of a kernel has to pass, on two CPUs, and however it is booted."""
+    for name in ("on", "off"):
+        yield from boots.kunit(run, made, run.variant(name), cpus=2, label=label)
+    yield from boots.attacks(run, made, label)
+    yield boots.checked(run, made, boots.STRESS_S, cpus=2, label=label)
+    for way in run.target.ways:
+        yield from boots.other_way(run, made.by(way), way, label)
+
+
+def _life(
+    run: Run, made: kernels.Workbench, label: str, events: Sequence[lifecycle.Event]
+) -> Iterator[Item]:
+    """What a machine goes through in its life, however it was booted."""
+    kernel = kernels.our_tree(run.progress)
+    booted = {label: made}
+    booted |= {f", {way.name}{label}": made.by(way) for way in run.target.ways if way.enforces}
+    for name, way_made in booted.items():
+        for event in events:
+            with run.progress.step(f"Taking {run.target.name} through {event.__name__}"):
+                outcome = event(way_made.machine(run.variant("on"), cpus=2), kernel, run.progress)
+            yield outcome_item(f"{outcome.name}{name}", outcome)
+
+
+def debug(run: Run) -> Iterator[Item]:
+    """The same under the kernel's own checks: lockdep, DEBUG_VM, preemption."""
+    chosen = run.enforcing("debug flavour")
+    on, off = run.variant("on"), run.variant("off")
+    made = kernels.workbench(run.target, on, chosen, run.progress, flavour="debug")
+    yield from _flavour(run, made, ", debug flavour")
+    yield boots.checked(run, made, boots.STRESS_S, cpus=1, label=", debug flavour")
+    have = made.build.configuration()
+    events = (
+        (lifecycle.memory, "CONFIG_ACPI_HOTPLUG_MEMORY"), (lifecycle.guests, "CONFIG_KVM_AMD"),
+    )  # fmt: skip
+    yield from _life(
+        run, made, ", debug flavour", [event for event, needs in events if have.get(needs) == "y"]
+    )
+    # Without protection as well: what is expected of cgroups is what Linux does by itself.
+    for variant, cpus in ((on, 2), (on, 1), (off, 2)):
+        yield _shortage(run, made, variant, cpus)
+
+
+def _shortage(run: Run, made: kernels.Workbench, variant: Variant, cpus: int) -> Item:
+    """Allocations that fail, and page tables that are charged to memory cgroups."""
+    report = shortage.run(made.machine(variant, cpus=cpus), variant, SHORTAGE_S, run.progress)
+    name = f"failing allocations and memory cgroups, debug flavour ({cpus} CPU)"
+    detail = "\n".join((*report.problems[:20], report.boot.describe()))
+    return verdict(name, variant.name, report.ok, detail)
+
+
+def plain(run: Run) -> Iterator[Item]:
+    """The attacks on a kernel as one would ship it, where no assertion is in their way."""
+    if attack.FLAVOUR not in run.target.flavours:
+        return
+    chosen = run.enforcing("plain flavour")
+    on, label = run.variant("on"), ", plain flavour"
+    made = kernels.workbench(run.target, on, chosen, run.progress, flavour=attack.FLAVOUR)
+    yield from boots.attacks(run, made, label, attack.FLAVOUR)
+    for way in run.target.ways:
+        if way.enforces:
+            yield from boots.attacks(run, made.by(way), f", {way.name}{label}", attack.FLAVOUR)
+
+
+def distribution(run: Run) -> Iterator[Item]:
+    """The same with the configuration of a distribution: all that our work has to live with."""
+    if distro.FLAVOUR not in run.target.flavours:
+        return
+    chosen = run.enforcing("distro flavour")
+    on, label = run.variant("on"), ", distro flavour"
+    made = kernels.workbench(run.target, on, chosen, run.progress, flavour=distro.FLAVOUR)
+    yield from boots.without_keys(run, made, label)
+    yield from _flavour(run, made, label)
+    yield from _life(run, made, label, lifecycle.ALL)
+
+
+def kernel_selftests(run: Run) -> Iterator[Item]:
+    """The kernel's own tests of mm, which have to give what they give on the pristine kernel."""
+    name, on = "selftests/mm as on pristine", run.variant("on")
+    if selftests.FLAVOUR not in run.target.flavours:
+        return
+    chosen = run.enforcing(name)
+    report = selftests.check(run.target, on, chosen, run.progress)
+    failed = len(report.wrong) + len(report.complaints) + len(report.unprotected)
+    # Nothing that passed is a failure, too.
+    failed = failed or int(not report.ok)
+    others = len(report.not_run) + len(report.failing) + len(report.unstable)
+    detail = "\n".join(selftests.render(report))
+    yield Item(name, on.name, len(report.passed), failed, others, detail)
+
+
+def stress_ng(run: Run, flavour: str | None = None) -> Iterator[Item]:
+    """A little of stress-ng; `redoubt stress` is for long, and chooses the flavour as this does."""
+    plain = ", plain kernel" if flavour == "" else ""
+    name, on = f"{STRESS_NG_S} s of stress-ng{plain}", run.variant("on")
+    chosen = run.enforcing(name)
+    machine = stress.machine(run.target, on, chosen, run.progress, flavour)
+    report = stress.run(machine, on, run.progress, seconds=STRESS_NG_S)
+    detail = "\n".join((*report.problems[:20], report.boot.describe()))
+    yield replace(verdict(name, on.name, report.ok, detail), skipped=len(report.left_out))

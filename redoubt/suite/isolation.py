@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Address space isolation, from inside and from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from redoubt.machine import kernels
+from redoubt.suite import boots
+from redoubt.suite.run import Item, Run, outcome_item, verdict
+from redoubt.trial.asi import asi, exits, isolation
+from redoubt.trial.oracle import oracle
+
+# How often each operation is done when exits are counted.
+EXITS = 1000
+
+
+def from_outside(run: Run, flavour: str = "") -> Iterator[Item]:
+    """What the page tables of a process reach, read from outside.
+
+    The ordinary ones reach all secrets of another; the restricted ones none, unless one is mapped
+    by mistake. The kernel is the one that is built: the secret in a file lies in ramfs, and what is
+    swapped out on a disk in memory. That of the flavour has more places for both.
+    """
+    label = f", {flavour} flavour" if flavour else ""
+    name, on = f"oracle: secrets of another, from outside{label}", run.variant("on")
+    chosen = run.enforcing(name)
+    made = kernels.workbench(run.target, on, chosen, run.progress, flavour=flavour)
+    for what, root, mistake, more in (
+        ("found in ordinary page tables", "current", False, ()),
+        ("not found in restricted ones", "restricted", False, ("pti=off",)),
+        ("nor with page table isolation", "restricted", False, ("pti=on",)),
+        ("found in those with a mistake", "restricted", True, ("pti=off",)),
+    ):
+        machine = made.machine(on, *more, attacks=mistake)
+        report = oracle.run(machine, root, run.progress, mistake=mistake)
+        yield verdict(f"{name}: {what}", on.name, report.ok, "\n".join(oracle.render(report)))
+
+
+def from_inside(run: Run) -> Iterator[Item]:
+    """Exits, exactly; somebody who wants to read; NMIs at any time; and PCIDs."""
+    name, on = "address space isolation", run.variant("on")
+    chosen = run.enforcing(name)
+    made = kernels.workbench(run.target, on, chosen, run.progress)
+    report = exits.run(made, on, EXITS, run.progress)
+    yield verdict(f"{name}: exits", on.name, report.ok, "\n".join(exits.render(report)))
+    outcomes = [isolation.probe(made.machine(on, *asi.ARGS), run.progress)]
+    for cpus, more in ((1, ()), (2, ("no5lvl", "pti=on"))):
+        machine = made.machine(on, *asi.ARGS, *more, cpus=cpus)
+        outcomes.append(isolation.nmis(machine, run.progress))
+    for outcome in outcomes:
+        yield outcome_item(f"{name}: {outcome.name}", outcome)
+    yield from _pcid(run, replace(made, bochs=True), name)
+
+
+def _pcid(run: Run, made: kernels.Workbench, name: str) -> Iterator[Item]:
+    """The same with PCIDs, with INVPCID and without, where they are emulated.
+
+    Not that nothing is forgotten to be flushed: see bochs.py.
+    """
+    on = run.variant("on")
+    for label, more in (
+        ("PCID", ("pti=off",)),
+        ("PCID and PTI, no INVPCID", ("pti=on", "noinvpcid")),
+    ):
+        machine = made.kunit_machine(on, "kunit.filter_glob=asi*", asi.ARGS[0], *more)
+        outcome = isolation.stressed(machine, run.progress)
+        yield from boots.suites(run, outcome.boot, on, machine.cpus, f", {label}")
+        yield outcome_item(f"{name}: {label}", outcome)
