@@ -21,7 +21,7 @@ from redoubt.core.errors import RedoubtError
 from redoubt.linux import source, topics
 from redoubt.linux.build import Build
 from redoubt.machine import boot, host, kernels, qemu
-from redoubt.ship import htmldocs, lint, series
+from redoubt.ship import commits, htmldocs, lint, series
 from redoubt.suite import boots, code, tool
 from redoubt.suite.run import Item, Run, verdict
 from redoubt.targets import TARGETS, Target, get_target
@@ -354,18 +354,23 @@ def test_which_prefixes_of_the_series_are_built(
         "first": "arch/arm64/mm/a.c", "second": "mm/b.c", "third": "arch/um/c.c",
         "fourth": "arch/riscv/c.c",
     }  # fmt: skip
-    known = {name: topics.Topic(name, False, (file,), ()) for name, file in files.items()}
+    patches = {name: topics.Patch(Path(f"{name}.patch"), False, (files[name],)) for name in files}
+    known = {name: topics.Topic(name, mails=(patch,)) for name, patch in patches.items()}
+    last = {name: commits.Commit(known[name], patches[name], "") for name in known}
 
     def compile_kernel(target: Target, _: Path, kind: str, *__: object, **___: object) -> None:
         compiled.append((target.name, kind.removeprefix("series-")))
 
-    def take_back(*_: Path, build: Callable[[Path, str], bool], **__: object) -> series.Report:
-        built = [name for name in known if build(Path("tree"), name)]
+    def take_back(
+        *_: Path, build: Callable[[Path, commits.Commit], bool], **__: object
+    ) -> series.Report:
+        built = [name for name in known if build(Path("tree"), last[name])]
         return series.Report((), 0, (), tuple(built), False)
 
     monkeypatch.setattr(code.source, "obtain", lambda _: source.Source(Path("p"), "7.3.4"))
     monkeypatch.setattr(code.series, "export", lambda *_, **__: [])
-    monkeypatch.setattr(code.topics, "load", lambda _: known.values())
+    monkeypatch.setattr(code.commits, "chosen", lambda *_: known.values())
+    monkeypatch.setattr(code.cover, "letter", lambda *_: "")
     monkeypatch.setattr(code.series, "check", take_back)
     monkeypatch.setattr(code.build, "compile_kernel", compile_kernel)
     report = code.series_check(list(TARGETS.values()), common.Display(), sampled=sampled)

@@ -24,7 +24,7 @@ from redoubt.core.progress import Silent
 from redoubt.linux import build, topics, tree
 from redoubt.linux.build import Build
 from redoubt.machine import boot, doctor, guest, host, kernels
-from redoubt.ship import series
+from redoubt.ship import commits
 from redoubt.ship.deb import deb, installed, packaged, shipped
 from redoubt.ship.deb.installed import Installed
 from redoubt.ship.deb.packaged import Booted, Unpacked
@@ -242,7 +242,7 @@ def test_an_interruption_between_two_files(work: Work, monkeypatch: pytest.Monke
     work.copy()
     work.patch(4)
     write_tree(work.where / "kernel", {"mm/kpkeys/anew.c": "int anew;\n"})
-    place, done = series.place, 0
+    place, done = commits.place, 0
 
     def once(source: Path, destination: Path) -> None:
         nonlocal done
@@ -253,7 +253,7 @@ def test_an_interruption_between_two_files(work: Work, monkeypatch: pytest.Monke
             done += 1
         place(source, destination)
 
-    monkeypatch.setattr(series, "place", once)
+    monkeypatch.setattr(commits, "place", once)
     with pytest.raises(KeyboardInterrupt):
         work.copy("mm/kpkeys/anew.c", "mm/kpkeys/core.c")
     monkeypatch.undo()

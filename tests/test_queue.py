@@ -5,24 +5,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from conftest import REAL_BUILD
 
 from redoubt.core import paths
 from redoubt.linux import topics, tree
+from redoubt.ship import commits
 
 REPO = paths.repo()
-TOPICS = (REPO / "patches/topics").read_text()
+TOPICS = topics.load(REPO)
+MAILS = [patch for topic in TOPICS for patch in topic.mails]
 
-
-def listed() -> list[str]:
-    return [
-        line.strip()
-        for line in TOPICS.splitlines()
-        if line.strip() and not line.startswith(("#", "topic "))
-    ]
+# More lines than a reviewer wants to see at once; tests and documentation may have more.
+LIMIT = 800
+# A file arrives whole.
+LARGE = {"mktme/mm-pool-free-pages-by-their-KeyID.patch": 850}
 
 
 def present() -> set[str]:
@@ -30,32 +29,54 @@ def present() -> set[str]:
     return {str(file.relative_to(kernel)) for file in kernel.rglob("*") if file.is_file()}
 
 
-def test_each_file_belongs_to_one_topic() -> None:
-    assert [name for name, count in Counter(listed()).items() if count > 1] == []
-    assert present() - set(listed()) == set()
+def test_each_file_arrives_with_one_patch() -> None:
+    listed = [file for patch in MAILS for file in patch.files]
+    assert [name for name, count in Counter(listed).items() if count > 1] == []
+    assert present() == set(listed)
 
 
-def test_each_listed_file_exists() -> None:
-    assert listed()
-    assert set(listed()) - present() == set()
-
-
-def test_the_series_names_every_patch_once_in_the_order_of_topics() -> None:
-    queue = tree.queue(REPO)
-    names = [str(patch.relative_to(REPO / "patches")) for patch in queue.patches]
-    found = {
-        str(file.relative_to(REPO / "patches")) for file in (REPO / "patches").rglob("*.patch")
-    }
-    assert sorted(names) == sorted(found)
-    order = re.findall(r"^topic (\S+)", TOPICS, re.MULTILINE)
-    assert [name.split("/")[0] for name in names] == sorted(
-        (name.split("/")[0] for name in names), key=order.index
+def test_topics_and_series_have_every_patch() -> None:
+    patches = REPO / "patches"
+    assert sorted(map(str, MAILS)) == sorted(
+        str(file.relative_to(patches)) for file in patches.rglob("*.patch")
     )
-    assert {name.split("/")[0] for name in names} <= set(order)
+    assert [str(patch) for patch in MAILS if patch.changes] == [
+        str(file.relative_to(patches)) for file in tree.queue(REPO).patches
+    ]
 
 
-def test_no_topic_is_empty() -> None:
-    assert all(topic.files or topic.patches for topic in topics.load(REPO))
+def test_what_is_said_beside_a_patch_is_of_that_patch() -> None:
+    names = {topic.name for topic in TOPICS}
+    mails = {patch.path.with_suffix(""): patch for patch in MAILS}
+    found = list((REPO / "patches").rglob("*.without-*"))
+    assert found
+    for file in found:
+        patch = mails[file.with_suffix("")]
+        assert file.suffix.removeprefix(".without-") in names
+        changed = topics.touched(patch.path) if patch.changes else set()
+        assert topics.touched(file) <= changed | set(patch.files)
+
+
+@pytest.mark.parametrize(
+    "patch", [patch for topic in TOPICS if not topic.local for patch in topic.mails], ids=str
+)
+def test_a_mail_can_be_read(patch: topics.Patch) -> None:
+    text = commits.message(patch.path)
+    assert max(map(len, text.splitlines())) <= 75
+    added = len(re.findall(r"^\+(?!\+\+ )", patch.path.read_text(), re.MULTILINE))
+    for name in patch.files:
+        path = PurePosixPath(name)
+        test = path.stem.endswith("_test") or {"tests", "selftests"} & set(path.parts)
+        if not test and path.parts[0] != "Documentation":
+            added += len((REPO / "kernel" / name).read_text().splitlines())
+    assert added <= LARGE.get(str(patch), LIMIT)
+
+
+def test_there_is_one_mail_for_each_step_a_reviewer_takes() -> None:
+    mails = [patch for topic in TOPICS if not topic.local for patch in topic.mails]
+    assert len(mails) >= 45
+    assert all((REPO / "patches" / topic.name / "COVER").is_file() for topic in TOPICS[:-2])
+    assert [topic.name for topic in TOPICS if topic.local] == ["vuln", "bench"]
 
 
 @pytest.mark.parametrize("patch", tree.queue(REPO).patches, ids=lambda patch: patch.name)

@@ -23,7 +23,7 @@ from redoubt.core import paths, process
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.linux import source, tree
 from redoubt.machine import host, kernels, provenance
-from redoubt.ship import htmldocs, port
+from redoubt.ship import branch, htmldocs
 from redoubt.ship.deb import deb, shipped
 from redoubt.targets import TARGETS, Emulator, Target, Variant, get_target, get_variant
 
@@ -134,7 +134,7 @@ class Display:
 _UNFINISHED = (
     source.UNFINISHED,
     tree.UNFINISHED,
-    port.UNFINISHED,
+    branch.UNFINISHED,
     shipped.UNFINISHED,
     deb.UNFINISHED,
     htmldocs.UNFINISHED,

@@ -8,89 +8,113 @@ from typing import Annotated
 
 import typer
 
-from redoubt.cli.common import JsonOpt, TargetArg, Task, alone, app, out, usage
+from redoubt.cli.common import (
+    Display,
+    JsonOpt,
+    TargetArg,
+    Task,
+    alone,
+    app,
+    out,
+    print_lines,
+    usage,
+)
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
 from redoubt.linux import source
 from redoubt.machine import host
-from redoubt.ship import cover, port, recipients, series
+from redoubt.ship import branch, cover, series
 from redoubt.ship.deb import deb, shipped
 from redoubt.suite import code
 from redoubt.targets import TARGETS, get_target
 
+TopicOpt = Annotated[
+    list[str] | None,
+    typer.Option("--topic", help="Only this topic of patches/topics, and those it needs."),
+]
+
 
 @app.command("series")
 def export_series(
+    topic: TopicOpt = None,
     check: Annotated[
         bool, typer.Option("--check", help="Take the mails back and build every prefix.")
     ] = False,
     check_mails: Annotated[
         bool, typer.Option("--check-mails", help="Take the mails back, and build nothing.")
     ] = False,
-    address: Annotated[
-        bool,
-        typer.Option("--recipients", help="Write To: and Cc: into the mails, not beside them."),
+    each: Annotated[
+        bool, typer.Option("--each", help="With --check: build after each mail, not each topic.")
     ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", help="Where to write the mails.", file_okay=False)
     ] = None,
     json_file: JsonOpt = None,
 ) -> None:
-    """Export the queue as mails for git am, one commit per topic."""
+    """Export the queue as mails for git am, one for each patch."""
     if json_file and not (check or check_mails):
         raise UsageError("--json is for a check", "redoubt series --check-mails --json FILE")
+    if each and not check:
+        raise UsageError("--each is for a check that builds", "redoubt series --check --each")
     task = Task(json_file)
     display = task.display
-    where = output or paths.build_dir() / "series"
+    names = tuple(topic or ())
+    where = (output or paths.build_dir() / "series").resolve()
     with alone():
         base = source.obtain(display)
-        letter = cover.letter(paths.repo(), base)
-
-        def ask(mail: Path) -> recipients.Recipients:
-            display.detail(f"recipients of {mail.name}")
-            return recipients.ask(base.path, mail)
-
+        letter = cover.letter(paths.repo(), base, names)
         with display.step("Writing the mails"):
-            written = series.export(base.path, where, letter=letter, ask=ask, address=address)
+            written = series.export(base.path, where, topics=names, letter=letter)
         for file in written:
             out.print(str(file), markup=False)
         if not (check or check_mails):
+            print_lines(["send them with:", f"    {series.sending(base.path, where)}"])
             return
         targets = list(TARGETS.values()) if check else []
-        report = code.series_check(targets, display, sampled=not check, mails=where)
+        report = code.series_check(
+            targets, display, sampled=not check, mails=where, names=names, each=each
+        )
     task.end(report.as_json(), series.render(report), report.ok)
 
 
-@app.command("port")
-def port_queue(
+@app.command("branch")
+def make_branch(
+    topic: TopicOpt = None,
     onto: Annotated[
-        Path | None, typer.Option("--onto", help="A Linux tree; only read.", file_okay=False)
-    ] = None,
-    package: Annotated[
-        str | None, typer.Option("--package", help="Or a source package, as linux-source-7.2.")
-    ] = None,
-    output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--output",
-            help="Where to write the merged patches; build/port/VERSION if none.",
-            file_okay=False,
+            "--onto", help="Rebase onto this Linux tree, or source package as linux-source-7.2."
         ),
     ] = None,
-    json_file: JsonOpt = None,
+    rehearse: Annotated[
+        bool, typer.Option("--try", help="With --onto: keep nothing, and report on all patches.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", help="The repository; build/branch if none.", file_okay=False),
+    ] = None,
 ) -> None:
-    """Merge the queue onto another kernel, and say what of it applies there."""
-    if (onto is None) == (package is None):
-        raise UsageError("give a tree, with --onto, or the name of one, with --package")
-    task = Task(json_file)
+    """Make the queue a branch of git, one commit for each patch."""
+    if rehearse and onto is None:
+        raise UsageError("--try is for another kernel", "redoubt branch --try --onto DIR")
+    display = Display()
+    names = tuple(topic or ())
     with alone():
-        if onto is not None:
-            other = source.other(onto)
-        else:
-            other = source.packaged(package or "", task.display)
-        where = output or paths.build_dir() / "port" / other.version
-        report = port.port(source.obtain(task.display), other, where, task.display)
-    task.end(report.as_json(), port.render(report), report.ok)
+        base = source.obtain(display)
+        other = None
+        if onto is not None and Path(onto).exists():
+            other = source.other(Path(onto))
+        elif onto is not None:
+            other = source.packaged(onto, display)
+        if rehearse and other:
+            with display.step(f"Trying all patches on Linux {other.version}"):
+                outcomes = branch.rehearse(base, other, topics=names)
+            print_lines(branch.tried(other.version, outcomes))
+            raise typer.Exit(int(any(one.verdict == branch.CONFLICTS for one in outcomes)))
+        where = (output or paths.build_dir() / "branch").resolve()
+        made = branch.make(base, where, display, topics=names, onto=other)
+    print_lines(branch.render(made))
+    raise typer.Exit(0 if made.ok else 1)
 
 
 @app.command("deb")

@@ -55,6 +55,8 @@ class Git:
         self("init", "-q", "-b", "main", "--template=")
         self("config", "core.autocrlf", "false")
         self("config", "gc.auto", "0")
+        # It is a scratch repository: where the disk is busy, most of the time would go to that.
+        self("config", "core.fsync", "none")
         self.commit("Pristine")
         return self("rev-parse", "HEAD").strip()
 

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The topics of the queue: which files of kernel/ and which patches belong together, in order."""
+"""The queue by topics: which patches belong together, and which files arrive with each of them.
+
+patches/topics has the order of all patches. Those that change files of Linux are also in
+patches/series, for quilt, which takes no patch without a hunk: a patch that only adds files of
+kernel/ is a message.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from redoubt.core.errors import RedoubtError
@@ -16,13 +21,39 @@ TOUCHED = re.compile(r"^--- ([^\t\n]+).*\n\+\+\+ ([^\t\n]+).*\n@@ ", re.MULTILIN
 
 
 @dataclass(frozen=True)
+class Patch:
+    """One patch: its message, with hunks if it `changes` files, and the `files` it adds."""
+
+    path: Path
+    changes: bool
+    files: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.path.parent.name}/{self.path.name}"
+
+
+@dataclass(frozen=True)
 class Topic:
-    """One topic of the queue: its files under kernel/ and its patches, in order."""
+    """One topic of the queue, and the earlier topics it needs.
+
+    `results` are patterns of the files in results/ that tell about it.
+    """
 
     name: str
-    local: bool
-    files: tuple[str, ...]
-    patches: tuple[Path, ...]
+    local: bool = False
+    needs: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    mails: tuple[Patch, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it adds."""
+        return tuple(file for patch in self.mails for file in patch.files)
+
+    @property
+    def patches(self) -> tuple[Path, ...]:
+        """Its patches that change files."""
+        return tuple(patch.path for patch in self.mails if patch.changes)
 
     def concerns(self, architectures: Sequence[str]) -> bool:
         """Does it change anything but files of other architectures, by their names in arch/?
@@ -36,84 +67,138 @@ class Topic:
         )
 
 
-def load(repo: Path) -> list[Topic]:
-    """The topics of patches/topics in order, with their patches from patches/series.
+@dataclass
+class _Entry:
+    """A topic while it is read."""
 
-    Raises RedoubtError for a malformed file, a patch of no topic, and patches out of order.
+    name: str
+    local: bool
+    needs: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    patches: dict[str, list[str]] = field(default_factory=dict)
+
+
+def load(repo: Path) -> list[Topic]:
+    """The topics of patches/topics in order.
+
+    Raises RedoubtError for a malformed file, a patch that does not exist, a topic that needs a
+    later or a local one, and a patches/series that says something else.
     """
     listing = repo / "patches" / "topics"
-    names: list[tuple[str, bool]] = []
-    files: dict[str, list[str]] = {}
+    entries: list[_Entry] = []
+    introduced: set[str] = set()
     for number, line in enumerate(read(listing).splitlines(), 1):
         words = line.split("#")[0].split()
         if not words:
             continue
-        where = f"{listing}:{number}"
-        if words[0] == "topic":
-            if len(words) not in (2, 3) or words[2:] not in ([], ["local"]):
-                raise RedoubtError(f"{where}: expected 'topic NAME' or 'topic NAME local'")
-            if words[1] in files:
-                raise RedoubtError(f"{where}: topic {words[1]} stands here twice")
-            names.append((words[1], len(words) == 3))
-            files[words[1]] = []
-        elif len(words) > 1 or not names:
-            raise RedoubtError(f"{where}: expected the path of one file, below a topic")
-        elif any(words[0] in known for known in files.values()):
-            raise RedoubtError(f"{where}: {words[0]} is introduced twice")
-        else:
-            files[names[-1][0]].append(words[0])
-    patches = _series(repo, [name for name, _ in names])
-    result = [Topic(name, local, tuple(files[name]), patches[name]) for name, local in names]
-    seen_local = ""
-    for topic in result:
-        if topic.local:
-            seen_local = topic.name
-        elif seen_local:
-            # Its patches may have been made on top of the local ones.
-            raise RedoubtError(f"{listing}: topic {topic.name} follows the local {seen_local}")
-    return result
+        try:
+            if words[0] == "topic":
+                entries.append(_head(words, entries))
+            elif not entries:
+                raise RedoubtError("expected 'topic NAME'")
+            else:
+                _body(line[0].isspace(), words, entries, introduced)
+        except RedoubtError as error:
+            raise RedoubtError(f"{listing}:{number}: {error.message}") from error
+    topics = [_topic(repo, entry) for entry in entries]
+    _check_series(repo, topics)
+    return topics
+
+
+def _head(words: list[str], entries: list[_Entry]) -> _Entry:
+    if len(words) not in (2, 3) or words[2:] not in ([], ["local"]):
+        raise RedoubtError("expected 'topic NAME' or 'topic NAME local'")
+    if any(words[1] == known.name for known in entries):
+        raise RedoubtError(f"topic {words[1]} stands here twice")
+    local = len(words) == 3
+    if not local and entries and entries[-1].local:
+        # Its patches may have been made on top of the local ones.
+        raise RedoubtError(f"topic {words[1]} follows the local {entries[-1].name}")
+    return _Entry(words[1], local)
+
+
+def _body(indented: bool, words: list[str], entries: list[_Entry], introduced: set[str]) -> None:
+    entry = entries[-1]
+    if not indented and words[0] == "needs":
+        known = {one.name for one in entries[:-1] if entry.local or not one.local}
+        if missing := set(words[1:]) - known:
+            raise RedoubtError(f"{entry.name} needs {', '.join(sorted(missing))}, no earlier topic")
+        entry.needs += words[1:]
+    elif not indented and words[0] == "results":
+        entry.results += words[1:]
+    elif len(words) > 1:
+        raise RedoubtError("expected a patch, or the path of one file below it")
+    elif not indented:
+        if not words[0].endswith(".patch") or "/" in words[0]:
+            raise RedoubtError(f"expected the name of a patch, not {words[0]}")
+        if words[0] in entry.patches:
+            raise RedoubtError(f"{words[0]} stands here twice")
+        entry.patches[words[0]] = []
+    elif not entry.patches:
+        raise RedoubtError(f"{words[0]} arrives with no patch")
+    elif words[0] in introduced:
+        raise RedoubtError(f"{words[0]} is introduced twice")
+    else:
+        introduced.add(words[0])
+        entry.patches[next(reversed(entry.patches))].append(words[0])
+
+
+def _topic(repo: Path, entry: _Entry) -> Topic:
+    mails = []
+    for name, files in entry.patches.items():
+        path = repo / "patches" / entry.name / name
+        if not path.is_file():
+            raise RedoubtError(f"patches/topics names {entry.name}/{name}, which does not exist")
+        patch = Patch(path, bool(TOUCHED.search(read(path))), tuple(files))
+        if not patch.changes and not patch.files:
+            raise RedoubtError(f"{patch} changes no file, and none arrives with it")
+        mails.append(patch)
+    needs, results = tuple(entry.needs), tuple(entry.results)
+    return Topic(entry.name, entry.local, needs, results, tuple(mails))
+
+
+def _check_series(repo: Path, topics: Sequence[Topic]) -> None:
+    """Raise RedoubtError unless patches/series has the patches with hunks, in the same order."""
+    listing = repo / "patches" / "series"
+    wanted = [str(patch) for topic in topics for patch in topic.mails if patch.changes]
+    lines = [line.split("#")[0].strip() for line in read(listing).splitlines()]
+    found = [line for line in lines if line]
+    if found == wanted:
+        return
+    if missing := [name for name in wanted if name not in found]:
+        raise RedoubtError(f"{listing} lacks {missing[0]}, which patches/topics has")
+    if more := [name for name in found if name not in wanted]:
+        raise RedoubtError(f"{listing} has {more[0]}, which is no patch of patches/topics to push")
+    raise RedoubtError(f"{listing} and patches/topics have the patches in different orders")
+
+
+def closure(topics: Sequence[Topic], names: Collection[str]) -> list[Topic]:
+    """The topics of these names and those they need, in order.
+
+    Raises RedoubtError if there is no topic of a name.
+    """
+    if missing := set(names) - {topic.name for topic in topics}:
+        raise RedoubtError(f"patches/topics has no topic {', '.join(sorted(missing))}")
+    wanted = set(names)
+    # Needs are earlier topics.
+    for topic in reversed(topics):
+        if topic.name in wanted:
+            wanted.update(topic.needs)
+    return [topic for topic in topics if topic.name in wanted]
 
 
 def part(repo: Path, names: list[str]) -> tree.Queue:
-    """The part of the queue that some topics are, in the order of the series.
+    """The part of the queue that some topics are, without those they need, in order.
 
     Raises RedoubtError if there is no topic of a name, and as `load` does.
     """
     known = load(repo)
-    missing = set(names) - {topic.name for topic in known}
-    if missing:
-        raise RedoubtError(f"patches/topics has no topic {', '.join(sorted(missing))}")
-    chosen = [topic for topic in known if topic.name in names]
+    chosen = [topic for topic in closure(known, names) if topic.name in names]
     return tree.Queue(
         repo / "kernel",
         tuple(sorted(file for topic in chosen for file in topic.files)),
         tuple(patch for topic in chosen for patch in topic.patches),
     )
-
-
-def _series(repo: Path, names: list[str]) -> dict[str, tuple[Path, ...]]:
-    """The patches of each topic; raises RedoubtError unless they stand in the topics' order."""
-    listing = repo / "patches" / "series"
-    found: dict[str, list[Path]] = {name: [] for name in names}
-    last = 0
-    for number, line in enumerate(read(listing).splitlines(), 1):
-        words = line.split("#")[0].split()
-        if not words:
-            continue
-        where = f"{listing}:{number}"
-        topic = PurePosixPath(words[0]).parts[0]
-        if len(words) > 1:
-            raise RedoubtError(f"{where}: patches are applied with -p1 and no other option")
-        if topic not in found:
-            raise RedoubtError(f"{where}: {words[0]} belongs to no topic of patches/topics")
-        if names.index(topic) < last:
-            raise RedoubtError(f"{where}: {words[0]} stands behind a later topic")
-        last = names.index(topic)
-        path = repo / "patches" / words[0]
-        if not path.is_file():
-            raise RedoubtError(f"{where}: there is no patches/{words[0]}")
-        found[topic].append(path)
-    return {name: tuple(items) for name, items in found.items()}
 
 
 def touched(patch: Path) -> set[str]:

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The text of the series' cover letter.
+"""The text of a cover letter.
 
-The purpose of the series stands in patches/COVER. The rest comes from configs/threat-model.toml and
-from the files of results/, so that it says what runs have shown and nothing else; the list of mails
-and the diffstat are git's.
+The prose of a topic stands in patches/TOPIC/COVER, that of the whole series in patches/COVER. The
+rest comes from configs/threat-model.toml and from the files of results/, so that it says what runs
+have shown and nothing else; the list of mails and the diffstat are git's.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 from redoubt.core import paths
@@ -20,7 +22,8 @@ from redoubt.cost.tables import Table
 from redoubt.cost.workloads import EVENTS
 from redoubt.linux import source
 from redoubt.linux.source import Source
-from redoubt.ship import report, series, threats
+from redoubt.linux.topics import Topic
+from redoubt.ship import commits, report, threats
 from redoubt.ship.report import Results
 from redoubt.ship.threats import Model
 
@@ -37,34 +40,61 @@ _ASCII = str.maketrans({**_SPELLED, _FIXED: " "})
 # Of the tables of a benchmark. A switch for each entry is there to compare with; nobody boots so.
 _COLUMNS = ("workload", "size", "off/pristine", "on/off", "switches/op")
 
+# The topic that the threat model is about, most of all.
+_PAGE_TABLES = "kpkeys"
 _MOCKED = f"{MET} (mock)"
 # Suites that are about the tool.
 _TOOL = "tool"
 
 
-def letter(repo: Path, base: Source) -> str:
+def letter(repo: Path, base: Source, names: Collection[str] = ()) -> str:
     """Subject and text of the cover letter of a repository, the same for the same files.
 
-    Raises RedoubtError if a file it is made of is missing or not as expected, or has a character
-    that a cover letter cannot carry.
+    With `names` it is that of these topics and those they need: of one topic its own, with the
+    results that tell about it. Raises RedoubtError if a file it is made of is missing or not as
+    expected, or has a character that a cover letter cannot carry.
     """
-    purpose = series.message(repo / "patches" / "COVER")
-    model = threats.load(repo)
-    results = report.load(repo / "results")
-    parts = [
-        purpose.splitlines(),
-        [*_heading("Base"), *_base(base)],
-        [*_heading("Known ways around it"), *_open(model)],
-        [*_heading("Out of scope"), *_out_of_scope(model)],
-        [*_heading("Tests"), *_tests(results)],
-        [*_heading("Costs"), *_costs(results)],
-    ]
+    chosen = commits.chosen(repo, names)
+    asked = [topic for topic in chosen if topic.name in names]
+    alone = asked[0] if len(asked) == 1 else None
+    place = repo / "patches" / alone.name if alone else repo / "patches"
+    results = _about(report.load(repo / "results"), asked)
+    parts = [commits.message(place / "COVER").splitlines()]
+    for topic in chosen:
+        if topic != alone:
+            subject, _, text = commits.message(repo / "patches" / topic.name / "COVER").partition(
+                "\n\n"
+            )
+            parts.append([*_heading(subject), *text.splitlines()])
+    parts.append([*_heading("Base"), *_base(base)])
+    if any(topic.name == _PAGE_TABLES for topic in chosen):
+        model = threats.load(repo)
+        parts.append([*_heading("Known ways around it"), *_open(model)])
+        parts.append([*_heading("Out of scope"), *_out_of_scope(model)])
+    parts.append([*_heading("Tests"), *_tests(results)])
+    parts.append([*_heading("Costs"), *_costs(results)])
     lines = []
     for line in (line for part in parts for line in (*part, "")):
         lines.append(line.translate(_ASCII).rstrip())
         if not lines[-1].isascii():
             raise RedoubtError(f"a cover letter is ASCII; it cannot have this line: {line}")
     return "\n".join(lines)
+
+
+def _about(results: Results, asked: Sequence[Topic]) -> Results:
+    """The results that tell about these topics; all if there are none."""
+    patterns = [pattern for topic in asked for pattern in topic.results]
+
+    def wanted(name: str) -> bool:
+        return not asked or any(fnmatch(name, pattern) for pattern in patterns)
+
+    return replace(
+        results,
+        benchmarks=[one for one in results.benchmarks if wanted(one[0])],
+        linear_maps=[one for one in results.linear_maps if wanted(one.file)],
+        tests=[one for one in results.tests if wanted(one.file)],
+        runs=[one for one in results.runs if wanted(one.file)],
+    )
 
 
 def _heading(title: str) -> list[str]:

@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The queue as mails: one commit per topic, for `git am` on the pristine tree.
+"""The queue as mails: one for each patch, for `git am` on the pristine tree.
 
-Each is signed off by the user. A cover letter goes before them if there is a text for it; whom the
-mails go to is written beside them, or into them.
+Each is signed off by the user. A cover letter goes before them if there is a text for it.
 
-`export` makes the commits in a scratch repository that holds only the files the topics touch, so it
-takes a second and not minutes; the mails are the same. `check` takes the mails back: `git am` puts
-them on a pristine tree and the result has to equal pristine plus kernel/ plus patches/ (without
-local topics) byte for byte, built anew without git; and each prefix of the series can be handed to
-a builder as a real source tree. How the mails look can be judged by a checker, too.
-
-git runs apart from the user's configuration; only the identity is the user's.
+`check` takes the mails back: `git am` puts them on a pristine tree and the result has to equal
+pristine plus kernel/ plus patches/ (without local topics) byte for byte, and each prefix of the
+series can be handed to a builder as a real source tree. Each topic has to stand alone with those it
+needs. How the mails look can be judged by a checker, too.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,11 +24,11 @@ from typing import Any
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.git import Git, run
-from redoubt.linux import tree
-from redoubt.linux.topics import Topic, load, read, touched
-from redoubt.ship import recipients as recipients_module
+from redoubt.linux import topics as topics_module
+from redoubt.linux.topics import Topic, read
+from redoubt.ship import commits
+from redoubt.ship.commits import Commit, Commits, pick, place
 from redoubt.ship.lint import Finding
-from redoubt.ship.recipients import Recipients
 
 # Blob names as long as the kernel's, and nothing that depends on the version of git.
 _FORMAT = ("-n", "--no-renames", "--abbrev=12", "--no-signature")
@@ -40,51 +36,9 @@ _FORMAT = ("-n", "--no-renames", "--abbrev=12", "--no-signature")
 _WITH_COVER = ("--cover-letter", "--cover-from-description=subject")
 
 COVER_LETTER = "0000-cover-letter.patch"
-RECIPIENTS = "recipients"
 _MAILS = "[0-9][0-9][0-9][0-9]-*.patch"
 
-# "mm: ", "x86/cpu: ", "arm64: mm: "
-_SUBJECT = re.compile(r"[\w./,+-]+(?: [\w./,+-]+)?: \S")
-# What git takes for the end of a message.
-_END = re.compile(r"diff -|Index: |---(?: \S|\s*$)")
-
 _MAIL_TOUCHED = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.MULTILINE)
-
-
-# === Who commits =================================================================================
-
-
-def author_of(repo: Path, why: str = "mails have an author") -> tuple[str, str]:
-    """The user's name and address as git has them; raises RedoubtError if it has none.
-
-    `why` says what they are needed for.
-    """
-    result = run(
-        ["git", "-C", str(repo), "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"]
-    )
-    match = re.match(r"^(.+) <(.+)> \d+ [+-]\d+$", result.stdout.strip())
-    if result.returncode != 0 or match is None:
-        raise RedoubtError(
-            f"git does not know who you are, and {why}",
-            'git config --global user.name "Your Name" && '
-            "git config --global user.email you@example.org",
-        )
-    return match[1], match[2]
-
-
-def _identity(repo: Path, author: tuple[str, str]) -> dict[str, str]:
-    """Author, committer and date for git.
-
-    The date is that of the repository's last commit, so that the same queue gives the same mails.
-    """
-    last = run(["git", "-C", str(repo), "log", "-1", "--format=%ct"])
-    seconds = last.stdout.strip() if last.returncode == 0 else ""
-    result: dict[str, str] = {}
-    for role in ("AUTHOR", "COMMITTER"):
-        result[f"GIT_{role}_NAME"], result[f"GIT_{role}_EMAIL"] = author
-        if seconds:
-            result[f"GIT_{role}_DATE"] = f"@{seconds} +0000"
-    return result
 
 
 # === Trees =======================================================================================
@@ -114,64 +68,6 @@ def _scratch(near: Path | None = None, at: Path | None = None) -> Iterator[Path]
         yield Path(name)
 
 
-def place(source: Path, destination: Path) -> None:
-    """Copy a file with its permissions, never writing into an existing one (it may be linked)."""
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    destination.unlink(missing_ok=True)
-    shutil.copy(source, destination)
-
-
-def pick(pristine: Path, names: set[str], destination: Path) -> None:
-    """Copy the named files of the pristine tree; raises RedoubtError if one is not there."""
-    for name in sorted(names):
-        source = pristine / name
-        if not source.is_file() or source.is_symlink():
-            raise RedoubtError(f"a patch changes {name}, which is no file of {pristine}")
-        place(source, destination / name)
-
-
-def _add_files(repo: Path, pristine: Path, topic: Topic, destination: Path) -> None:
-    """Copy the files a topic introduces; raises RedoubtError for one that is missing or no news."""
-    for name in topic.files:
-        source = repo / "kernel" / name
-        if not source.is_file():
-            raise RedoubtError(f"patches/topics names {name}, but there is no kernel/{name}")
-        if os.path.lexists(pristine / name):
-            raise RedoubtError(f"kernel/{name}: Linux has this file; change it with a patch")
-        place(source, destination / name)
-
-
-def _exported(repo: Path) -> list[Topic]:
-    """The topics that become mails, which is all but the local ones."""
-    chosen = [topic for topic in load(repo) if not topic.local]
-    if not chosen:
-        raise RedoubtError(f"{repo}/patches/topics has no topic to export")
-    return chosen
-
-
-def message(path: Path) -> str:
-    """The text of a mail from a file COVER: its subject, an empty line, and its body.
-
-    Raises RedoubtError if a mail could not carry it.
-    """
-    text = read(path).strip() + "\n"
-    lines = text.split("\n")
-    if not lines[0] or lines[0].startswith("["):
-        raise RedoubtError(f"{path}: the first line must be the subject, without a [tag]")
-    if not _SUBJECT.match(lines[0]):
-        raise RedoubtError(f"{path}: the subject must begin with a subsystem, as in 'mm: '")
-    if len(lines) < 3 or lines[1] != "" or not lines[2]:
-        raise RedoubtError(f"{path}: the subject, an empty line and the body are expected")
-    if ends := [line for line in lines if _END.match(line)]:
-        raise RedoubtError(f"{path}: git am would end the message at the line '{ends[0]}'")
-    return text
-
-
-def _message(repo: Path, topic: Topic) -> str:
-    """The commit message of a topic, not signed off; raises RedoubtError as `message` does."""
-    return message(repo / "patches" / topic.name / "COVER")
-
-
 # === Export ======================================================================================
 
 
@@ -180,70 +76,36 @@ def export(
     out: Path,
     *,
     repo: Path | None = None,
+    topics: Collection[str] = (),
     author: tuple[str, str] | None = None,
     letter: str | None = None,
-    ask: Callable[[Path], Recipients] | None = None,
-    address: bool = False,
 ) -> list[Path]:
     """Write the queue to `out` as mails for `git am`; returns what is written, in order.
 
-    The author is the user (name, address) unless given, and signs each mail off. `letter` is
-    subject and text of a cover letter; without it there is none. `ask` tells the recipients of a
-    mail, which are written to a file beside the mails, or into them if they are to `address`.
+    With `topics` only those and what they need. The author is the user (name, address) unless
+    given, and signs each mail off. `letter` is subject and text of a cover letter; without it there
+    is none.
 
     What an earlier run wrote is replaced, and only once everything new is there. Raises
-    RedoubtError for a patch that does not apply exactly, a topic without message or without effect,
-    a queue that contradicts itself, and as `ask` does.
+    RedoubtError for a patch that does not apply exactly or has no message, a topic that needs more
+    than it says, and a queue that contradicts itself.
     """
     repo = repo or paths.repo()
-    author = author or author_of(repo)
-    identity = _identity(repo, author)
-    chosen = _exported(repo)
+    wanted = commits.chosen(repo, topics)
     with _scratch() as scratch:
-        work = scratch / "tree"
-        work.mkdir()
-        git = Git(work, identity)
-        names = {name for topic in chosen for patch in topic.patches for name in touched(patch)}
-        ours = {name for topic in chosen for name in topic.files}
-        if names & ours:
-            raise RedoubtError(f"a patch changes {sorted(names & ours)[0]}, a file of kernel/")
-        pick(pristine, names, work)
-        base = git.start()
-        for topic in chosen:
-            text = _message(repo, topic)
-            if topic.patches:
-                tree.apply_series(work, list(topic.patches))
-            _add_files(repo, pristine, topic, work)
-            if not git("status", "--porcelain", "--ignored").strip():
-                raise RedoubtError(f"topic {topic.name} changes nothing")
-            git.commit(git.signed(text, author))
+        made = commits.make(pristine, scratch / "tree", repo, author or commits.author_of(repo))
+        made.only(wanted)
         mails = scratch / "mails"
         options = list(_FORMAT)
         if letter is not None:
-            git("config", "branch.main.description", letter)
+            made.git("config", "branch.main.description", letter)
             options += _WITH_COVER
-        git("format-patch", "-q", "-o", str(mails), *options, base)
-        if ask:
-            _add_recipients(mails, ask, address)
+        made.git("format-patch", "-q", "-o", str(mails), *options, made.base)
         return _publish(sorted(mails.iterdir()), out)
 
 
-def _add_recipients(mails: Path, ask: Callable[[Path], Recipients], address: bool) -> None:
-    """Write whom each mail goes to, the cover letter to all of them: into the mails, or beside."""
-    every = sorted(mails.iterdir())
-    found = {mail.name: ask(mail) for mail in every if mail.name != COVER_LETTER}
-    found[COVER_LETTER] = recipients_module.together(found.values())
-    if not address:
-        ordered = {mail.name: found[mail.name] for mail in every}
-        (mails / RECIPIENTS).write_text(recipients_module.listing(ordered), encoding="utf-8")
-        return
-    for mail in every:
-        text = recipients_module.address(read(mail), found[mail.name])
-        mail.write_text(text, encoding="utf-8", errors="surrogateescape")
-
-
 def _publish(mails: list[Path], out: Path) -> list[Path]:
-    """Replace the mails in `out`, and what belongs to them, by new ones."""
+    """Replace the mails in `out` by new ones."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         fresh: list[Path] = []
@@ -251,11 +113,20 @@ def _publish(mails: list[Path], out: Path) -> list[Path]:
             new = out / f".{mail.name}.new"
             shutil.copyfile(mail, new)
             fresh.append(new)
-        for old in (*out.glob(_MAILS), out / RECIPIENTS):
+        for old in out.glob(_MAILS):
             old.unlink(missing_ok=True)
         return [new.replace(out / mail.name) for new, mail in zip(fresh, mails, strict=True)]
     except OSError as error:
         raise RedoubtError(f"cannot write the mails to {out}: {error.strerror}") from error
+
+
+def sending(pristine: Path, mails: Path) -> str:
+    """The command that sends mails to those whom the kernel's MAINTAINERS name."""
+    ask = f"cd {pristine} && scripts/get_maintainer.pl --nogit --nogit-fallback --norolestats"
+    return (
+        f"git send-email --dry-run --to-cmd='{ask} --no-l --no-r'"
+        f" --cc-cmd='{ask} --no-m' {mails}/*.patch"
+    )
 
 
 # === Check =======================================================================================
@@ -265,9 +136,10 @@ def _publish(mails: list[Path], out: Path) -> list[Path]:
 class Report:
     """What the check saw.
 
-    `different` are files on which the mails and our tree disagree; `built` the topics up to which
-    a prefix was built; `full` tells whether git had the whole pristine tree or the touched files.
-    `findings` are those of a checker of mails, None if there was none.
+    `different` are files on which the mails and our tree disagree; `alone` the topics that stand
+    alone with those they need, and `entangled` what is wrong with the others; `built` the topics,
+    or the patches, up to which a prefix was built; `full` tells whether git had the whole pristine
+    tree or the touched files. `findings` are those of a checker of mails, None if there was none.
     """
 
     mails: tuple[Path, ...]
@@ -276,11 +148,13 @@ class Report:
     built: tuple[str, ...]
     full: bool
     findings: tuple[Finding, ...] | None = None
+    alone: tuple[str, ...] = ()
+    entangled: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """True if the mails give our tree, and look as they should."""
-        return not self.different and not self.findings
+        """True if the mails give our tree, look as they should, and topics stand alone."""
+        return not self.different and not self.findings and not self.entangled
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -289,6 +163,8 @@ class Report:
             "mails": [mail.name for mail in self.mails],
             "files": self.files,
             "different": list(self.different),
+            "alone": list(self.alone),
+            "entangled": list(self.entangled),
             "built": list(self.built),
             "full": self.full,
             "findings": None if self.findings is None else [asdict(one) for one in self.findings],
@@ -298,18 +174,23 @@ class Report:
 def render(report: Report) -> list[str]:
     """The report as lines of text."""
     lines = [f"DIFFERS {name}" for name in report.different]
+    lines += [f"ENTANGLED {text}" for text in report.entangled]
     lines += [str(finding) for finding in report.findings or ()]
     where = "the whole pristine tree" if report.full else "the files they touch"
     lines.append(
         f"{len(report.mails)} mails applied with git am to {where}: {report.files} files compared, "
         f"{len(report.different)} differ from our tree"
     )
+    if report.alone:
+        lines.append(f"topics that stand alone, with those they need: {', '.join(report.alone)}")
     if report.built:
         lines.append(f"prefixes built: {', '.join(report.built)}")
     if report.findings is not None:
         lines.append(f"checkpatch --strict: {len(report.findings)} findings")
     if report.different:
         lines.append("series: the mails do not give our tree")
+    elif report.entangled:
+        lines.append("series: a topic needs more than it says")
     elif report.findings:
         lines.append("series: the mails are not fit to be sent")
     else:
@@ -321,8 +202,10 @@ def check(
     pristine: Path,
     out: Path,
     *,
-    build: Callable[[Path, str], bool | None] | None,
+    build: Callable[[Path, Commit], bool | None] | None,
+    each: bool = False,
     repo: Path | None = None,
+    topics: Collection[str] = (),
     full: bool = False,
     work_in: Path | None = None,
     letter: str | None = None,
@@ -330,12 +213,13 @@ def check(
 ) -> Report:
     """Apply the mails in `out` to pristine and compare with our tree; then build the prefixes.
 
-    `letter` is what the cover letter has to say. `judge` is a checker of how mails look.
+    They are those of `topics` and what these need, all if there are none. `letter` is what the
+    cover letter has to say. `judge` is a checker of how mails look.
 
-    `build` is called with a source tree and the name of the last topic in it, once per topic; the
-    tree is one directory that grows from topic to topic, so that a builder which keeps its objects
-    rebuilds little. A builder that leaves a prefix out returns False, and the report does not name
-    it. The tree may be hard-linked with pristine: build out of tree, never change it.
+    `build` is called with a source tree and the last commit in it, once per topic, or for `each`
+    mail; the tree is one directory that grows, so that a builder which keeps its objects rebuilds
+    little. A builder that leaves a prefix out returns False, and the report does not name it. The
+    tree may be hard-linked with pristine: build out of tree, never change it.
     It stands in `work_in`, at the same path in each run, if that is given: ccache looks at paths.
     With `full`, git am works on all of pristine (a minute) instead of on the touched files.
 
@@ -344,65 +228,87 @@ def check(
     """
     repo = repo or paths.repo()
     # Nobody sees these commits, so they can be anyone's.
-    identity = _identity(repo, ("Redoubt", "redoubt@localhost"))
-    chosen = _exported(repo)
+    author = ("Redoubt", "redoubt@localhost")
+    wanted = commits.chosen(repo, topics)
     mails = sorted(set(out.glob(_MAILS)) - {out / COVER_LETTER}) if out.is_dir() else []
     if not mails:
         raise RedoubtError(f"there are no mails in {out}", "export the series first")
     with _scratch(pristine, work_in) as scratch:
-        expected = scratch / "expected"
-        names = {name for topic in chosen for patch in topic.patches for name in touched(patch)}
-        expected.mkdir()
-        pick(pristine, names, expected)
-        tree.apply_series(expected, [patch for topic in chosen for patch in topic.patches])
-        for topic in chosen:
-            _add_files(repo, pristine, topic, expected)
+        made = commits.make(pristine, scratch / "expected", repo, author)
+        alone, entangled = _separate(made, wanted)
+        ours = made.only(wanted)
+        expected = made.git.directory
 
         work = scratch / "tree"
-        mailed = {
-            name for mail in mails for pair in _MAIL_TOUCHED.findall(read(mail)) for name in pair
-        }
         if full:
             copy_tree(pristine, work, link=False)
         else:
             work.mkdir()
+            mailed = {
+                name
+                for mail in mails
+                for pair in _MAIL_TOUCHED.findall(read(mail))
+                for name in pair
+            }
             pick(pristine, {name for name in mailed if (pristine / name).is_file()}, work)
-        git = Git(work, identity)
+        git = Git(work, commits.identity(repo, author))
         base = git.start()
         git("am", "-q", *(str(mail.resolve()) for mail in mails))
-        commits = git("rev-list", "--reverse", f"{base}..HEAD").split()
-        if len(commits) != len(chosen):
-            raise RedoubtError(f"{len(chosen)} topics, but the mails make {len(commits)} commits")
+        taken = git("rev-list", "--reverse", f"{base}..HEAD").split()
+        if len(taken) != len(ours):
+            raise RedoubtError(f"{len(ours)} patches, but the mails make {len(taken)} commits")
         different = ["cover letter"] if letter and not _says(out / COVER_LETTER, letter) else []
         different += [
-            f"message of topic {topic.name}"
-            for topic, commit in zip(chosen, commits, strict=True)
-            if not _carries(git, commit, _message(repo, topic))
+            f"message of {mine.patch}"
+            for mine, commit in zip(ours, taken, strict=True)
+            if not _carries(git, commit, commits.message(mine.patch.path))
         ]
-        changed = git("diff", "-z", "--no-renames", "--name-only", base, "HEAD").split("\0")
-        files = _names(expected) | set(filter(None, changed))
+        files = {
+            name
+            for one, first in ((git, base), (made.git, made.base))
+            for name in one("diff", "-z", "--no-renames", "--name-only", first, "HEAD").split("\0")
+            if name
+        }
         if full:
             files |= _names(work) | _names(pristine)
         for name in sorted(files):
-            ours = expected / name
-            if not _same(work / name, ours if os.path.lexists(ours) else pristine / name):
+            own = expected / name
+            if not _same(work / name, own if os.path.lexists(own) else pristine / name):
                 different.append(name)
         found = judge(mails) if judge else None
         built: list[str] = []
         if build is not None and not different:
             prefix = scratch / "prefix"
             copy_tree(pristine, prefix, link=True)
-            for topic, commit in zip(chosen, commits, strict=True):
+            for mine, after, commit in zip(ours, (*ours[1:], None), taken, strict=True):
                 _advance(git, commit, work, prefix)
+                if not each and after and after.topic == mine.topic:
+                    continue
+                name = str(mine.patch) if each else mine.topic.name
                 try:
-                    done = build(prefix, topic.name)
+                    done = build(prefix, mine)
                 except RedoubtError as error:
                     raise RedoubtError(
-                        f"the series up to topic {topic.name} does not stand alone: {error}"
+                        f"the series up to {name} does not stand alone: {error}"
                     ) from error
                 if done is not False:
-                    built.append(topic.name)
-        return Report(tuple(mails), len(files), tuple(different), tuple(built), full, found)
+                    built.append(name)
+        return Report(
+            tuple(mails), len(files), tuple(different), tuple(built), full, found, alone, entangled
+        )
+
+
+def _separate(made: Commits, wanted: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The topics that stand alone with those they need, and why others do not."""
+    alone, entangled = [], []
+    for topic in wanted:
+        try:
+            made.only(topics_module.closure(wanted, [topic.name]))
+        except RedoubtError as error:
+            entangled.append(error.message)
+        else:
+            alone.append(topic.name)
+    return tuple(alone), tuple(entangled)
 
 
 def _carries(git: Git, commit: str, message: str) -> bool:
@@ -425,14 +331,12 @@ def _says(cover: Path, letter: str) -> bool:
 def _names(directory: Path) -> set[str]:
     """All files below a directory, by relative path; git's own left out."""
     found: set[str] = set()
-    for place, subdirectories, files in os.walk(directory):
-        if Path(place) == directory:
+    for top, subdirectories, files in os.walk(directory):
+        if Path(top) == directory:
             subdirectories[:] = [name for name in subdirectories if name != ".git"]
             files = [name for name in files if name != ".git"]
-        links = [name for name in subdirectories if os.path.islink(os.path.join(place, name))]
-        found.update(
-            os.path.relpath(os.path.join(place, name), directory) for name in files + links
-        )
+        links = [name for name in subdirectories if os.path.islink(os.path.join(top, name))]
+        found.update(os.path.relpath(os.path.join(top, name), directory) for name in files + links)
     return found
 
 

@@ -11,9 +11,9 @@ from redoubt.core import paths
 from redoubt.core.progress import Progress
 from redoubt.image import offcheck
 from redoubt.image.audit import audit
-from redoubt.linux import build, source, topics
+from redoubt.linux import build, source
 from redoubt.machine import kernels
-from redoubt.ship import cover, htmldocs, lint, series
+from redoubt.ship import commits, cover, htmldocs, lint, series
 from redoubt.suite.run import Item, Run, verdict
 from redoubt.targets import Target
 
@@ -27,46 +27,54 @@ def audited(run: Run) -> Iterator[Item]:
 
 
 def series_check(
-    targets: Sequence[Target], progress: Progress, *, sampled: bool, mails: Path | None = None
+    targets: Sequence[Target],
+    progress: Progress,
+    *,
+    sampled: bool,
+    mails: Path | None = None,
+    names: Sequence[str] = (),
+    each: bool = False,
 ) -> series.Report:
     """Take the series back with git am, look at its mails with checkpatch, and build prefixes.
 
-    All for all targets that their last topic concerns, or the last such for the first target; none
-    if there is no target. The `mails` are those of a directory, or made anew.
+    A prefix ends with a topic, or with `each` mail. All for all targets that their last topic
+    concerns, or the last such for the first target; none if there is no target. The `mails` are
+    those of a directory, or made anew; `names` are the topics they are of, all if there are none.
 
     Raises RedoubtError if a mail does not apply or a prefix does not build.
     """
     found = source.obtain(progress)
     pristine = found.path
-    letter = cover.letter(paths.repo(), found)
+    letter = cover.letter(paths.repo(), found, names)
     if mails is None:
         # Beside those that the user has made: nobody gets these.
         mails = paths.build_dir() / "series-test"
         # A fresh machine has no git identity.
-        series.export(pristine, mails, author=("Redoubt", "redoubt@localhost"), letter=letter)
+        author = ("Redoubt", "redoubt@localhost")
+        series.export(pristine, mails, topics=names, author=author, letter=letter)
     if sampled:
         targets = targets[:1]
     wanted = {
         topic.name: [target for target in targets if topic.concerns(target.architectures)]
-        for topic in topics.load(paths.repo())
-        if not topic.local
+        for topic in commits.chosen(paths.repo(), names)
     }
     if sampled:
         wanted = dict([entry for entry in wanted.items() if entry[1]][-1:])
 
-    def compile_prefix(prefix: Path, topic: str) -> bool:
-        concerned = wanted.get(topic, [])
+    def compile_prefix(prefix: Path, last: commits.Commit) -> bool:
+        concerned = wanted.get(last.topic.name, [])
         for target in concerned:
             build.compile_kernel(
-                target, prefix, f"series-{topic}", target.fragments, progress,
+                target, prefix, f"series-{last.topic.name}", target.fragments, progress,
                 directory=paths.build_dir() / target.name / "series",
             )  # fmt: skip
         return bool(concerned)
 
     with progress.step("Checking the series"):
         return series.check(
-            pristine, mails, build=compile_prefix if targets else None, full=not sampled,
-            work_in=paths.build_dir(), letter=letter, judge=partial(lint.check_mails, pristine),
+            pristine, mails, build=compile_prefix if targets else None, each=each, topics=names,
+            full=not sampled, work_in=paths.build_dir(), letter=letter,
+            judge=partial(lint.check_mails, pristine),
         )  # fmt: skip
 
 

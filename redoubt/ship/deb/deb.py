@@ -25,7 +25,7 @@ from redoubt.core.process import run_logged
 from redoubt.core.progress import Progress
 from redoubt.linux import build, source
 from redoubt.machine import doctor, provenance
-from redoubt.ship import series
+from redoubt.ship import commits
 from redoubt.ship.deb import installed, packaged, shipped
 from redoubt.targets import Target
 
@@ -262,7 +262,7 @@ def make(
     """
     needs(target, config)
     repo = paths.repo()
-    author = series.author_of(repo, "packages have a maintainer")
+    author = commits.author_of(repo, "packages have a maintainer")
     version = version_of(source.obtain(progress).version, repo)
     started = time.monotonic()
     base = shipped.base(target, config, progress)

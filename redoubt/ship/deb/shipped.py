@@ -18,7 +18,7 @@ from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
 from redoubt.linux import build, distro, topics, tree
 from redoubt.linux.source import version_of
-from redoubt.ship import series
+from redoubt.ship import commits, series
 from redoubt.targets import TARGETS, Target
 
 DISTRO = "distro"
@@ -87,13 +87,13 @@ def _changes(pristine: Path, ours: tree.Queue, into: Path) -> list[str]:
     for file in ours.files:
         if (pristine / file).exists():
             raise RedoubtError(f"kernel/{file} is a file that Linux has")
-        series.place(ours.kernel / file, into / file)
+        commits.place(ours.kernel / file, into / file)
     return sorted({*touched, *ours.files})
 
 
 def _replace(source: Path, destination: Path) -> None:
     if not destination.is_file() or destination.read_bytes() != source.read_bytes():
-        series.place(source, destination)
+        commits.place(source, destination)
 
 
 def _remember(dest: Path, base: str, files: Sequence[str]) -> None:
