@@ -511,9 +511,9 @@ def test_the_words_for_a_test_without_an_end(
 
 @pytest.mark.guest
 @needs_parser
-@pytest.mark.parametrize(("lost", "boots", "failed"), [(0, 1, 0), (1, 2, 0), (2, 2, 1)])
+@pytest.mark.parametrize(("lost", "starts", "failed"), [(0, 1, 0), (1, 2, 0), (2, 2, 1)])
 def test_boots_again_if_a_line_was_lost(
-    lost: int, boots: int, failed: int, monkeypatch: pytest.MonkeyPatch
+    lost: int, starts: int, failed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = Source(REAL_BUILD / "src", "7.3.4")
     consoles = [GOOD.replace("    ok 1 one\n", "")] * lost + [GOOD]
@@ -528,7 +528,7 @@ def test_boots_again_if_a_line_was_lost(
     monkeypatch.setattr(boots, "boot", start)
     run = Run(X86_64, "auto", False, Silent())
     items = list(boots.kunit(run, MagicMock(), get_variant(X86_64, "on")))
-    assert len(booted) == boots
+    assert len(booted) == starts
     assert any(one.failed for one in items) == bool(failed)
 
 
