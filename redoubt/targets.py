@@ -92,7 +92,9 @@ class Way:
 class Target:
     """A kernel that can be built and booted.
 
-    `fragments` (names in configs/) make it boot, `ours` switch our work on. A measured kernel,
+    `fragments` (names in configs/) make it boot, `ours` switch our work on. A kernel that is
+    tested and has no flavour gets `beside` as well. With `built_as`, that of another target is
+    tested: building one takes longer than all tests of it. A measured kernel,
     pristine ones as well, gets `bench`; `measured` are the variants it is measured in, or all if
     there are none. `bench_keys` is what it needs for its protection keys, and
     `bench_mock` what puts instructions that cost as much in their place where there are none, or
@@ -125,6 +127,8 @@ class Target:
     vmlinux: str
     variants: tuple[Variant, ...]
     audit: str
+    beside: tuple[str, ...] = ()
+    built_as: str = ""
     bench: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     bench_keys: tuple[str, ...] = ()
@@ -156,7 +160,7 @@ class Target:
     @property
     def tested(self) -> tuple[str, ...]:
         """The fragments of the kernel that tests boot, in the order of merging."""
-        return (*self.fragments, *self.observers, *self.ours)
+        return (*self.fragments, *self.observers, *self.ours, *self.beside)
 
     @property
     def measures_protection(self) -> bool:
@@ -212,6 +216,7 @@ X86_64 = Target(
     arch="x86_64",
     fragments=("base", "x86_64"),
     ours=("kpkeys", "x86-kpkeys", "x86-asi", "kunit", "x86-kunit", "vuln", "bench"),
+    beside=("x86-kaslr", "x86-mktme", "x86-mktme-debug"),
     bench=("bench", "bench-vmalloc", "bench-emulated"),
     bench_keys=("x86-kpkeys", "x86-asi"),
     bench_mock=(),
@@ -259,7 +264,7 @@ X86_64_MKTME = replace(
     X86_64,
     name="x86_64-mktme",
     fragments=(*X86_64.fragments, "x86-kaslr"),
-    ours=(*X86_64.ours, "x86-mktme", "x86-mktme-debug"),
+    built_as=X86_64.name,
     # Encryption alone.
     measured=("pristine", "off"),
     bench_keys=("x86-mktme",),

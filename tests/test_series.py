@@ -1065,11 +1065,9 @@ def test_a_result_is_that_of_a_check(tmp_path: Path) -> None:
     assert caught.value.hint == "redoubt series --check-mails --json FILE"
 
 
-@pytest.mark.parametrize(
-    ("targets", "sampled"), [(["um"], True), (["um", "x86_64"], False), ([], True)]
-)
+@pytest.mark.parametrize("targets", [["um"], ["um", "x86_64"], []])
 def test_what_the_suite_asks_of_the_series(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, targets: list[str], sampled: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, targets: list[str]
 ) -> None:
     asked_for: dict[str, Any] = {}
     exported: list[Path] = []
@@ -1083,8 +1081,8 @@ def test_what_the_suite_asks_of_the_series(
     monkeypatch.setattr(code.series, "export", lambda _, out, **__: exported.append(out))
     monkeypatch.setattr(code.series, "check", take_back)
     given = tmp_path / "mine" if not targets else None
-    code.series_check([TARGETS[name] for name in targets], Silent(), sampled=sampled, mails=given)
-    assert asked_for["full"] is not sampled
+    code.series_check([TARGETS[name] for name in targets], Silent(), mails=given)
+    assert asked_for["full"] is bool(targets)
     assert asked_for["letter"].startswith("mm: ")
     assert asked_for["judge"].args == (tmp_path / "linux",)
     if given:

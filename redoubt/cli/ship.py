@@ -71,9 +71,7 @@ def export_series(
             print_lines(["send them with:", f"    {series.sending(base.path, where)}"])
             return
         targets = list(TARGETS.values()) if check else []
-        report = code.series_check(
-            targets, display, sampled=not check, mails=where, names=names, each=each
-        )
+        report = code.series_check(targets, display, mails=where, names=names, each=each)
     task.end(report.as_json(), series.render(report), report.ok)
 
 

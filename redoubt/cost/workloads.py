@@ -206,6 +206,8 @@ WORKLOADS = {
                  unit="process", only=_PC, once=True),
         Workload("null-syscall", "getppid(), as its user sees it", (0,), (0,), 256, 10,
                  only=_COUNTED, limits=(_x86(1.0),)),
+        Workload("interrupt", "an interrupt that a CPU sends to itself", (), (0,), 256, 10,
+                 only=_COUNTED),
         Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _SMALL, 1, 8,
                  limits=(_time(1.02, 1024 * MIB), _x86(1.01), _arm(1.01), _UNENCRYPTED),
                  visits=2),

@@ -13,7 +13,7 @@ from redoubt.linux import build, distro, source, topics, tree
 from redoubt.linux.build import Build
 from redoubt.machine import guest, host
 from redoubt.machine.boot import MEMORY_MB, Machine
-from redoubt.targets import NoKeys, Target, Variant, Way, needs_flavour
+from redoubt.targets import NoKeys, Target, Variant, Way, get_target, needs_flavour
 
 # Boots that are no KUnit runs leave KUnit alone.
 _NO_KUNIT = ("kunit.enable=0",)
@@ -76,12 +76,17 @@ def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: st
     target has no such flavour, or anything on the way fails.
     """
     needs_flavour(target, flavour)
+    if target.built_as and not variant.pristine:
+        shared = get_target(target.built_as)
+        return replace(prepare(shared, variant, progress, flavour=flavour), target=target)
     extra = target.flavours[flavour] if flavour else ()
     kind = "redoubt"
     if variant.pristine:
         kind = "observed" if target.observers else "pristine"
     kind += f"-{flavour}" if flavour else ""
     ours = target.observers + (() if variant.pristine else target.ours)
+    if not variant.pristine and not flavour:
+        ours += target.beside
     linux = observed_tree(target, progress) if variant.pristine else our_tree(progress)
     if flavour == distro.FLAVOUR:
         return build.compile_kernel(

@@ -30,16 +30,16 @@ def series_check(
     targets: Sequence[Target],
     progress: Progress,
     *,
-    sampled: bool,
     mails: Path | None = None,
     names: Sequence[str] = (),
     each: bool = False,
 ) -> series.Report:
     """Take the series back with git am, look at its mails with checkpatch, and build prefixes.
 
-    A prefix ends with a topic, or with `each` mail. All for all targets that their last topic
-    concerns, or the last such for the first target; none if there is no target. The `mails` are
-    those of a directory, or made anew; `names` are the topics they are of, all if there are none.
+    A prefix ends with a topic, or with `each` mail, and is built for all targets that this topic
+    concerns. Without targets nothing is built, and git am works on the files that the mails touch.
+    The `mails` are those of a directory, or made anew; `names` are the topics they are of, all if
+    there are none.
 
     Raises RedoubtError if a mail does not apply or a prefix does not build.
     """
@@ -52,14 +52,10 @@ def series_check(
         # A fresh machine has no git identity.
         author = ("Redoubt", "redoubt@localhost")
         series.export(pristine, mails, topics=names, author=author, letter=letter)
-    if sampled:
-        targets = targets[:1]
     wanted = {
         topic.name: [target for target in targets if topic.concerns(target.architectures)]
         for topic in commits.chosen(paths.repo(), names)
     }
-    if sampled:
-        wanted = dict([entry for entry in wanted.items() if entry[1]][-1:])
 
     def compile_prefix(prefix: Path, last: commits.Commit) -> bool:
         concerned = wanted.get(last.topic.name, [])
@@ -73,15 +69,18 @@ def series_check(
     with progress.step("Checking the series"):
         return series.check(
             pristine, mails, build=compile_prefix if targets else None, each=each, topics=names,
-            full=not sampled, work_in=paths.build_dir(), letter=letter,
+            full=bool(targets), work_in=paths.build_dir(), letter=letter,
             judge=partial(lint.check_mails, pristine),
         )  # fmt: skip
 
 
 def series_checked(runs: Sequence[Run]) -> Iterator[Item]:
-    """The mails give our tree again; of what they build, all only in a long run."""
-    targets = [run.target for run in runs]
-    report = series_check(targets, runs[0].progress, sampled=not runs[0].long)
+    """The mails give our tree again; a long run also builds each prefix.
+
+    A short one has built the whole queue already, in the kernels that it boots.
+    """
+    targets = [run.target for run in runs if run.long]
+    report = series_check(targets, runs[0].progress)
     yield verdict("series", "-", report.ok, "\n".join(series.render(report)))
 
 

@@ -61,7 +61,6 @@ def _steps(runs: Sequence[Run]) -> Iterator[Step]:
     yield from each("address space isolation", isolation.from_inside, isolated)
     yield from each("stress-ng, plain kernel", partial(flavours.stress_ng, flavour=""), briefly)
     yield from each("memory under several keys", memory_keys.encryption, encrypted)
-    yield from each("linear map", linear_map.compared, mapped)
     yield Step("tool, with guests", "-", partial(tool.guests, one))
     yield from each("audit", code.audited)
     yield Step("series", "-", partial(code.series_checked, plain or runs))
@@ -74,6 +73,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[Step]:
     )
     yield from each("selftests", flavours.kernel_selftests, slow=True)
     yield from each("stress-ng", flavours.stress_ng, slow=True)
+    yield from each("linear map", linear_map.compared, mapped, slow=True)
     yield from each("linear map, flavours", linear_map.flavours, mapped, slow=True)
 
 

@@ -88,6 +88,7 @@ int kbench_fault(unsigned long start, unsigned long end, unsigned long step,
 
 int kbench_nothing(struct kbench_run *run);
 int kbench_switch(struct kbench_run *run);
+int kbench_interrupt(struct kbench_run *run);
 int kbench_fork(struct kbench_run *run);
 int kbench_exit(struct kbench_run *run);
 int kbench_munmap(struct kbench_run *run);

@@ -28,6 +28,7 @@
 static const struct kbench_workload workloads[] = {
 	{ "nothing", kbench_nothing },
 	{ "switch", kbench_switch },
+	{ "interrupt", kbench_interrupt },
 	{ "fork", kbench_fork },
 	{ "exit", kbench_exit },
 	{ "munmap", kbench_munmap },
