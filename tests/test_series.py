@@ -238,7 +238,13 @@ class Queue:
     ) -> series.Report:
         """Check the mails."""
         return series.check(
-            self.pristine, self.out, build=build, repo=self.repo, full=full, **options
+            self.pristine,
+            self.out,
+            build=build,
+            repo=self.repo,
+            full=full,
+            work_in=self.out.parent / "work",
+            **options,
         )
 
     def give_scripts(self) -> None:
@@ -293,7 +299,7 @@ def test_the_mails_give_our_tree(queue: Queue) -> None:
     report = queue.check()
     assert report.ok
     assert report.files == 8
-    assert series.render(report)[-1] == "series: clean"
+    assert list(series.render(report))[-1] == "series: clean"
     assert json.loads(json.dumps(report.as_json()))["ok"] is True
 
 
@@ -386,7 +392,7 @@ def test_a_queue_that_went_on_differs_from_its_mails(
     assert not report.ok
     assert list(report.different) == different
     assert built == []
-    assert series.render(report)[0] == f"DIFFERS {different[0]}"
+    assert next(series.render(report)) == f"DIFFERS {different[0]}"
 
 
 def test_the_right_to_execute_counts(queue: Queue) -> None:
@@ -527,7 +533,7 @@ def test_a_topic_that_needs_more_than_it_says_is_noticed(queue: Queue) -> None:
     assert not report.ok
     assert report.alone == ("core", "arch")
     assert report.entangled[0].startswith("apart/0001-stand.patch conflicts in mm/Makefile")
-    assert series.render(report)[-1] == "series: a topic needs more than it says"
+    assert list(series.render(report))[-1] == "series: a topic needs more than it says"
     with pytest.raises(RedoubtError, match="conflicts in mm/Makefile where arch, core are left"):
         queue.export(topics=["apart"])
 
@@ -981,14 +987,14 @@ def test_checkpatch_judges_the_mails(queue: Queue) -> None:
     report = queue.check(judge=judge)
     assert report.ok
     assert report.findings == ()
-    assert series.render(report)[-2:] == ["checkpatch --strict: 0 findings", "series: clean"]
+    assert list(series.render(report))[-2:] == ["checkpatch --strict: 0 findings", "series: clean"]
 
     queue.edit("kernel/mm/core.c", "int core;", "int BAD;")
     queue.export(letter=LETTER)
     report = queue.check(judge=judge)
     assert not report.ok
     assert report.different == ()
-    lines = series.render(report)
+    lines = list(series.render(report))
     assert lines[0] == "mm/core.c:1: checkpatch: BADNESS: bad"
     assert lines[-2:] == [
         "checkpatch --strict: 1 findings",
