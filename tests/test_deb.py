@@ -9,7 +9,6 @@ import lzma
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from redoubt.core.progress import Silent
 from redoubt.linux import build, topics, tree
 from redoubt.linux.build import Build
 from redoubt.machine import boot, doctor, guest, host, kernels
-from redoubt.ship import commits
 from redoubt.ship.deb import deb, installed, packaged, shipped
 from redoubt.ship.deb.installed import Installed
 from redoubt.ship.deb.packaged import Booted, Unpacked
@@ -124,36 +122,6 @@ PATCH = """\
 """
 
 
-class Work:
-    """A pristine tree, a queue with one patch and one file, and the place of the copy."""
-
-    def __init__(self, where: Path, kernel: Path) -> None:
-        self.pristine, self.where, self.dest = kernel, where, where / "build/tree-shipped"
-        write_tree(where / "kernel", {"mm/kpkeys/core.c": "int core;\n"})
-        self.patch(3)
-
-    def patch(self, number: int) -> None:
-        write_tree(self.where, {"0001.patch": PATCH.format(number)})
-
-    def copy(self, *files: str) -> Path:
-        queue = tree.Queue(
-            self.where / "kernel", files or ("mm/kpkeys/core.c",), (self.where / "0001.patch",)
-        )
-        return shipped.copied(self.pristine, queue, self.dest, Silent())
-
-    def ages(self) -> dict[str, int]:
-        return {
-            str(file.relative_to(self.dest)): file.stat().st_mtime_ns
-            for file in self.dest.rglob("*")
-            if file.is_file() and file.name != shipped._STAMP
-        }
-
-
-@pytest.fixture
-def work(tmp_path: Path, kernel: Path) -> Work:
-    return Work(tmp_path, kernel)
-
-
 def test_the_queue_has_nothing_local() -> None:
     ours = shipped.queue(paths.repo())
     everything = tree.queue(paths.repo())
@@ -163,105 +131,37 @@ def test_the_queue_has_nothing_local() -> None:
     assert not any("kpkeys_vuln" in name or "bench" in name for name in ours.files)
     assert not any(patch.parent.name in ("vuln", "bench") for patch in ours.patches)
     assert len(ours.patches) > 10
+    assert ours.copied
 
 
-def test_everything_in_it_is_a_file_of_its_own(work: Work) -> None:
-    where = work.copy()
-    assert where == work.dest
-    assert not any(file.is_symlink() for file in where.rglob("*"))
-    assert "int ours3;" in (where / "mm/memory.c").read_text()
-    assert (where / "mm/kpkeys/core.c").read_text() == "int core;\n"
-    # No hard links either: who edits the copy does not edit the original.
-    assert {file.stat().st_nlink for file in where.rglob("*") if file.is_file()} == {1}
-    assert "int line3;" in (work.pristine / "mm/memory.c").read_text()
-    assert [entry.name for entry in where.parent.iterdir()] == ["tree-shipped"]
+def test_everything_in_it_is_a_file_of_its_own_and_keeps_its_age(
+    tmp_path: Path, kernel: Path
+) -> None:
+    ours = write_tree(tmp_path / "kernel", {"mm/kpkeys/core.c": "int core;\n", "mm/a.c": "int a;"})
+    patch = tmp_path / "0001.patch"
+    part = tree.Queue(ours, ("mm/kpkeys/core.c", "mm/a.c"), (patch,), copied=True)
 
+    def made(number: int) -> dict[str, int]:
+        patch.write_text(PATCH.format(number))
+        where = tree.materialise(kernel, tmp_path / "build/shipped", part=part)
+        files = [file for file in where.rglob("*") if file.is_file() and file.name != tree.STAMP]
+        # No link of either kind: who edits the copy does not edit the original.
+        assert not any(file.is_symlink() or file.stat().st_nlink > 1 for file in files)
+        assert f"int ours{number};" in (where / "mm/memory.c").read_text()
+        return {str(file.relative_to(where)): file.stat().st_mtime_ns for file in files}
 
-def test_only_what_is_another_text_gets_a_new_age(work: Work) -> None:
-    work.copy()
-    before = work.ages()
-    work.copy()
-    assert work.ages() == before
-    work.patch(4)
-    work.copy()
-    after = work.ages()
-    assert {name for name in after if after[name] != before[name]} == {"mm/memory.c"}
-    assert "int ours4;" in (work.dest / "mm/memory.c").read_text()
-
-
-def test_what_leaves_the_queue_leaves_the_tree(work: Work) -> None:
-    write_tree(work.where / "kernel", {"mm/kpkeys/more.c": "int more;\n"})
-    work.copy("mm/kpkeys/core.c", "mm/kpkeys/more.c")
-    assert (work.dest / "mm/kpkeys/more.c").exists()
-    (work.where / "0001.patch").write_text(
-        PATCH.format(3).replace("memory.c", "mmap.c").split("@@")[0]
-        + "@@ -1 +1 @@\n-int map;\n+int ourmap;\n"
-    )
-    old = (work.dest / "mm/memory.c").stat().st_mtime_ns
-    work.copy()
-    assert not (work.dest / "mm/kpkeys/more.c").exists()
-    restored = work.dest / "mm/memory.c"
-    assert restored.read_text() == (work.pristine / "mm/memory.c").read_text()
-    # Newer than what was built of the text that it had.
-    assert restored.stat().st_mtime_ns > old
-
-
-def test_a_copy_that_somebody_edited_is_refused(work: Work) -> None:
-    work.copy()
-    time.sleep(0.02)
-    (work.dest / "mm/mmap.c").write_text("int mine;\n")
-    with pytest.raises(RedoubtError, match=r"was changed:\n    mm/mmap\.c") as caught:
-        work.copy()
-    assert caught.value.hint == f"drop that: rm -r {work.dest}"
-
-
-def test_ours_is_put_right_if_somebody_edited_that(work: Work) -> None:
-    work.copy()
-    time.sleep(0.02)
-    (work.dest / "mm/kpkeys/core.c").write_text("int mine;\n")
-    work.copy()
-    assert (work.dest / "mm/kpkeys/core.c").read_text() == "int core;\n"
-
-
-def test_another_kernel_is_copied_anew(work: Work) -> None:
-    work.copy()
-    makefile = work.pristine / "Makefile"
-    makefile.write_text(makefile.read_text().replace("SUBLEVEL = 4", "SUBLEVEL = 5"))
-    work.copy()
-    assert "SUBLEVEL = 5" in (work.dest / "Makefile").read_text()
-    assert [entry.name for entry in work.dest.parent.iterdir()] == ["tree-shipped"]
-
-
-def test_a_file_that_linux_has(work: Work) -> None:
-    write_tree(work.where / "kernel", {"mm/mmap.c": "int ours;\n"})
-    with pytest.raises(RedoubtError, match=r"kernel/mm/mmap\.c is a file that Linux has"):
-        work.copy("mm/mmap.c")
-
-
-def test_an_interruption_between_two_files(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    work.copy()
-    work.patch(4)
-    write_tree(work.where / "kernel", {"mm/kpkeys/anew.c": "int anew;\n"})
-    place, done = commits.place, 0
-
-    def once(source: Path, destination: Path) -> None:
-        nonlocal done
-        # Of two that are placed in the tree, the second is not reached.
-        if str(destination).startswith(str(work.dest)):
-            if done:
-                raise KeyboardInterrupt
-            done += 1
-        place(source, destination)
-
-    monkeypatch.setattr(commits, "place", once)
-    with pytest.raises(KeyboardInterrupt):
-        work.copy("mm/kpkeys/anew.c", "mm/kpkeys/core.c")
-    monkeypatch.undo()
-    assert (work.dest / "mm/kpkeys/anew.c").exists()
-    # What was placed and is no longer wanted is known of.
-    work.copy()
-    assert not (work.dest / "mm/kpkeys/anew.c").exists()
-    assert "int ours4;" in (work.dest / "mm/memory.c").read_text()
+    first = made(3)
+    assert made(3) == first
+    second = made(4)
+    assert {name for name in second if second[name] != first[name]} == {"mm/memory.c"}
+    (ours / "mm/kpkeys/core.c").write_text("int ours;\n")
+    third = made(4)
+    assert {name for name in third if third[name] != second[name]} == {"mm/kpkeys/core.c"}
+    copy = tmp_path / "build/shipped/mm/kpkeys/core.c"
+    assert copy.read_text() == "int ours;\n"
+    copy.write_text("int mine;\n")
+    with pytest.raises(RedoubtError, match=r"has changes .*:\n    mm/kpkeys/core\.c"):
+        made(4)
 
 
 # === What must not be there ======================================================================
@@ -579,8 +479,8 @@ esac
 STUB = """
 from pathlib import Path
 from redoubt.cli import main
-from redoubt.ship.deb import shipped
-shipped.copied = lambda pristine, *_: pristine
+from redoubt.linux import tree
+tree.materialise = lambda pristine, *_, **__: pristine
 main.main()
 """
 
@@ -601,7 +501,7 @@ def shop(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     }
     for name, value in sandbox.env.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(shipped, "copied", lambda pristine, *_: pristine)
+    monkeypatch.setattr(tree, "materialise", lambda pristine, *_, **__: pristine)
     return sandbox
 
 
@@ -855,7 +755,7 @@ def test_an_interrupted_build_leaves_nothing_that_looks_finished(
 
 def test_what_a_killed_run_left_is_removed(sandbox: Sandbox) -> None:
     sandbox.toolchain()
-    for name in ("deb/.new-abc/unpacked", ".shipped-abc/tree", "deb/x86_64"):
+    for name in ("deb/.new-abc/unpacked", ".tree-abc/tree", "deb/x86_64"):
         (sandbox.build / name).mkdir(parents=True)
     assert sandbox.run("source").code == 0
     left = {str(entry.relative_to(sandbox.build)) for entry in sandbox.build.rglob("*")}

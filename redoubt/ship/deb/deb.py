@@ -23,7 +23,7 @@ from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.process import run_logged
 from redoubt.core.progress import Progress
-from redoubt.linux import build, source
+from redoubt.linux import build, source, tree
 from redoubt.machine import doctor, provenance
 from redoubt.ship import commits
 from redoubt.ship.deb import installed, packaged, shipped
@@ -196,9 +196,10 @@ def _make(
     Raises RedoubtError if the configuration must not be shipped, before hours of building.
     """
     pristine = source.obtain(progress).path
-    linux = shipped.copied(
-        pristine, shipped.queue(paths.repo()), paths.build_dir() / "tree-shipped", progress
-    )
+    linux = tree.materialise(
+        pristine, paths.build_dir() / "tree-shipped",
+        part=shipped.queue(paths.repo()), progress=progress,
+    )  # fmt: skip
     above = paths.build_dir() / target.name / f"deb-{config}"
     objects = above / "linux"
     objects.mkdir(parents=True, exist_ok=True)
