@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import typer
-from test_series import Queue, queue, write
+from conftest import write_tree
+from test_series import Queue, queue
 
 from redoubt.cli import ship
 from redoubt.core import paths
@@ -97,14 +98,14 @@ def test_it_is_made_anew_and_the_base_is_kept(made: Repository) -> None:
     made.make("apart")
     assert made.subjects() == ["lib: stand apart"]
     assert made.git("rev-parse", "base") == base
-    write(made.queue.pristine, {"untouched.c": "int changed;\n"})
+    write_tree(made.queue.pristine, {"untouched.c": "int changed;\n"})
     made.make()
     assert made.git("show", "base:untouched.c") == "int changed;"
 
 
 def test_work_of_the_user_is_not_lost(made: Repository) -> None:
     made.make()
-    write(made.where, {"untouched.c": "int mine;\n"})
+    write_tree(made.where, {"untouched.c": "int mine;\n"})
     with pytest.raises(RedoubtError, match="changes that are in no commit"):
         made.make()
     made.git("commit", "-qam", "mine")
@@ -127,7 +128,7 @@ def test_it_is_rebased_onto_another_kernel(made: Repository, is_repository: bool
         for command in (["init", "-q"], ["add", "-Af"], ["commit", "-qm", "Upstream"]):
             subprocess.run(["git", "-C", str(made.other), *command], check=True)
         # It is the commit that counts.
-        write(made.other, {"untouched.c": "int dirty;\n"})
+        write_tree(made.other, {"untouched.c": "int dirty;\n"})
     result = made.make(onto=True)
     assert result.ok
     assert result.version == "7.4.1"
@@ -157,7 +158,7 @@ def test_it_stops_at_a_conflict_and_git_goes_on(made: Repository) -> None:
     assert "<<<<<<<" in text
     head, _, rest = text.partition("<<<<<<<")
     tail = rest.partition(">>>>>>>")[2].partition("\n")[2]
-    write(made.where, {"mm/memory.c": head + "int line10 = 1;\n" + tail})
+    write_tree(made.where, {"mm/memory.c": head + "int line10 = 1;\n" + tail})
     made.git("add", "mm/memory.c")
     made.git("-c", "core.editor=true", "rebase", "--continue")
     assert len(made.subjects("onto")) == 4
@@ -170,7 +171,9 @@ def test_it_stops_at_a_conflict_and_git_goes_on(made: Repository) -> None:
 def test_a_rehearsal_goes_over_all_patches(made: Repository) -> None:
     made.edit("mm/memory.c", "int line10;\n", "long line10;\n")
     (made.other / "ignored/table.c").unlink()
-    write(made.other, {"lib/apart.c": made.queue.repo.joinpath("kernel/lib/apart.c").read_text()})
+    write_tree(
+        made.other, {"lib/apart.c": made.queue.repo.joinpath("kernel/lib/apart.c").read_text()}
+    )
     outcomes = branch.rehearse(
         Source(made.queue.pristine, "7.3.4"), Source(made.other, "7.4.1"), repo=made.queue.repo
     )
@@ -188,7 +191,7 @@ def test_a_rehearsal_goes_over_all_patches(made: Repository) -> None:
 
 
 def test_a_name_that_is_taken_conflicts(made: Repository) -> None:
-    write(made.other, {"lib/apart.c": "int theirs;\n"})
+    write_tree(made.other, {"lib/apart.c": "int theirs;\n"})
     outcomes = branch.rehearse(
         Source(made.queue.pristine, "7.3.4"),
         Source(made.other, "7.4.1"),
@@ -202,8 +205,8 @@ def test_the_command_says_what_it_has_made(
     made: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kernel = {"Makefile": "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\n", "Kbuild": ""}
-    write(made.queue.pristine, kernel)
-    write(made.other, kernel | {"Makefile": kernel["Makefile"].replace("3", "9")})
+    write_tree(made.queue.pristine, kernel)
+    write_tree(made.other, kernel | {"Makefile": kernel["Makefile"].replace("3", "9")})
     made.edit("mm/memory.c", "int line10;\n", "long line10;\n")
     monkeypatch.setenv("LINUX_SRC", str(made.queue.pristine))
     monkeypatch.setenv("REDOUBT_BUILD", str(made.where.parent))

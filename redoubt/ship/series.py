@@ -271,8 +271,11 @@ def _built(
     last = {mine.topic.name: mine for mine, _ in mailed}
     built = []
     for mine, commit in mailed:
-        # git replaces files and never writes into them: other links keep what they have.
-        git(f"--work-tree={prefix}", "checkout", "-q", "-f", commit)
+        changed = git("diff-tree", "-r", "-z", "--no-commit-id", "--name-only", commit)
+        names = filter(None, changed.split("\0"))
+        # git replaces files and never writes into them: other links keep what they have. The others
+        # stay as old as they are, so that make has nothing to do for them.
+        git(f"--work-tree={prefix}", "checkout", "-q", commit, "--", *names)
         if not each and mine is not last[mine.topic.name]:
             continue
         name = str(mine.patch) if each else mine.topic.name
