@@ -75,12 +75,7 @@ def _fields(one: dict[str, Any]) -> dict[str, Any]:
 
 def markdown(model: Model) -> str:
     """The part of docs/threat-model.md that has a heading for each way around."""
-    return templates.render(
-        "threats.md.j2",
-        bypasses=model.bypasses,
-        out_of_scope=model.out_of_scope,
-        tests=_tests,
-    )
+    return templates.render("threats.md.j2", model=model, tests=_tests)
 
 
 def _tests(names: tuple[str, ...]) -> str:
