@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import typer
 from conftest import write_tree
-from test_series import Queue, queue
+from test_series import Queue, git, pytestmark, queue
 
 from redoubt.cli import ship
 from redoubt.core import paths
@@ -20,18 +19,10 @@ from redoubt.core.progress import Silent
 from redoubt.linux.source import Source
 from redoubt.ship import branch
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("git") or not shutil.which("patch"), reason="needs git and patch"
-)
+__all__ = ["pytestmark", "queue"]
 
-__all__ = ["queue"]
-
-PATCHES = [
-    "core/0001-hook.patch",
-    "core/0002-more.patch",
-    "arch/0001-use.patch",
-    "apart/0001-stand.patch",
-]
+PATCHES = [f"{name}.patch" for name in ("core/0001-hook", "core/0002-more", "arch/0001-use",
+                                        "apart/0001-stand")]  # fmt: skip
 
 
 class Repository:
@@ -54,10 +45,9 @@ class Repository:
             onto=Source(self.other, "7.4.1") if onto else None,
         )
 
-    def git(self, *arguments: str) -> str:
+    def git(self, *words: str) -> str:
         """Run git there, as the user does."""
-        command = ["git", "-C", str(self.where), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return git(self.where, *words)
 
     def subjects(self, since: str = "base") -> list[str]:
         """The commits of the branch, from its base on."""
@@ -126,7 +116,7 @@ def test_it_is_rebased_onto_another_kernel(made: Repository, is_repository: bool
     made.edit("mm/memory.c", "int line1;\n", "int line1;\nint between;\n")
     if is_repository:
         for command in (["init", "-q"], ["add", "-Af"], ["commit", "-qm", "Upstream"]):
-            subprocess.run(["git", "-C", str(made.other), *command], check=True)
+            git(made.other, *command)
         # It is the commit that counts.
         write_tree(made.other, {"untouched.c": "int dirty;\n"})
     result = made.make(onto=True)

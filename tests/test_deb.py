@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from conftest import REAL_BUILD, Done, Sandbox, write_tree
 from test_interrupt import MESSAGE, interrupt
+from test_series import git
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
@@ -310,19 +311,14 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         monkeypatch.setenv(f"GIT_{role}_NAME", "A")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "a@example.org")
 
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(where), *words], check=True, capture_output=True, text=True
-        ).stdout.strip()
-
     def commit(seconds: int) -> str:
         (where / "file").write_text(str(seconds))
         monkeypatch.setenv("GIT_COMMITTER_DATE", f"@{seconds} +0000")
-        git("add", "file")
-        git("commit", "-q", "-m", "x")
-        return git("rev-parse", "HEAD")
+        git(where, "add", "file")
+        git(where, "commit", "-q", "-m", "x")
+        return git(where, "rev-parse", "HEAD")
 
-    git("init", "-q", "--template=")
+    git(where, "init", "-q", "--template=")
     return commit
 
 

@@ -54,6 +54,12 @@ MAILS = [
 LETTER = "mm: do all of it\n\nWhat for.\n\nNumbers\n=======\n\none  1\ntwo  2\n"
 
 
+def git(where: Path, *words: str) -> str:
+    """What git says, as the user has set it up."""
+    command = ["git", "-C", str(where), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
 class Queue:
     """A pristine tree, a repository with a queue, and a place for mails."""
 
@@ -98,11 +104,6 @@ class Queue:
         """Put a stand-in for the kernel's own script into the pristine tree."""
         shutil.copy(DATA / "checkpatch.pl", self.pristine / "scripts")
 
-    def commit(self, name: str) -> None:
-        """Make the repository one of git, with one file committed."""
-        for command in (["init", "-q"], ["add", name], ["commit", "-q", "-m", "x"]):
-            subprocess.run(["git", "-C", str(self.repo), *command], check=True)
-
 
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
@@ -140,8 +141,7 @@ def test_one_mail_per_patch_and_none_for_a_local_topic(queue: Queue) -> None:
     # Three lines of context, whatever the stored patches have.
     assert "@@ -8,7 +8,7 @@" in texts[0]
     assert re.search(r"^index [0-9a-f]{12}\.\.[0-9a-f]{12} 100644$", texts[0], re.MULTILINE)
-    version = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True)
-    assert version.stdout.split()[2] not in texts[0]
+    assert git(queue.out, "--version").split()[2] not in texts[0]
     assert "demo" not in "".join(texts)
     assert not list(queue.out.glob(".*"))
 
@@ -157,32 +157,25 @@ def test_the_mails_give_our_tree(queue: Queue) -> None:
 
 def test_git_am_takes_the_mails_on_the_pristine_tree(queue: Queue) -> None:
     # Without our own check: a plain user, a plain repository.
-    mails = queue.export()
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(queue.pristine), *arguments],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-
-    git("init", "-q")
-    git("add", "-A", "-f")
-    git("commit", "-q", "-m", "pristine")
-    git("am", *map(str, mails))
-    assert git("log", "-2", "--format=%an <%ae>: %s").splitlines() == [
+    mails, where = queue.export(), queue.pristine
+    git(where, "init", "-q")
+    git(where, "add", "-A", "-f")
+    git(where, "commit", "-q", "-m", "pristine")
+    git(where, "am", *map(str, mails))
+    assert git(where, "log", "-2", "--format=%an <%ae>: %s").splitlines() == [
         "Jörg Test <joerg@example.org>: lib: stand apart",
         "Jörg Test <joerg@example.org>: um: use the core",
     ]
-    assert (queue.pristine / "mm/core.c").read_text() == "int core;\n"
-    assert "int line10 = 1;\nint more;\n" in (queue.pristine / "mm/memory.c").read_text()
-    assert "echo our tool" in (queue.pristine / "scripts/tool.sh").read_text()
-    assert os.access(queue.pristine / "mm/run.sh", os.X_OK)
+    assert (where / "mm/core.c").read_text() == "int core;\n"
+    assert "int line10 = 1;\nint more;\n" in (where / "mm/memory.c").read_text()
+    assert "echo our tool" in (where / "scripts/tool.sh").read_text()
+    assert os.access(where / "mm/run.sh", os.X_OK)
 
 
 def test_the_same_queue_gives_the_same_mails_whatever_git_is_set_to(queue: Queue) -> None:
-    queue.commit("patches")
+    git(queue.repo, "init", "-q")
+    git(queue.repo, "add", "patches")
+    git(queue.repo, "commit", "-q", "-m", "x")
     queue.export(letter=LETTER)
     before = snapshot(queue.out)
     assert len(before) == 5
@@ -269,8 +262,8 @@ def test_a_mail_that_is_missing_or_does_not_apply_is_an_error(queue: Queue) -> N
 
 def test_the_whole_tree_can_be_used_even_if_it_is_a_repository(queue: Queue) -> None:
     queue.export()
-    for command in (["init", "-q"], ["config", "commit.gpgSign", "true"]):
-        subprocess.run(["git", "-C", str(queue.pristine), *command], check=True)
+    git(queue.pristine, "init", "-q")
+    git(queue.pristine, "config", "commit.gpgSign", "true")
     (queue.pristine / "link").symlink_to("untouched.c")
     before = snapshot(queue.pristine)
     report = queue.check(full=True)
