@@ -37,11 +37,15 @@ _GUESSED = re.compile(r"^Hunk #\d+ (?:succeeded at .*(?:offset|fuzz)|FAILED)", r
 
 @dataclass(frozen=True)
 class Queue:
-    """What makes a pristine tree ours: the files of kernel/ and the patches, in order."""
+    """What makes a pristine tree ours: the files of kernel/ and the patches, in order.
+
+    Files that are `copied` instead of linked leave the tree without a link to the repository.
+    """
 
     kernel: Path
     files: tuple[str, ...]
     patches: tuple[Path, ...]
+    copied: bool = False
 
 
 def queue(repo: Path) -> Queue:
@@ -124,6 +128,8 @@ def _key(pristine: Path, version: str, ours: Queue, repo: Path) -> str:
     known.update("\n".join(ours.files).encode())
     for patch in ours.patches:
         known.update(f"\n{patch}\n".encode() + patch.read_bytes())
+    for name in ours.files if ours.copied else ():
+        known.update(_digest(ours.kernel / name).encode())
     return known.hexdigest()
 
 
@@ -154,10 +160,16 @@ def _drift(dest: Path, stamp: dict[str, dict[str, str]]) -> list[str]:
         if not file.is_file() or _digest(file) != digest:
             changed.append(name)
     for name, link in stamp["linked"].items():
-        file = dest / name
-        if not file.is_symlink() or os.readlink(file) != link:
+        if _content(dest / name) != link:
             changed.append(name)
     return changed
+
+
+def _content(file: Path) -> str | None:
+    """Where a link leads, or the digest of a file; None if there is neither."""
+    if file.is_symlink():
+        return os.readlink(file)
+    return _digest(file) if file.is_file() else None
 
 
 def _read_stamp(dest: Path) -> dict[str, dict[str, str]] | None:
@@ -240,8 +252,13 @@ def _dress(dest: Path, ours: Queue, repo: Path | None, base: str, key: str) -> N
                 "what changes an existing file is a patch: move it to patches/",
             )
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.symlink_to(ours.kernel / name)
-        linked[name] = str(ours.kernel / name)
+        if ours.copied:
+            # As old as the original, so that make has nothing to do for what has not changed.
+            shutil.copy2(ours.kernel / name, file)
+            linked[name] = _digest(file)
+        else:
+            file.symlink_to(ours.kernel / name)
+            linked[name] = str(ours.kernel / name)
     if repo is None:
         apply_series(dest, list(ours.patches))
     elif ours.patches:
