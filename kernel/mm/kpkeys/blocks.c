@@ -63,7 +63,7 @@ void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool)
 		schedule_delayed_work(&pool->sync->work, HZ);
 }
 
-/* === The reserve ========================================================= */
+/* === The reserve ======================================================== */
 
 /* Refill the reserve after a split that added no pages. */
 static void replenish_reserve(const struct kpkeys_pool *pool, int nid)
@@ -88,11 +88,13 @@ static int set_key(const struct kpkeys_pool *pool, struct page *page,
 {
 	int err;
 
-	scoped_class(kpkeys_pool_level, level, pool)
+	scoped_class(kpkeys_pool_level, level, pool) {
 		pool->state->tagging = current;
+	}
 	err = set_memory_pkey((unsigned long)page_address(page), nr, pkey);
-	scoped_class(kpkeys_pool_level, level, pool)
+	scoped_class(kpkeys_pool_level, level, pool) {
 		pool->state->tagging = NULL;
+	}
 
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
 	/* Too early in boot: nothing was changed. */
@@ -289,11 +291,30 @@ struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
 
 /* === Shrinking: the grow mutex is held ================================== */
 
+/* Forget pages that are already untagged. Their node is locked. */
+static void disown(const struct kpkeys_pool *pool,
+		   struct kpkeys_region *region, unsigned int first,
+		   unsigned int nr)
+{
+	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, region->nid);
+
+	bitmap_clear(region->stuck, first, nr);
+	bitmap_clear(region->owned, first, nr);
+	region->nr_owned -= nr;
+	if (region->whole)
+		node->nr_blocks--;
+	else
+		node->nr_small -= nr;
+	if (!region->nr_owned) {
+		list_del_init(&region->list);
+		kpkeys_region_remove(pool, region);
+	}
+}
+
 /* Untag and free pages that are already unavailable. */
 static int release(const struct kpkeys_pool *pool, struct kpkeys_region *region,
 		   unsigned int first, unsigned int order)
 {
-	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, region->nid);
 	struct page *page = pfn_to_page(region->base + first);
 	unsigned int nr = 1 << order;
 	bool whole = region->whole;
@@ -308,21 +329,10 @@ static int release(const struct kpkeys_pool *pool, struct kpkeys_region *region,
 	scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid)) {
 		CLASS(kpkeys_pool_level, level)(pool);
 
-		if (err) {
+		if (err)
 			bitmap_set(region->stuck, first, nr);
-			break;
-		}
-		bitmap_clear(region->stuck, first, nr);
-		bitmap_clear(region->owned, first, nr);
-		region->nr_owned -= nr;
-		if (whole)
-			node->nr_blocks--;
 		else
-			node->nr_small -= nr;
-		if (!region->nr_owned) {
-			list_del_init(&region->list);
-			kpkeys_region_remove(pool, region);
-		}
+			disown(pool, region, first, nr);
 	}
 
 	if (err)
@@ -461,9 +471,10 @@ static unsigned long trim(const struct kpkeys_pool *pool, unsigned int keep)
 		freed += release_idle(pool, nid, keep);
 
 		node = kpkeys_pool_node(pool, nid);
-		scoped_class(kpkeys_pool_level, level, pool)
+		scoped_class(kpkeys_pool_level, level, pool) {
 			node->trim_at = node->nr_avail +
 					IDLE_BLOCKS * KPKEYS_BLOCK_PAGES;
+		}
 	}
 	return freed;
 }

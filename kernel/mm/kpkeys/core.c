@@ -5,7 +5,6 @@
 #define pr_fmt(fmt) "kpkeys: " fmt
 
 #include <linux/cache.h>
-#include <linux/debugfs.h>
 #include <linux/export.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
@@ -201,18 +200,3 @@ void kpkeys_assert_current_default(void)
 }
 EXPORT_SYMBOL(kpkeys_assert_current_default);
 #endif
-
-/**
- * kpkeys_debugfs_dir() - Get the debugfs directory kpkeys/.
- *
- * Context: may sleep; debugfs is initialised.
- * Return: the directory, created by the first call.
- */
-struct dentry *kpkeys_debugfs_dir(void)
-{
-	static struct dentry *dir;
-
-	if (!dir)
-		dir = debugfs_create_dir("kpkeys", NULL);
-	return dir;
-}

@@ -107,10 +107,12 @@ static void write_under_storm(struct kunit *test, unsigned long *table)
 		wrong += x86_read_pkrs() != PKRS_DEFAULT;
 
 		kpkeys_batch_begin();
-		scoped_guard(kpkeys_hardened_pgtables)
+		scoped_guard(kpkeys_hardened_pgtables) {
 			WRITE_ONCE(table[i % 512], i);
-		scoped_guard(kpkeys_hardened_pgtables)
+		}
+		scoped_guard(kpkeys_hardened_pgtables) {
 			WRITE_ONCE(table[i % 512], 0);
+		}
 		kpkeys_batch_end();
 		wrong += x86_read_pkrs() != PKRS_DEFAULT;
 	}
@@ -264,8 +266,9 @@ static void warning_starts_at_the_default_level(struct kunit *test)
 	kunit_warning_suppress(test) {
 		local_irq_save(flags);
 		raw_cpu_write(x86_pks_at_entry, PKRS_DEFAULT);
-		scoped_guard(kpkeys_hardened_pgtables)
+		scoped_guard(kpkeys_hardened_pgtables) {
 			WARN_ON(true);
+		}
 		at_entry = raw_cpu_read(x86_pks_at_entry);
 		local_irq_restore(flags);
 		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
