@@ -15,9 +15,9 @@
 
 /* === Magazines: callers hold their lock and have raised the level ======= */
 
-static void node_put(const struct kpkeys_pool *pool,
-		     struct kpkeys_pool_node *node, struct page *page,
-		     unsigned int order)
+static void kpkeys_node_put(const struct kpkeys_pool *pool,
+			    struct kpkeys_pool_node *node, struct page *page,
+			    unsigned int order)
 {
 	struct kpkeys_region *region;
 	unsigned int first;
@@ -26,8 +26,8 @@ static void node_put(const struct kpkeys_pool *pool,
 	kpkeys_region_make_available(node, region, first, 1 << order);
 }
 
-static void magazine_fill(struct kpkeys_pool_node *node,
-			  struct kpkeys_magazine *mag, int nid)
+static void kpkeys_magazine_fill(struct kpkeys_pool_node *node,
+				 struct kpkeys_magazine *mag, int nid)
 {
 	struct page *page;
 
@@ -40,12 +40,13 @@ static void magazine_fill(struct kpkeys_pool_node *node,
 	}
 }
 
-static void magazine_drain(const struct kpkeys_pool *pool,
-			   struct kpkeys_pool_node *node,
-			   struct kpkeys_magazine *mag, unsigned int down_to)
+static void kpkeys_magazine_drain(const struct kpkeys_pool *pool,
+				  struct kpkeys_pool_node *node,
+				  struct kpkeys_magazine *mag,
+				  unsigned int down_to)
 {
 	while (mag->nr > down_to)
-		node_put(pool, node, mag->page[--mag->nr], 0);
+		kpkeys_node_put(pool, node, mag->page[--mag->nr], 0);
 }
 
 /**
@@ -64,7 +65,7 @@ void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu)
 	nid = mag->nid;
 	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
 	CLASS(kpkeys_pool_level, level)(pool);
-	magazine_drain(pool, kpkeys_pool_node(pool, nid), mag, 0);
+	kpkeys_magazine_drain(pool, kpkeys_pool_node(pool, nid), mag, 0);
 }
 
 /*
@@ -72,8 +73,8 @@ void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu)
  * interrupt that finds the magazine locked falls back to the node. Without SMP
  * a trylock always succeeds, so interrupts are disabled there.
  */
-static bool lock_magazine(const struct kpkeys_pool *pool, unsigned int cpu,
-			  unsigned long *flags)
+static bool kpkeys_magazine_trylock(const struct kpkeys_pool *pool,
+				    unsigned int cpu, unsigned long *flags)
 {
 	*flags = 0;
 	if (!IS_ENABLED(CONFIG_SMP))
@@ -85,8 +86,8 @@ static bool lock_magazine(const struct kpkeys_pool *pool, unsigned int cpu,
 	return false;
 }
 
-static void unlock_magazine(const struct kpkeys_pool *pool, unsigned int cpu,
-			    unsigned long flags)
+static void kpkeys_magazine_unlock(const struct kpkeys_pool *pool,
+				   unsigned int cpu, unsigned long flags)
 {
 	spin_unlock(kpkeys_pool_cpu_lock(pool, cpu));
 	if (!IS_ENABLED(CONFIG_SMP))
@@ -96,8 +97,8 @@ static void unlock_magazine(const struct kpkeys_pool *pool, unsigned int cpu,
 /* === Taking and putting ================================================= */
 
 /* Final check before a page is handed out. The level is raised. */
-static bool set_in_use(const struct kpkeys_pool *pool, struct page *page,
-		       unsigned int order)
+static bool kpkeys_page_set_in_use(const struct kpkeys_pool *pool,
+				   struct page *page, unsigned int order)
 {
 	struct kpkeys_region *region;
 	unsigned int i;
@@ -114,9 +115,10 @@ static bool set_in_use(const struct kpkeys_pool *pool, struct page *page,
 	return true;
 }
 
-static struct page *take_locked(const struct kpkeys_pool *pool,
-				struct kpkeys_magazine *mag, int nid,
-				unsigned int order, bool zero)
+static struct page *kpkeys_pool_take_locked(const struct kpkeys_pool *pool,
+					    struct kpkeys_magazine *mag,
+					    int nid, unsigned int order,
+					    bool zero)
 {
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 	struct page *page = NULL;
@@ -128,11 +130,11 @@ static struct page *take_locked(const struct kpkeys_pool *pool,
 		page = kpkeys_node_take(node, order);
 	} else {
 		if (!mag->nr)
-			magazine_fill(node, mag, nid);
+			kpkeys_magazine_fill(node, mag, nid);
 		if (mag->nr)
 			page = mag->page[--mag->nr];
 	}
-	if (!page || !set_in_use(pool, page, order))
+	if (!page || !kpkeys_page_set_in_use(pool, page, order))
 		return NULL;
 
 	for (i = 0; zero && i < 1 << order; i++)
@@ -160,25 +162,26 @@ struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
 	unsigned long flags;
 
 	if (order || nid != cpu_to_mem(cpu) ||
-	    !lock_magazine(pool, cpu, &flags)) {
+	    !kpkeys_magazine_trylock(pool, cpu, &flags)) {
 		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		return take_locked(pool, NULL, nid, order, zero);
+		return kpkeys_pool_take_locked(pool, NULL, nid, order, zero);
 	}
 
 	if (mag->nr && mag->nid == nid) {
-		page = take_locked(pool, mag, nid, 0, zero);
+		page = kpkeys_pool_take_locked(pool, mag, nid, 0, zero);
 	} else {
 		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		page = take_locked(pool, mag->nr ? NULL : mag, nid, 0, zero);
+		page = kpkeys_pool_take_locked(pool, mag->nr ? NULL : mag, nid,
+					       0, zero);
 	}
-	unlock_magazine(pool, cpu, flags);
+	kpkeys_magazine_unlock(pool, cpu, flags);
 	return page;
 }
 
-static bool put_locked(const struct kpkeys_pool *pool,
-		       struct kpkeys_magazine *mag,
-		       struct kpkeys_region *region, unsigned int first,
-		       unsigned int order)
+static bool kpkeys_pool_put_locked(const struct kpkeys_pool *pool,
+				   struct kpkeys_magazine *mag,
+				   struct kpkeys_region *region,
+				   unsigned int first, unsigned int order)
 {
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, region->nid);
 	struct page *page = pfn_to_page(region->base + first);
@@ -200,7 +203,8 @@ static bool put_locked(const struct kpkeys_pool *pool,
 		return true;
 	}
 	if (mag->nr == KPKEYS_MAGAZINE_SIZE)
-		magazine_drain(pool, node, mag, KPKEYS_MAGAZINE_SIZE / 2);
+		kpkeys_magazine_drain(pool, node, mag,
+				      KPKEYS_MAGAZINE_SIZE / 2);
 	mag->nid = region->nid;
 	mag->page[mag->nr++] = page;
 	return true;
@@ -227,19 +231,20 @@ bool kpkeys_pool_put(const struct kpkeys_pool *pool,
 	bool good, fits;
 
 	if (order || nid != cpu_to_mem(cpu) ||
-	    !lock_magazine(pool, cpu, &flags)) {
+	    !kpkeys_magazine_trylock(pool, cpu, &flags)) {
 		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		return put_locked(pool, NULL, region, first, order);
+		return kpkeys_pool_put_locked(pool, NULL, region, first, order);
 	}
 
 	fits = !mag->nr || mag->nid == nid;
 	if (fits && mag->nr < KPKEYS_MAGAZINE_SIZE) {
-		good = put_locked(pool, mag, region, first, 0);
+		good = kpkeys_pool_put_locked(pool, mag, region, first, 0);
 	} else {
 		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		good = put_locked(pool, fits ? mag : NULL, region, first, 0);
+		good = kpkeys_pool_put_locked(pool, fits ? mag : NULL, region,
+					      first, 0);
 	}
-	unlock_magazine(pool, cpu, flags);
+	kpkeys_magazine_unlock(pool, cpu, flags);
 	return good;
 }
 
@@ -263,7 +268,7 @@ struct page *kpkeys_pool_take_reserve(const struct kpkeys_pool *pool, bool zero)
 
 	CLASS(kpkeys_pool_level, level)(pool);
 	page = state->reserve[--state->nr_reserve];
-	if (!set_in_use(pool, page, 0))
+	if (!kpkeys_page_set_in_use(pool, page, 0))
 		return NULL;
 	if (zero)
 		clear_page(page_address(page));

@@ -32,7 +32,7 @@
 /* === struct page ======================================================== */
 
 /* Do the work of the page allocator, which never sees these pages. */
-static bool prepare_page(struct page *page, unsigned int order)
+static bool kpkeys_page_prepare(struct page *page, unsigned int order)
 {
 	struct ptdesc *pt = page_ptdesc(page);
 	unsigned int i;
@@ -62,7 +62,7 @@ busy:
 	return false;
 }
 
-static void unprepare_page(struct page *page, unsigned int order)
+static void kpkeys_page_unprepare(struct page *page, unsigned int order)
 {
 	unsigned int i;
 
@@ -89,26 +89,26 @@ static void unprepare_page(struct page *page, unsigned int order)
  * word does not count: only the task that is changing keys under the grow mutex
  * gets pages of the reserve.
  */
-static bool is_splitting(const struct kpkeys_pool *pool)
+static bool kpkeys_pool_is_splitting(const struct kpkeys_pool *pool)
 {
 	return in_task() && READ_ONCE(pool->state->tagging) == current;
 }
 
 /* vmalloc() forbids sleeping only through the task's PF_MEMALLOC scope. */
-static bool may_grow(gfp_t gfp)
+static bool kpkeys_pool_may_grow(gfp_t gfp)
 {
 	return gfpflags_allow_blocking(gfp) && !(current->flags & PF_MEMALLOC);
 }
 
-static struct page *get_page_of_pool(const struct kpkeys_pool *pool, gfp_t gfp,
-				     unsigned int order)
+static struct page *kpkeys_pool_find_page(const struct kpkeys_pool *pool,
+					  gfp_t gfp, unsigned int order)
 {
 	bool zero = want_init_on_alloc(gfp);
 	int local = numa_mem_id();
 	struct page *page;
 	int nid;
 
-	if (unlikely(is_splitting(pool)))
+	if (unlikely(kpkeys_pool_is_splitting(pool)))
 		return order ? NULL : kpkeys_pool_take_reserve(pool, zero);
 
 	page = kpkeys_pool_take(pool, local, order, zero);
@@ -118,7 +118,7 @@ static struct page *get_page_of_pool(const struct kpkeys_pool *pool, gfp_t gfp,
 	if (likely(page))
 		return page;
 
-	if (may_grow(gfp)) {
+	if (kpkeys_pool_may_grow(gfp)) {
 		page = kpkeys_pool_grow_and_take(pool, gfp, order, zero);
 		if (page)
 			return page;
@@ -154,18 +154,18 @@ struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
 	gfp &= gfp_allowed_mask;
 	might_alloc(gfp);
 	page = should_fail_alloc_page(gfp, order) ?
-		NULL : get_page_of_pool(pool, gfp, order);
+		NULL : kpkeys_pool_find_page(pool, gfp, order);
 	if (unlikely(!page)) {
 		kpkeys_pool_count(pool, KPKEYS_POOL_FAILED_ALLOCS);
 		return NULL;
 	}
 
-	if (!prepare_page(page, order))
+	if (!kpkeys_page_prepare(page, order))
 		goto err_put;
 
 	if (memcg_kmem_online() && (gfp & __GFP_ACCOUNT) &&
 	    unlikely(__memcg_kmem_charge_page(page, gfp, order))) {
-		unprepare_page(page, order);
+		kpkeys_page_unprepare(page, order);
 		goto err_put;
 	}
 	return page;
@@ -201,7 +201,7 @@ bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page)
 
 	if (memcg_kmem_online() && PageMemcgKmem(page))
 		__memcg_kmem_uncharge_page(page, order);
-	unprepare_page(page, order);
+	kpkeys_page_unprepare(page, order);
 
 	if (!kpkeys_pool_put(pool, region, first, order))
 		goto bad_free;

@@ -87,7 +87,7 @@ static bool __init has_sme(void)
 }
 
 /* Choose the register; returns the reason if there is none. */
-static const char * __init choose(void)
+static const char * __init arm64_kpkeys_choose(void)
 {
 	if (mock) {
 		if (!has_sme())
@@ -133,7 +133,7 @@ const char * __init arch_kpkeys_init(void)
 	if (!rodata_enabled)
 		return "rodata=off";
 
-	reason = choose();
+	reason = arm64_kpkeys_choose();
 	if (reason)
 		return reason;
 
@@ -214,8 +214,8 @@ struct scan {
 	pteval_t last;
 };
 
-static int add_entry(struct mm_walk *walk, pteval_t val, unsigned long addr,
-		     unsigned long end)
+static int kpkeys_scan_add(struct mm_walk *walk, pteval_t val,
+			   unsigned long addr, unsigned long end)
 {
 	struct scan *scan = walk->private;
 
@@ -237,32 +237,32 @@ static int add_entry(struct mm_walk *walk, pteval_t val, unsigned long addr,
 	return 0;
 }
 
-static int scan_pud(pud_t *entry, unsigned long addr, unsigned long next,
-		    struct mm_walk *walk)
+static int kpkeys_scan_pud(pud_t *entry, unsigned long addr, unsigned long next,
+			   struct mm_walk *walk)
 {
 	pud_t pud = pudp_get(entry);
 
-	return pud_leaf(pud) ? add_entry(walk, pud_val(pud), addr, next) : 0;
+	return pud_leaf(pud) ? kpkeys_scan_add(walk, pud_val(pud), addr, next) : 0;
 }
 
-static int scan_pmd(pmd_t *entry, unsigned long addr, unsigned long next,
-		    struct mm_walk *walk)
+static int kpkeys_scan_pmd(pmd_t *entry, unsigned long addr, unsigned long next,
+			   struct mm_walk *walk)
 {
 	pmd_t pmd = pmdp_get(entry);
 
-	return pmd_leaf(pmd) ? add_entry(walk, pmd_val(pmd), addr, next) : 0;
+	return pmd_leaf(pmd) ? kpkeys_scan_add(walk, pmd_val(pmd), addr, next) : 0;
 }
 
-static int scan_pte(pte_t *entry, unsigned long addr, unsigned long next,
-		    struct mm_walk *walk)
+static int kpkeys_scan_pte(pte_t *entry, unsigned long addr, unsigned long next,
+			   struct mm_walk *walk)
 {
-	return add_entry(walk, pte_val(__ptep_get(entry)), addr, next);
+	return kpkeys_scan_add(walk, pte_val(__ptep_get(entry)), addr, next);
 }
 
 static const struct mm_walk_ops scan_ops = {
-	.pud_entry = scan_pud,
-	.pmd_entry = scan_pmd,
-	.pte_entry = scan_pte,
+	.pud_entry = kpkeys_scan_pud,
+	.pmd_entry = kpkeys_scan_pmd,
+	.pte_entry = kpkeys_scan_pte,
 };
 
 /**
@@ -285,7 +285,7 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 }
 
 /* The leaf entry of a kernel address, or 0. */
-static pteval_t leaf_of(unsigned long addr)
+static pteval_t kpkeys_leaf_of(unsigned long addr)
 {
 	struct scan scan = { };
 
@@ -295,9 +295,9 @@ static pteval_t leaf_of(unsigned long addr)
 	return scan.last;
 }
 
-static bool is_writable(unsigned long addr)
+static bool kpkeys_is_writable(unsigned long addr)
 {
-	pteval_t leaf = leaf_of(addr);
+	pteval_t leaf = kpkeys_leaf_of(addr);
 
 	return pte_valid(__pte(leaf)) && !(leaf & PTE_RDONLY);
 }
@@ -321,24 +321,24 @@ bool arm64_kpkeys_read_only(const void *table)
 	    phys >= __pa_symbol(__init_begin))
 		return false;
 	return system_state < SYSTEM_RUNNING ||
-	       (!is_writable((unsigned long)__va(phys)) &&
-		!is_writable(__phys_to_kimg(phys)));
+	       (!kpkeys_is_writable((unsigned long)__va(phys)) &&
+		!kpkeys_is_writable(__phys_to_kimg(phys)));
 }
 
 /* === Lazy writes ======================================================== */
 
 DEFINE_STATIC_KEY_FALSE_RO(arm64_lazy_ptes_key);
 
-static int __init lazy_ptes_init(void)
+static int __init kpkeys_lazy_ptes_init(void)
 {
 	if (cpus_have_final_cap(ARM64_HAS_LSE_ATOMICS) &&
 	    kpkeys_batch_enabled())
 		static_branch_enable(&arm64_lazy_ptes_key);
 	return 0;
 }
-arch_initcall(lazy_ptes_init);
+arch_initcall(kpkeys_lazy_ptes_init);
 
-static u64 redo_write(int op, u64 *entry, u64 new, u64 old)
+static u64 kpkeys_redo_write(int op, u64 *entry, u64 new, u64 old)
 {
 	guard(kpkeys_hardened_pgtables)();
 	switch (op) {
@@ -367,16 +367,16 @@ void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry)
 	u64 new = pt_regs_read_reg(regs, FIELD_GET(EX_DATA_REG_NEW, data));
 	u64 old = pt_regs_read_reg(regs, reg_old);
 
-	old = redo_write(FIELD_GET(EX_DATA_KPKEYS, data), entry, new, old);
+	old = kpkeys_redo_write(FIELD_GET(EX_DATA_KPKEYS, data), entry, new, old);
 	pt_regs_write_reg(regs, reg_old, old);
 }
 
 /* Did the key of page tables refuse this write? */
-static bool is_violation(unsigned long addr, unsigned long esr)
+static bool kpkeys_is_violation(unsigned long addr, unsigned long esr)
 {
 	return ESR_ELx_EC(esr) == ESR_ELx_EC_DABT_CUR && is_ttbr1_addr(addr) &&
 	       esr_fsc_is_permission_fault(esr) && esr & ESR_ELx_WNR &&
-	       arm64_kpkeys_tagged(leaf_of(addr));
+	       arm64_kpkeys_tagged(kpkeys_leaf_of(addr));
 }
 
 /**
@@ -395,8 +395,8 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 	const struct exception_table_entry *ex;
 	unsigned long addr;
 
-	if (!is_violation(untagged_addr(read_sysreg(far_el1)),
-			  read_sysreg(esr_el1)))
+	if (!kpkeys_is_violation(untagged_addr(read_sysreg(far_el1)),
+				 read_sysreg(esr_el1)))
 		return false;
 
 	/*
@@ -439,7 +439,7 @@ bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 		.pkey_reg = raw_cpu_read(arm64_kpkeys_at_entry),
 	};
 
-	if (!is_violation(addr, esr))
+	if (!kpkeys_is_violation(addr, esr))
 		return false;
 
 	kpkeys_report_violation(&violation);
