@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* kpkeys on permission overlays (POE), or their substitutes. */
+/* kpkeys on permission overlays (POE), or their substitute. */
 #include <linux/bitfield.h>
 #include <linux/cache.h>
 #include <linux/export.h>
@@ -29,8 +29,6 @@ DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_key);
 EXPORT_SYMBOL(arm64_kpkeys_key);
 DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_pie_key);
 EXPORT_SYMBOL(arm64_kpkeys_pie_key);
-DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_mock_key);
-EXPORT_SYMBOL(arm64_kpkeys_mock_key);
 
 DEFINE_PER_CPU(u64, arm64_kpkeys_at_entry);
 
@@ -38,66 +36,10 @@ const char *arm64_kpkeys_name __ro_after_init = "arm64/poe";
 
 /* === The register ======================================================= */
 
-static bool mock __initdata;
-
-static int __init early_mock(char *arg)
-{
-	mock = IS_ENABLED(CONFIG_ARM64_KPKEYS_MOCK);
-	if (!mock)
-		pr_warn("kpkeys_mock: not built in (CONFIG_ARM64_KPKEYS_MOCK)\n");
-	return 0;
-}
-early_param("kpkeys_mock", early_mock);
-
-/* For tests: CPUs that shall pretend to have BBML3. */
-static enum { BBML3_AS_IS, BBML3_BOOT_CPU, BBML3_ALL_CPUS } bbml3 __ro_after_init;
-
-static int __init early_bbml3(char *arg)
-{
-	if (!IS_ENABLED(CONFIG_ARM64_KPKEYS_PIE_TEST))
-		pr_warn("kpkeys_bbml3: not built in (CONFIG_ARM64_KPKEYS_PIE_TEST)\n");
-	else if (arg && !strcmp(arg, "on"))
-		bbml3 = BBML3_ALL_CPUS;
-	else if (arg && !strcmp(arg, "boot"))
-		bbml3 = BBML3_BOOT_CPU;
-	else
-		pr_warn("kpkeys_bbml3=%s: expected on or boot\n", arg);
-	return 0;
-}
-early_param("kpkeys_bbml3", early_bbml3);
-
-/**
- * arm64_kpkeys_bbml3() - Shall this CPU pretend to have BBML3?
- *
- * Context: that CPU, before it is used.
- * Return: true if a test wants it.
- */
-bool arm64_kpkeys_bbml3(void)
-{
-	return bbml3 == BBML3_ALL_CPUS ||
-	       (bbml3 == BBML3_BOOT_CPU && !smp_processor_id());
-}
-
-static bool __init has_sme(void)
-{
-	u64 pfr1 = read_sanitised_ftr_reg(SYS_ID_AA64PFR1_EL1);
-
-	return cpuid_feature_extract_unsigned_field(pfr1,
-						    ID_AA64PFR1_EL1_SME_SHIFT);
-}
-
 /* Choose the register; returns the reason if there is none. */
 static const char * __init arm64_kpkeys_choose(void)
 {
-	if (mock) {
-		if (!has_sme())
-			return "the CPU has no register to pretend with (SME)";
-		pr_warn("kpkeys: kpkeys_mock protects nothing\n");
-		arm64_kpkeys_name = "a mock: nothing is protected";
-		static_branch_enable(&arm64_kpkeys_mock_key);
-		return NULL;
-	}
-	if (system_supports_poe())
+	if (arm64_has_por_el1())
 		return NULL;
 	if (IS_ENABLED(CONFIG_ARM64_KPKEYS_PIE_TEST) &&
 	    cpus_have_cap(ARM64_HAS_S1PIE)) {
