@@ -322,7 +322,7 @@ static bool kpkeys_is_violation(unsigned long addr, unsigned long esr)
 }
 
 /**
- * __arm64_kpkeys_lazy_abort() - Redo a refused write of a batch section.
+ * __arm64_kpkeys_lazy_abort() - Redo a refused write of a batch.
  * @regs: registers at the fault.
  *
  * The instruction and its address come from system registers. An attacker could

@@ -139,6 +139,12 @@ void um_pku_switch(void)
  */
 static unsigned long physmem_rwx_start __ro_after_init;
 
+/**
+ * um_kpkeys_set_physmem() - Tell where executable memory begins.
+ * @start: address of the file mapping of physical memory.
+ *
+ * Context: boot, before the first arch_set_memory_pkey().
+ */
 void __init um_kpkeys_set_physmem(unsigned long start)
 {
 	physmem_rwx_start = start;
