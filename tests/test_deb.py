@@ -40,8 +40,8 @@ KINDS = pytest.mark.parametrize(
 # The vulnerable driver, the benchmark, and all that stands in for something.
 DANGEROUS = {"CONFIG_KPKEYS_VULN_TEST", "CONFIG_KPKEYS_BENCH", "CONFIG_KUNIT",
              "CONFIG_KPKEYS_KUNIT_TEST"}  # fmt: skip
-STAND_INS = {"CONFIG_ARM64_KPKEYS_PIE_TEST", "CONFIG_ARM64_KPKEYS_MOCK", "CONFIG_ARM64_ASSUME_BBML3",
-             "CONFIG_ARM64_LINEAR_MAP_KUNIT_TEST"}  # fmt: skip
+STAND_INS = {"CONFIG_ARM64_KPKEYS_PIE_TEST", "CONFIG_ARM64_KPKEYS_MOCK",
+             "CONFIG_ARM64_ASSUME_BBML3", "CONFIG_ARM64_LINEAR_MAP_KUNIT_TEST"}  # fmt: skip
 
 
 def merged(target: Target, config: str) -> dict[str, str]:
