@@ -5,6 +5,7 @@
  */
 #define pr_fmt(fmt) "kpkeys: " fmt
 
+#include <linux/cache.h>
 #include <linux/export.h>
 #include <linux/init.h>
 #include <linux/kpkeys.h>
