@@ -74,7 +74,7 @@ def references(elf: Elf, wanted: set[int], known: Container[int]) -> set[int]:
     found: set[int] = set()
     labels = range(*_label_table(elf))
     for section in elf.sections:
-        if not section.alloc or section.executable or section.type == SHT_NOBITS:
+        if not section.alloc or section.code or section.type == SHT_NOBITS:
             continue
         if section.name not in _DESCRIPTIONS:
             found |= _pointers(section, wanted)
@@ -97,7 +97,7 @@ def _offsets(
     code = [
         range(one.address, one.address + one.size)
         for one in elf.sections
-        if one.alloc and one.executable
+        if one.code
     ]
     data = section.data
     offsets = [offset for (offset,) in struct.iter_unpack("<i", data[: len(data) // 4 * 4])]

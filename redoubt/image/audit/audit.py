@@ -57,8 +57,8 @@ from redoubt.image.audit.policy import (
     load_policy,
 )
 from redoubt.image.audit.site import Site
-from redoubt.image.disassembly import base_name
-from redoubt.image.elf import EM_AARCH64, STT_FILE, STT_SECTION, Elf
+from redoubt.image.functions import base_name
+from redoubt.image.elf import EM_AARCH64, Elf
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,9 @@ def audit(vmlinux: Path, allow: Path) -> Report:
     names = {
         symbol.name
         for symbol in elf.symbols
-        if symbol.type not in (STT_FILE, STT_SECTION)
+        if symbol.names_place
         and symbol.section < len(elf.sections)
-        and elf.sections[symbol.section].executable
+        and elf.sections[symbol.section].code
     }
     if not names:
         raise RedoubtError(
@@ -205,7 +205,7 @@ def audit(vmlinux: Path, allow: Path) -> Report:
         occurrences = sum(
             section.data.count(policy.isa.encoding)
             for section in elf.sections
-            if section.alloc and section.executable
+            if section.code
         )
         spelled = sum(
             site.instruction.split()[-1] in policy.isa.writers[0].mnemonics
