@@ -94,11 +94,7 @@ def _offsets(
 ) -> set[int]:
     """The addresses of `wanted` that this section holds relative to the place, if not `known`."""
     found: set[int] = set()
-    code = [
-        range(one.address, one.address + one.size)
-        for one in elf.sections
-        if one.code
-    ]
+    code = [range(one.address, one.address + one.size) for one in elf.sections if one.code]
     data = section.data
     offsets = [offset for (offset,) in struct.iter_unpack("<i", data[: len(data) // 4 * 4])]
 

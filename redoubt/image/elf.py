@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +42,8 @@ _RELA = struct.Struct("<QQq")
 _DYNAMIC = struct.Struct("<qQ")
 
 
-class Section(NamedTuple):
+@dataclass(frozen=True)
+class Section:
     """One section; `data` is empty for a section without bytes in the file (.bss)."""
 
     index: int

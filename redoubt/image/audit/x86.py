@@ -158,7 +158,7 @@ class _Code:
         return found
 
     def _within(self, address: int, function: Function) -> bool:
-        """True if there is an instruction of a function, or of a part of it, as far as one knows."""
+        """True if an instruction is of a function, or of a part of it, as far as one can tell."""
         there = self.functions.get(address)
         return there is not None and (
             there.name.removesuffix(".cold") == function.name.removesuffix(".cold")
