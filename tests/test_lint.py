@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.ship import lint
 
@@ -73,6 +74,12 @@ class Tree:
         file.write_text(text)
         return file
 
+    def permit(self, name: str) -> None:
+        self.write(
+            self.repo / "configs" / "lint.toml",
+            f'[[permitted]]\nfiles = ["{name}"]\ntypes = ["COMPLEX_MACRO"]\nreason = "why"\n',
+        )
+
     def lint(self) -> lint.Report:
         return lint.lint(self.tree, {self.build: ""}, repo=self.repo)
 
@@ -110,24 +117,15 @@ def test_checkpatch_sees_the_patch(tree: Tree) -> None:
 
 @needs_tools
 def test_what_is_permitted_is_permitted_in_that_file_only(tree: Tree) -> None:
-    tree.touched.write_text(PRISTINE)
-    name = "include/linux/kpkeys.h"
-    assert name in lint.PERMITTED
-    tree.write(tree.repo / "kernel" / name, "/* MACRO */\n")
-    tree.write(tree.tree / name, "/* MACRO */\n")
-    assert tree.lint().ok
-    tree.added.write_text("/* MACRO */\n")
-    assert [(f.file, f.line) for f in tree.lint().findings] == [("mm/added.c", 1)]
-
-
-@needs_tools
-def test_what_is_permitted_is_permitted_in_a_patch_of_that_file(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
     tree.touched.write_text(PRISTINE + "/* MACRO */\n")
+    tree.added.write_text("/* MACRO */\n")
+    found = [(f.file, f.line) for f in tree.lint().findings]
+    assert found == [("mm/added.c", 1), ("mm/touched.c", 6)]
+    tree.permit("mm/added.c")
     assert [(f.file, f.line) for f in tree.lint().findings] == [("mm/touched.c", 6)]
-    monkeypatch.setitem(lint.PERMITTED, "mm/touched.c", (frozenset({"COMPLEX_MACRO"}), "why"))
-    assert tree.lint().ok
+    # Of a patch as well.
+    tree.permit("mm/touched.c")
+    assert [(f.file, f.line) for f in tree.lint().findings] == [("mm/added.c", 1)]
 
 
 @needs_tools
@@ -209,14 +207,14 @@ def test_mails_are_checked_without_a_build(tree: Tree, tmp_path: Path) -> None:
 
 
 @needs_perl
-def test_what_is_permitted_is_permitted_in_a_mail(tree: Tree, tmp_path: Path) -> None:
-    assert "mm/added.c" not in lint.PERMITTED
-    found = lint.check_mails(tree.tree, [a_mail(tmp_path, "x */ /* MACRO")])
-    assert {one.file for one in found} >= {"mm/added.c"}
-    known = a_mail(tmp_path, "x */ /* MACRO", "include/linux/kpkeys.h")
-    assert "include/linux/kpkeys.h" not in {
-        one.file for one in lint.check_mails(tree.tree, [known])
-    }
+def test_what_is_permitted_is_permitted_in_a_mail(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lint.paths, "repo", lambda: tree.repo)
+    mails = [a_mail(tmp_path, "x */ /* MACRO")]
+    assert {one.file for one in lint.check_mails(tree.tree, mails)} >= {"mm/added.c"}
+    tree.permit("mm/added.c")
+    assert "mm/added.c" not in {one.file for one in lint.check_mails(tree.tree, mails)}
 
 
 def test_mails_need_perl(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,15 +223,28 @@ def test_mails_need_perl(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyP
         lint.check_mails(tree.tree, [a_mail(tmp_path, "")])
 
 
-def test_each_exception_has_a_reason() -> None:
-    assert [name for name, (kinds, why) in lint.PERMITTED.items() if not kinds or not why] == []
+def test_each_exception_has_a_reason(tmp_path: Path) -> None:
+    ours = lint.permitted(paths.repo() / "configs" / "lint.toml")
+    assert ours and all(ours.values())
+    file = tmp_path / "lint.toml"
+    for more, what in (("", "lacks reason"), ("reason = ' '", "reason .* is no text")):
+        file.write_text(f"[[permitted]]\nfiles = ['mm/a.c']\ntypes = ['X']\n{more}\n")
+        with pytest.raises(RedoubtError, match=what):
+            lint.permitted(file)
 
 
-def test_changed_lines() -> None:
-    before = ["a\n", "b\n", "c\n", "d\n"]
-    assert lint.changed_lines(before, before) == frozenset()
-    assert lint.changed_lines(before, ["a\n", "x\n", "b\n", "c\n", "D\n"]) == {2, 5}
-    assert lint.changed_lines(before, ["a\n", "c\n", "d\n"]) == {1, 2}
+def test_changed_lines(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+
+    def changed(text: str) -> frozenset[int]:
+        after.write_text(text)
+        return lint.changed_lines(before, after)
+
+    assert changed("a\nb\n") == {1, 2}
+    before.write_text("a\nb\nc\nd\n")
+    assert changed("a\nb\nc\nd\n") == frozenset()
+    assert changed("a\nx\nb\nc\nD\n") == {2, 5}
+    assert changed("a\nc\nd\n") == {1, 2}
 
 
 def test_parse_knows_what_the_checkers_print() -> None:
