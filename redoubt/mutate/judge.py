@@ -80,15 +80,9 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/mutation.md."""
-        site = self.site
+        names = ("file", "line", "function", "kind", "number", "text", "mutated")
         return {
-            "file": site.file,
-            "line": site.line,
-            "function": site.function,
-            "kind": site.kind,
-            "number": site.number,
-            "text": site.text,
-            "mutated": site.mutated,
+            **{name: getattr(self.site, name) for name in names},
             **asdict(self.verdict),
             "seconds": round(self.verdict.seconds, 1),
             "commit": self.commit,

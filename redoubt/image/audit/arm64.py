@@ -15,9 +15,10 @@ from typing import NamedTuple
 import capstone
 
 from redoubt.image import code_tables
+from redoubt.image.audit import walk
 from redoubt.image.audit.policy import DEFAULT_LEVEL, Policy
 from redoubt.image.audit.site import Site
-from redoubt.image.audit.walk import NOTHING, Known, Visited
+from redoubt.image.audit.walk import NOTHING, Known
 from redoubt.image.elf import Elf
 from redoubt.image.functions import Function, functions
 
@@ -144,31 +145,27 @@ def way_out(
     function counts as leaving.
     """
     there = {insn.address: insn for insn in insns}
-    visited = Visited()
-    todo = [(start, NOTHING)]
-    while todo:
-        address, before = todo.pop()
+
+    def ahead(address: int, known: Known) -> list[tuple[int, Known]] | None:
         if address in lowered:
-            continue
-        known = visited.enter(address, before)
-        if known is None:
-            continue
+            return []
         insn = there.get(address)
         if insn is None or insn.mnemonic in _LEAVING:
-            return address
+            return None
         if insn.mnemonic in _DYING:
-            continue
-        if address in labels:
-            todo.append((labels[address], known))
+            return []
+        found = [(labels[address], known)] if address in labels else []
         known = _behind(insn, known)
         # A call comes back.
         target = None if insn.mnemonic == "bl" else insn.target
         if target is not None and not (insn.mnemonic == "b.eq" and known.differs):
-            todo.append((target, known))
+            found.append((target, known))
         ends = insn.mnemonic == "b" or (insn.mnemonic == "b.ne" and known.differs)
         if not ends or address in labels:
-            todo.append((address + 4, known))
-    return None
+            found.append((address + 4, known))
+        return found
+
+    return walk.way_out([start], ahead)
 
 
 def sites(elf: Elf, policy: Policy) -> list[Site]:

@@ -27,10 +27,10 @@ from itertools import pairwise
 from iced_x86 import Decoder, FlowControl, Instruction, Mnemonic, Register
 
 from redoubt.image import code_tables
-from redoubt.image.audit import x86_insn
+from redoubt.image.audit import walk, x86_insn
 from redoubt.image.audit.policy import DEFAULT_LEVEL, Policy, Writer
 from redoubt.image.audit.site import Site
-from redoubt.image.audit.walk import NOTHING, Visited
+from redoubt.image.audit.walk import Known
 from redoubt.image.audit.x86_insn import Step
 from redoubt.image.code_tables import Alternative
 from redoubt.image.elf import Elf
@@ -249,41 +249,34 @@ class _Code:
         in it on the path. Otherwise, if two branches always go the same way, a path that mixes them
         counts too.
         """
-        visited = Visited()
         home = self.owner(address)
-        todo = [(after, NOTHING) for after in self._after(self.insns[address])]
-        while todo:
-            here, before = todo.pop()
-            insn = self.insns[here]
-            known = visited.enter(here, before)
-            if known is None:
-                continue
-            for alternative in self.over.get(here, ()):
-                empty = alternative.other == alternative.other_end
-                other = alternative.end if empty else alternative.other
-                if other not in self.insns:
-                    return here
-                todo.append((other, known))
+
+        def ahead(here: int, known: Known) -> list[tuple[int, Known]] | None:
+            found = [
+                (one.end if one.other == one.other_end else one.other, known)
+                for one in self.over.get(here, ())
+            ]
+            if any(other not in self.insns for other, _ in found):
+                return None
             if here in goals:
-                continue
+                return found
+            insn = self.insns[here]
             known = x86_insn.behind(insn, known, self.ways.errors.get(here))
-            targets = []
+            targets = [self.ways.labels[here]] if here in self.ways.labels else []
             if x86_insn.jumps(insn) and not (insn.mnemonic == Mnemonic.JE and known.differs):
-                targets.append(x86_insn.target(insn))
-            if here in self.ways.labels:
-                targets.append(self.ways.labels[here])
-            for target in targets:
-                if target is None or not self._within(target, home):
-                    return here
-                todo.append((target, known))
-            if x86_insn.returns(insn):
-                return here
+                if (there := x86_insn.target(insn)) is None:
+                    return None
+                targets.append(there)
+            if x86_insn.returns(insn) or not all(self._within(one, home) for one in targets):
+                return None
             # A jump label's jump may be a no-operation, and a warning goes on behind it.
             ends = x86_insn.ends(insn) and insn.flow_control != FlowControl.EXCEPTION
             ends = ends or (insn.mnemonic == Mnemonic.JNE and known.differs)
             if not ends or here in self.ways.labels:
-                todo += [(after, known) for after in self._after(insn)]
-        return None
+                targets += self._after(insn)
+            return found + [(target, known) for target in targets]
+
+        return walk.way_out(self._after(self.insns[address]), ahead)
 
     def _after(self, insn: Instruction) -> list[int]:
         """Where the next instruction is, if there is one."""
