@@ -60,6 +60,12 @@ def entry(function: str, rule: str, reason: str = "tested", more: str = "") -> s
     return f'[[allow]]\nfunction = "{function}"\nrule = "{rule}"\nreason = "{reason}"\n{more}\n'
 
 
+def several(names: str, more: str = "") -> str:
+    """One entry for several functions."""
+    rule = f'rule = "{audit.NON_CONSTANT}"'
+    return f'[[allow]]\nfunctions = {names}\n{rule}\nreason = "shared"\n{more}\n'
+
+
 def image(tmp_path: Path, assembly: str, *flags: str) -> Path:
     """A static executable of the assembly, the good function included."""
     source = tmp_path / "image.S"
@@ -363,27 +369,30 @@ def test_the_guard_pattern_as_a_compiler_makes_it(tmp_path: Path) -> None:
 
 
 PKS = 'isa = "x86-pks"\nhelpers = ["kpkeys_set_level"]\n[levels]\ndefault = 8\n'
+PKS_LOWER = function("lower", "mov $0x6e1, %ecx; mov $8, %eax; xor %edx, %edx; wrmsr; ret")
+
+
+def run_pks(tmp_path: Path, assembly: str, *flags: str, extra: str = "") -> audit.Report:
+    """Audit an image for PKS of the assembly, and a function that lowers."""
+    return audit.audit(
+        image(tmp_path, PKS_LOWER + assembly, *flags), allow(tmp_path, extra, base=PKS)
+    )
 
 
 def test_the_pks_table_looks_at_the_number_of_the_msr(tmp_path: Path) -> None:
-    lower = function("lower", "mov $0x6e1, %ecx; mov $8, %eax; xor %edx, %edx; wrmsr; ret")
     other = function("other", "mov $0x10, %ecx; mov %edi, %eax; wrmsr; ret")
     loose = function("loose", "mov %edi, %ecx; mov $8, %eax; wrmsr; ret")
-    path = image(tmp_path, lower + other + loose)
-    report = audit.audit(path, allow(tmp_path, base=PKS))
+    report = run_pks(tmp_path, other + loose)
     assert report.ok
     assert [(site.function, site.value) for site in report.sites] == [("lower", 8), ("loose", 8)]
     assert [site.function for site in report.cleared] == ["other"]
     free = function("free", "mov $0x6e1, %ecx; mov %edi, %eax; wrmsr; ret")
-    report = audit.audit(image(tmp_path, lower + free), allow(tmp_path, base=PKS))
-    assert broken(report) == [(audit.NON_CONSTANT, "free")]
+    assert broken(run_pks(tmp_path, free)) == [(audit.NON_CONSTANT, "free")]
 
 
 def test_an_instruction_at_the_end_of_the_address_space_is_seen(tmp_path: Path) -> None:
     """Where a kernel is linked, addresses have as many digits as there is room for."""
-    lower = function("lower", "mov $0x6e1, %ecx; mov $8, %eax; xor %edx, %edx; wrmsr; ret")
-    path = image(tmp_path, lower, "-Wl,-Ttext=0xffffffff81000000")
-    report = audit.audit(path, allow(tmp_path, base=PKS))
+    report = run_pks(tmp_path, "", "-Wl,-Ttext=0xffffffff81000000")
     assert [(site.function, site.value) for site in report.sites] == [("lower", 8)]
     assert report.sites[0].address >= 0xFFFFFFFF81000000
 
@@ -398,10 +407,7 @@ def test_an_instruction_at_the_end_of_the_address_space_is_seen(tmp_path: Path) 
     ],
 )
 def test_what_reads_a_register_writes_others(tmp_path: Path, body: str, cleared: bool) -> None:
-    lower = function("lower", "mov $0x6e1, %ecx; mov $8, %eax; wrmsr; ret")
-    report = audit.audit(
-        image(tmp_path, lower + function("other", body)), allow(tmp_path, base=PKS)
-    )
+    report = run_pks(tmp_path, function("other", body))
     assert report.ok == cleared
     assert [site.function for site in report.cleared] == (["other"] if cleared else [])
 
@@ -415,26 +421,19 @@ def test_an_exception_enters_where_it_is_mended(tmp_path: Path, places: str, ent
         "mov $0x10, %ecx; mov %edi, %eax; 1: wrmsr; 2: ret\n"
         f'.section __ex_table, "a"; .balign 4; .long {places}, 0; .text'
     )
-    lower = function("lower", "mov $0x6e1, %ecx; mov $8, %eax; wrmsr; ret")
-    report = audit.audit(
-        image(tmp_path, lower + function("other", body)), allow(tmp_path, base=PKS)
-    )
-    assert report.ok is not enters
+    assert run_pks(tmp_path, function("other", body)).ok is not enters
 
 
 def test_a_value_for_a_register_nobody_knows_may_be_excused(tmp_path: Path) -> None:
-    lower = function("lower", "mov $0x6e1, %ecx; mov $8, %eax; wrmsr; ret")
     other = function("other", "mov %edi, %ecx; xor %eax, %eax; wrmsr; ret")
-    path = image(tmp_path, lower + other)
-    report = audit.audit(path, allow(tmp_path, base=PKS))
-    assert broken(report) == [(audit.UNKNOWN_SELECTOR, "other")]
-    excused = PKS + entry("other", audit.UNKNOWN_SELECTOR, "not of this register")
-    report = audit.audit(path, allow(tmp_path, base=excused))
+    assert broken(run_pks(tmp_path, other)) == [(audit.UNKNOWN_SELECTOR, "other")]
+    excused = entry("other", audit.UNKNOWN_SELECTOR, "not of this register")
+    report = run_pks(tmp_path, other, extra=excused)
     assert report.ok and [site.certain for site in report.sites] == [True, False]
     assert "1 of a register that is not known" in "\n".join(audit.render(report))
     # That it may write any register excuses no write of this one.
     certain = function("other", "mov $0x6e1, %ecx; mov %edi, %eax; wrmsr; ret")
-    report = audit.audit(image(tmp_path, lower + certain), allow(tmp_path, base=excused))
+    report = run_pks(tmp_path, certain, extra=excused)
     assert broken(report) == [(audit.NON_CONSTANT, "other"), (audit.STALE_ENTRY, "other")]
 
 
@@ -468,6 +467,11 @@ def test_rendering_and_json_say_what_was_found(tmp_path: Path) -> None:
         (POLICY + entry("f", "non-constant", more="why = 1"), "an unknown key why"),
         (POLICY + entry("f", "non-constant", more='optional = "yes"'), "true or false"),
         (POLICY + entry("f", "non-constant") * 2, "two entries for f"),
+        (POLICY + several("[]"), "must list some"),
+        (POLICY + several('"odd"'), "functions of an entry of allow is no list"),
+        (POLICY + several('["odd", ""]'), "must list some"),
+        (POLICY + several('["odd"]', 'function = "odd"'), "either function or functions"),
+        (POLICY + several('["even", "odd"]') + several('["odd"]'), "two entries for odd"),
     ],
 )
 def test_a_bad_allow_list_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -501,16 +505,6 @@ def test_the_allow_list_of_a_target_is_well_formed(target: Target) -> None:
     if target.arch != "arm64":
         assert policy.levels == {"default": DEFAULT, "pgtables": PGTABLES}
     assert "kpkeys_set_level" in policy.helpers
-
-
-PKS_LOWER = function("lower", "mov $0x6e1, %ecx; mov $8, %eax; xor %edx, %edx; wrmsr; ret")
-
-
-def run_pks(tmp_path: Path, assembly: str, *flags: str, extra: str = "") -> audit.Report:
-    """Audit an image for PKS of the assembly, and a function that lowers."""
-    return audit.audit(
-        image(tmp_path, PKS_LOWER + assembly, *flags), allow(tmp_path, extra, base=PKS)
-    )
 
 
 @pytest.mark.parametrize(
@@ -800,12 +794,6 @@ def test_an_instruction_the_disassembler_does_not_know_hides_nothing(
     assert [site.function for site in report.cleared] == (["switch"] if "$" in number else [])
 
 
-def several(names: str, more: str = "") -> str:
-    """One entry for several functions."""
-    rule = f'rule = "{audit.NON_CONSTANT}"'
-    return f'[[allow]]\nfunctions = {names}\n{rule}\nreason = "shared"\n{more}\n'
-
-
 def test_an_entry_may_name_several_functions(tmp_path: Path) -> None:
     assembly = function("odd", "wrpkru; ret") + function("even", "wrpkru; ret")
     report = run(tmp_path, assembly, several('["odd", "even"]'))
@@ -815,19 +803,3 @@ def test_an_entry_may_name_several_functions(tmp_path: Path) -> None:
     report = run(tmp_path, assembly, several('["odd", "even", "gone"]'))
     assert broken(report) == [(audit.STALE_ENTRY, "gone")]
     assert run(tmp_path, assembly, several('["odd", "even", "gone"]', "optional = true")).ok
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (several("[]"), "must list some"),
-        (several('"odd"'), "functions of an entry of allow is no list"),
-        (several('["odd", ""]'), "must list some"),
-        (several('["odd"]', 'function = "odd"'), "either function or functions"),
-        (several('["odd", "odd"]'), "two entries for odd"),
-        (several('["even", "odd"]') + several('["odd"]'), "two entries for odd"),
-    ],
-)
-def test_a_bad_list_of_functions_is_refused(tmp_path: Path, extra: str, message: str) -> None:
-    with pytest.raises(RedoubtError, match=message):
-        run(tmp_path, "", extra)

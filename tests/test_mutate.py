@@ -741,24 +741,26 @@ def test_the_first_that_notices_is_the_last_that_is_asked() -> None:
     assert asked == ["boot", "kpkeys_pool (1 CPU)"]
 
 
-def test_words_of_the_kernel_come_first() -> None:
-    detail = "(Walk(),), 7 operations\n[    1.0] kpkeys: violation: write to 0x1\nWARNING: later"
-    failed = iter([Item("checker", "on", 0, 1, 0, detail)])
-    assert mutate._ask(failed).words == "[    1.0] kpkeys: violation: write to 0x1"
+CUT = "------------[ cut here ]------------"
+ASKED = "kpkeys: violation: write to 0x1, ip copy_to_kernel_nofault+0x18/0x80, kunit_try_catch"
 
 
-def test_words_of_kunit_are_not_what_it_asked_for() -> None:
-    asked = "kpkeys: violation: write to 0x1, ip copy_to_kernel_nofault+0x18/0x80, kunit_try_catch"
-    failed = Item("kpkeys_batch", "on", 3, 1, 0, f"failed: kpkeys_batch.nests; log: x\n{asked}")
-    assert mutate._ask(iter([failed])).words == "failed: kpkeys_batch.nests; log: x"
-
-
-def test_words_of_a_warning_are_not_its_first_line() -> None:
-    detail = "splats:\n------------[ cut here ]------------\nWARNING: at begin_writing+0x1"
-    failed = [Item("checker", "on", 0, 1, 0, detail)]
-    assert mutate._ask(iter(failed)).words == "WARNING: at begin_writing+0x1"
-    failed = [Item("checker", "on", 0, 1, 0, "------------[ cut here ]------------\nlog")]
-    assert mutate._ask(iter(failed)).words == "------------[ cut here ]------------"
+@pytest.mark.parametrize(
+    ("detail", "words"),
+    [
+        # Those of the kernel come first.
+        ("7 operations\n[    1.0] kpkeys: violation: x\nWARNING: later",
+         "[    1.0] kpkeys: violation: x"),
+        # What KUnit asked for is none.
+        (f"failed: kpkeys_batch.nests; log: x\n{ASKED}", "failed: kpkeys_batch.nests; log: x"),
+        # The first line of a warning says nothing.
+        (f"splats:\n{CUT}\nWARNING: at begin_writing+0x1", "WARNING: at begin_writing+0x1"),
+        (f"{CUT}\nlog", CUT),
+    ],
+)  # fmt: skip
+def test_words_of_a_failure(detail: str, words: str) -> None:
+    failed = Item("checker", "on", 0, 1, 0, detail)
+    assert mutate._ask(iter([failed])).words == words
 
 
 def test_a_machine_that_does_not_start_was_noticed_and_a_full_disk_is_none() -> None:
@@ -1090,14 +1092,3 @@ def test_the_command_only_lists(call: Call, command: Callable[[Fake], None]) -> 
     assert one.out.endswith("\n\n1 of 2 places\n")
     assert call("mutate", "um", "--list", "--only", "z").code == 2
     assert "judges nothing" in call("mutate", "um", "--list", "--json", "x.json").err
-
-
-@pytest.mark.guest
-@on_source
-@each_target
-def test_the_real_list(call: Call, monkeypatch: pytest.MonkeyPatch, target: Target) -> None:
-    monkeypatch.setenv("LINUX_SRC", str(PRISTINE))
-    done = call("mutate", target.name, "--list")
-    assert (done.code, done.err) == (0, "")
-    count = len(done.out.splitlines()) - 2
-    assert done.out.endswith(f"\n\n{count} of {count} places\n")
