@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from conftest import write_tree
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
@@ -20,6 +21,7 @@ needs_perl = pytest.mark.skipif(not shutil.which("perl"), reason="needs perl")
 
 PRISTINE = "int old(int a)\n{\n\tint old_unused;\n\treturn a;\n}\n"
 PATCHED = PRISTINE + "int new(int a)\n{\n\tint new_unused;\n\treturn a;\n}\n"
+PATCH = "mm: touch\n\nBecause.\n--- a/mm/touched.c\n+++ b/mm/touched.c\n@@ -5 +5,2 @@\n }\n+\n"
 
 # It compiles as Kbuild does, as far as lint looks: what it prints, and where objects go.
 MAKEFILE = """
@@ -53,32 +55,27 @@ class Tree:
 
     def __init__(self, top: Path) -> None:
         self.repo, self.tree, self.build = top / "repo", top / "tree", top / "b" / "um"
-        self.added = self.write(self.repo / "kernel" / "mm" / "added.c", "int added;\n")
-        self.patch = self.write(
-            self.repo / "patches" / "topic" / "0001-a.patch",
-            "mm: touch\n\nBecause.\n--- a/mm/touched.c\n+++ b/mm/touched.c\n@@ -5 +5,2 @@\n }\n+\n",
+        write_tree(
+            top,
+            {
+                "repo/kernel/mm/added.c": "int added;\n",
+                "repo/patches/topic/0001-a.patch": PATCH,
+                "tree/Makefile": MAKEFILE,
+                "tree/scripts/checkpatch.pl": CHECKPATCH,
+                "tree/.pc/applied-patches": "topic/0001-a.patch\n",
+                "tree/.pc/topic/0001-a.patch/mm/touched.c": PRISTINE,
+                "tree/mm/touched.c": PATCHED,
+                "b/um/.config": "#\n# Linux/um 7.3.4 Kernel Configuration\n",
+                "b/um/mm/added.o": "object",
+                "b/um/mm/touched.o": "object",
+            },
         )
-        self.write(self.tree / "Makefile", MAKEFILE)
-        self.write(self.tree / "scripts" / "checkpatch.pl", CHECKPATCH)
-        self.write(self.tree / ".pc" / "applied-patches", "topic/0001-a.patch\n")
-        self.write(self.tree / ".pc" / "topic/0001-a.patch" / "mm" / "touched.c", PRISTINE)
-        self.touched = self.write(self.tree / "mm" / "touched.c", PATCHED)
+        self.added, self.touched = self.repo / "kernel/mm/added.c", self.tree / "mm/touched.c"
         (self.tree / "mm" / "added.c").symlink_to(self.added)
-        self.write(self.build / ".config", "#\n# Linux/um 7.3.4 Kernel Configuration\n")
-        self.write(self.build / "mm" / "added.o", "object")
-        self.write(self.build / "mm" / "touched.o", "object")
-
-    @staticmethod
-    def write(file: Path, text: str) -> Path:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        return file
 
     def permit(self, name: str) -> None:
-        self.write(
-            self.repo / "configs" / "lint.toml",
-            f'[[permitted]]\nfiles = ["{name}"]\ntypes = ["COMPLEX_MACRO"]\nreason = "why"\n',
-        )
+        text = f'[[permitted]]\nfiles = ["{name}"]\ntypes = ["COMPLEX_MACRO"]\nreason = "why"\n'
+        write_tree(self.repo, {"configs/lint.toml": text})
 
     def lint(self) -> lint.Report:
         return lint.lint(self.tree, {self.build: ""}, repo=self.repo)
@@ -180,7 +177,7 @@ def test_no_build_no_lint(tree: Tree) -> None:
 
 
 def test_a_mail_has_the_message_and_three_lines_of_context(tree: Tree) -> None:
-    text = lint.mail(tree.tree, "topic/0001-a.patch", tree.patch.read_text())
+    text = lint.mail(tree.tree, "topic/0001-a.patch", PATCH)
     assert text.startswith("Subject: [PATCH] mm: touch\n\nBecause.\n---\ndiff --git")
     assert "@@ -3,3 +3,8 @@\n" in text
     assert "+\tint new_unused;\n" in text

@@ -46,107 +46,59 @@ def only(text: str) -> Site:
 @pytest.mark.parametrize(
     ("kind", "text", "mutated", "chosen"),
     [
-        (
-            "guard",
-            GUARD,
-            "/* guard(kpkeys_hardened_pgtables)() */",
-            "\tKPKEYS_MUTANT_CLASS(7, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\n",
-        ),
-        (
-            "guard",
-            "#define set_pud(p) do {\t\\\n\tguard(kpkeys_hardened_pgtables)();\t\\\n} while (0)\n",
-            "/* guard(kpkeys_hardened_pgtables)() */",
-            "#define set_pud(p) do {\t\\\n"
-            "\tKPKEYS_MUTANT_CLASS(7, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\t\\\n"
-            "} while (0)\n",
-        ),
-        (
-            "scope",
-            "\tscoped_guard(kpkeys_hardened_pgtables) {\n\t\twrite();\n\t}\n",
-            "/* scoped_guard(kpkeys_hardened_pgtables) */",
-            "\tKPKEYS_MUTANT_SCOPE(7, kpkeys_hardened_pgtables, __UNIQUE_ID(scope)) {\n"
-            "\t\twrite();\n\t}\n",
-        ),
-        (
-            "scope",
-            "\tscoped_class(kpkeys_pool_level, level, pool)\n\t\tpool->x = 1;\n",
-            "/* scoped_class(kpkeys_pool_level, level, pool) */",
-            "\tKPKEYS_MUTANT_SCOPE(7, kpkeys_pool_level, level, pool)\n\t\tpool->x = 1;\n",
-        ),
-        (
-            "class",
-            "\tCLASS(kpkeys_pool_level, level)(pool);\n",
-            "/* CLASS(kpkeys_pool_level, level)(pool) */",
-            "\tKPKEYS_MUTANT_CLASS(7, kpkeys_pool_level, level)(pool);\n",
-        ),
-        (
-            "writer",
-            "\t__write_entry(p,\n\t\t      pte(a, b));\n",
-            "WRITE_ONCE(*(p), pte(a, b))",
-            "\t({ if (KPKEYS_MUTANT(7)) WRITE_ONCE(*(p), pte(a, b)); "
-            "else __write_entry(p,\n\t\t      pte(a, b)); });\n",
-        ),
-        (
-            "writer",
-            "\treturn __pte(__xchg_entry(&pte_val(*p), 0));\n",
-            "xchg_relaxed(&pte_val(*p), 0)",
-            "\treturn __pte((KPKEYS_MUTANT(7) ? xchg_relaxed(&pte_val(*p), 0) : "
-            "__xchg_entry(&pte_val(*p), 0)));\n",
-        ),
-        (
-            "raise",
-            "\tif (on)\n\t\tkpkeys_raise(KPKEYS_LVL_PGTABLES);\n",
-            "/* kpkeys_raise(KPKEYS_LVL_PGTABLES) */",
-            "\tif (on)\n\t\tKPKEYS_MUTANT_CALL(7, kpkeys_raise(KPKEYS_LVL_PGTABLES));\n",
-        ),
-        (
-            "raise",
-            "\tif (raised)\n\t\tx86_write_pkrs(PKRS_PGTABLES);\n",
-            "/* x86_write_pkrs(PKRS_PGTABLES) */",
-            "\tif (raised)\n\t\tKPKEYS_MUTANT_CALL(7, x86_write_pkrs(PKRS_PGTABLES));\n",
-        ),
-        (
-            "batch",
-            "\tkpkeys_batch_pause();\n",
-            "/* kpkeys_batch_pause() */",
-            "\tKPKEYS_MUTANT_CALL(7, kpkeys_batch_pause());\n",
-        ),
-        (
-            "fixup",
-            '\tasm volatile("1: mov\\n2:\\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, pte)\n\t    : : (x));\n',
-            "/* _ASM_EXTABLE_PKS(EX_PKS_MOV, pte) */",
-            '\t({ if (KPKEYS_MUTANT(7)) asm volatile("1: mov\\n2:\\n" : : (x)); else '
-            'asm volatile("1: mov\\n2:\\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, pte)\n\t    : : (x)); '
-            "});\n",
-        ),
-        (
-            "fixup",
-            "\tif (ex->type != EX_TYPE_KPKEYS)\n",
-            "-1 /* EX_TYPE_KPKEYS */",
-            "\tif (ex->type != (KPKEYS_MUTANT(7) ? -1 /* EX_TYPE_KPKEYS */ : EX_TYPE_KPKEYS))\n",
-        ),
-        (
-            "key",
-            "\tint err = set_memory_pkey(addr(page),\n\t\t\tPKEY);\n",
-            "0 /* set_memory_pkey(addr(page), PKEY) */",
-            "\tint err = (KPKEYS_MUTANT(7) ? 0 /* set_memory_pkey(addr(page), PKEY) */ : "
-            "set_memory_pkey(addr(page),\n\t\t\tPKEY));\n",
-        ),
-        (
-            "key",
-            "\treturn arch_set_memory_pkey(addr, nr, key);\n",
-            "0 /* arch_set_memory_pkey(addr, nr, key) */",
-            "\treturn (KPKEYS_MUTANT(7) ? 0 /* arch_set_memory_pkey(addr, nr, key) */ : "
-            "arch_set_memory_pkey(addr, nr, key));\n",
-        ),
-        (
-            "key",
-            "\tkpkeys_hardened_pgtables_add(page);\n",
-            "/* kpkeys_hardened_pgtables_add(page) */",
-            "\tKPKEYS_MUTANT_CALL(7, kpkeys_hardened_pgtables_add(page));\n",
-        ),
+        ("guard", GUARD, "/* guard(kpkeys_hardened_pgtables)() */",
+         "\tKPKEYS_MUTANT_CLASS(7, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\n"),
+        ("guard",
+         "#define set_pud(p) do {\t\\\n\tguard(kpkeys_hardened_pgtables)();\t\\\n} while (0)\n",
+         "/* guard(kpkeys_hardened_pgtables)() */", "#define set_pud(p) do {\t\\\n"
+         "\tKPKEYS_MUTANT_CLASS(7, kpkeys_hardened_pgtables, __UNIQUE_ID(guard))();\t\\\n"
+         "} while (0)\n"),
+        ("scope", "\tscoped_guard(kpkeys_hardened_pgtables) {\n\t\twrite();\n\t}\n",
+         "/* scoped_guard(kpkeys_hardened_pgtables) */",
+         "\tKPKEYS_MUTANT_SCOPE(7, kpkeys_hardened_pgtables, __UNIQUE_ID(scope)) {\n"
+         "\t\twrite();\n\t}\n"),
+        ("scope", "\tscoped_class(kpkeys_pool_level, level, pool)\n\t\tpool->x = 1;\n",
+         "/* scoped_class(kpkeys_pool_level, level, pool) */",
+         "\tKPKEYS_MUTANT_SCOPE(7, kpkeys_pool_level, level, pool)\n\t\tpool->x = 1;\n"),
+        ("class", "\tCLASS(kpkeys_pool_level, level)(pool);\n",
+         "/* CLASS(kpkeys_pool_level, level)(pool) */",
+         "\tKPKEYS_MUTANT_CLASS(7, kpkeys_pool_level, level)(pool);\n"),
+        ("writer", "\t__write_entry(p,\n\t\t      pte(a, b));\n", "WRITE_ONCE(*(p), pte(a, b))",
+         "\t({ if (KPKEYS_MUTANT(7)) WRITE_ONCE(*(p), pte(a, b)); "
+         "else __write_entry(p,\n\t\t      pte(a, b)); });\n"),
+        ("writer", "\treturn __pte(__xchg_entry(&pte_val(*p), 0));\n",
+         "xchg_relaxed(&pte_val(*p), 0)",
+         "\treturn __pte((KPKEYS_MUTANT(7) ? xchg_relaxed(&pte_val(*p), 0) : "
+         "__xchg_entry(&pte_val(*p), 0)));\n"),
+        ("raise", "\tif (on)\n\t\tkpkeys_raise(KPKEYS_LVL_PGTABLES);\n",
+         "/* kpkeys_raise(KPKEYS_LVL_PGTABLES) */",
+         "\tif (on)\n\t\tKPKEYS_MUTANT_CALL(7, kpkeys_raise(KPKEYS_LVL_PGTABLES));\n"),
+        ("raise", "\tif (raised)\n\t\tx86_write_pkrs(PKRS_PGTABLES);\n",
+         "/* x86_write_pkrs(PKRS_PGTABLES) */",
+         "\tif (raised)\n\t\tKPKEYS_MUTANT_CALL(7, x86_write_pkrs(PKRS_PGTABLES));\n"),
+        ("batch", "\tkpkeys_batch_pause();\n", "/* kpkeys_batch_pause() */",
+         "\tKPKEYS_MUTANT_CALL(7, kpkeys_batch_pause());\n"),
+        ("fixup",
+         '\tasm volatile("1: mov\\n2:\\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, pte)\n\t    : : (x));\n',
+         "/* _ASM_EXTABLE_PKS(EX_PKS_MOV, pte) */",
+         '\t({ if (KPKEYS_MUTANT(7)) asm volatile("1: mov\\n2:\\n" : : (x)); else '
+         'asm volatile("1: mov\\n2:\\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, pte)\n\t    : : (x)); '
+         "});\n"),
+        ("fixup", "\tif (ex->type != EX_TYPE_KPKEYS)\n", "-1 /* EX_TYPE_KPKEYS */",
+         "\tif (ex->type != (KPKEYS_MUTANT(7) ? -1 /* EX_TYPE_KPKEYS */ : EX_TYPE_KPKEYS))\n"),
+        ("key", "\tint err = set_memory_pkey(addr(page),\n\t\t\tPKEY);\n",
+         "0 /* set_memory_pkey(addr(page), PKEY) */",
+         "\tint err = (KPKEYS_MUTANT(7) ? 0 /* set_memory_pkey(addr(page), PKEY) */ : "
+         "set_memory_pkey(addr(page),\n\t\t\tPKEY));\n"),
+        ("key", "\treturn arch_set_memory_pkey(addr, nr, key);\n",
+         "0 /* arch_set_memory_pkey(addr, nr, key) */",
+         "\treturn (KPKEYS_MUTANT(7) ? 0 /* arch_set_memory_pkey(addr, nr, key) */ : "
+         "arch_set_memory_pkey(addr, nr, key));\n"),
+        ("key", "\tkpkeys_hardened_pgtables_add(page);\n",
+         "/* kpkeys_hardened_pgtables_add(page) */",
+         "\tKPKEYS_MUTANT_CALL(7, kpkeys_hardened_pgtables_add(page));\n"),
     ],
-)
+)  # fmt: skip
 def test_what_is_taken_out(kind: str, text: str, mutated: str, chosen: str) -> None:
     site = only(text)
     assert (site.kind, site.mutated) == (kind, mutated)
@@ -665,7 +617,7 @@ def report(*reasons: str, **outcomes: str) -> Report:
         (report(B.name, a=NOTICED), True, "0 unexpected, 0 stale"),
         (report(), False, "0 of 3 places"),
     ],
-)
+)  # fmt: skip
 def test_what_passes(made: Report, ok: bool, says: str) -> None:
     assert made.ok == ok
     assert says in "\n".join(mutate.render(made))

@@ -109,7 +109,7 @@ class _Rule:
     """
 
     kind: str
-    pattern: re.Pattern[str]
+    pattern: str
     brackets: int
     leave: Callable[[str], str]
     alone: bool = False
@@ -123,29 +123,22 @@ _EXTABLE = ("_ASM_EXTABLE_PKS", "_ASM_EXTABLE_KPKEYS")
 _ADD = "kpkeys_hardened_pgtables_add"
 
 _RULES = (
-    _Rule(GUARD, re.compile(r"\bguard(?=\(kpkeys_)"), 2, _comment, alone=True),
+    _Rule(GUARD, r"\bguard(?=\(kpkeys_)", 2, _comment, alone=True),
     # What follows is a statement or a block, which remains.
-    _Rule(SCOPE, re.compile(r"\bscoped_(?:guard|class)(?=\(kpkeys_)"), 1, _comment),
-    _Rule(CLASS, re.compile(r"\bCLASS(?=\(kpkeys_)"), 2, _comment, alone=True),
-    _Rule(WRITER, re.compile(rf"\b(?:{'|'.join(_WRITERS)})(?=\()"), 1, _raw),
+    _Rule(SCOPE, r"\bscoped_(?:guard|class)(?=\(kpkeys_)", 1, _comment),
+    _Rule(CLASS, r"\bCLASS(?=\(kpkeys_)", 2, _comment, alone=True),
+    _Rule(WRITER, rf"\b(?:{'|'.join(_WRITERS)})(?=\()", 1, _raw),
+    _Rule(RAISE, r"\bkpkeys_raise(?=\()", 1, _comment, alone=True),
     # Also where an interrupt ends that came in between.
-    _Rule(
-        RAISE,
-        re.compile(
-            r"\b(?:kpkeys_raise(?=\()|x86_write_pkrs(?=\(PKRS_PGTABLES\))"
-            r"|arm64_write_pkey_reg(?=\(PGTABLES\)))"
-        ),
-        1,
-        _comment,
-        alone=True,
-    ),
-    _Rule(BATCH, re.compile(r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()"), 1, _comment, True),
-    _Rule(LEDGER, re.compile(r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()"), 1, _comment, True),
-    _Rule(FIXUP, re.compile(rf"\b(?:{'|'.join(_EXTABLE)})(?=\()"), 1, _comment),
+    _Rule(RAISE, r"\bx86_write_pkrs(?=\(PKRS_PGTABLES\))", 1, _comment, alone=True),
+    _Rule(RAISE, r"\barm64_write_pkey_reg(?=\(PGTABLES\))", 1, _comment, alone=True),
+    _Rule(BATCH, r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()", 1, _comment, alone=True),
+    _Rule(LEDGER, r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()", 1, _comment, alone=True),
+    _Rule(FIXUP, rf"\b(?:{'|'.join(_EXTABLE)})(?=\()", 1, _comment),
     # The handler, which no longer knows them.
-    _Rule(FIXUP, re.compile(r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b"), 0, _never),
-    _Rule(KEY, re.compile(rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()"), 1, _zero),
-    _Rule(KEY, re.compile(rf"\b{_ADD}(?=\()"), 1, _comment, alone=True),
+    _Rule(FIXUP, r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b", 0, _never),
+    _Rule(KEY, rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()", 1, _zero),
+    _Rule(KEY, rf"\b{_ADD}(?=\()", 1, _comment, alone=True),
 )
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -210,7 +203,7 @@ def find(file: str, text: str, lines: Collection[int] | None = None) -> list[Sit
     split = text.split("\n")
     found: list[tuple[int, _Rule, str]] = []
     for rule in _RULES:
-        for match in rule.pattern.finditer(text):
+        for match in re.finditer(rule.pattern, text):
             if any(start <= match.start() < end for start, end in comments):
                 continue
             end = _end(text, rule, match)

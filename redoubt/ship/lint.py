@@ -18,9 +18,8 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from redoubt.core import paths, reasons
 from redoubt.core.diff import hunks
@@ -88,10 +87,6 @@ class Report:
     def ok(self) -> bool:
         """True if nothing was found on our lines."""
         return not self.findings
-
-    def as_json(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return {**asdict(self), "ok": self.ok}
 
 
 def render(report: Report) -> list[str]:

@@ -363,7 +363,7 @@ def _site(
         address=insn.ip,
         function=code.owner(insn.ip).name,
         section=code.functions[insn.ip].section,
-        instruction=x86_insn.text(insn),
+        instruction=f"{insn:g}",
         value=value,
         level=None if value is None else levels.get(value),
         # A mask selects the pkey register among others; a number selects one.
