@@ -63,7 +63,7 @@ def mutate_kernel(
             return
         enforcing = task.boots(chosen, host.needs_enforcing(chosen, where))
         run = Run(chosen, where, False, task.display, judge.PATIENCE_S)
-        shop = judge.workshop(run, enforcing, pristine, found, sites, paths.repo())
+        shop = judge.Workshop(run, enforcing, pristine, found, sites, paths.repo())
         if add and json_file:
             # Before hours of work, not after.
             judge.added(json_file, chosen.name, sites, ())

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from redoubt.core.errors import RedoubtError
 
@@ -66,6 +66,12 @@ class Section:
     def code(self) -> bool:
         """True if the section holds instructions of the running kernel."""
         return self.alloc and bool(self.flags & SHF_EXEC)
+
+    def records(self, layout: struct.Struct) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """The records of a table, each with its address."""
+        whole = self.data[: len(self.data) // layout.size * layout.size]
+        for number, record in enumerate(layout.iter_unpack(whole)):
+            yield self.address + number * layout.size, record
 
 
 class Symbol(NamedTuple):

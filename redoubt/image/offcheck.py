@@ -33,12 +33,11 @@ these lines.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -181,6 +180,10 @@ def _check_configs(pristine: Path, patched: Path) -> None:
         )
 
 
+# Is a file generated, and its path in the build or the source.
+_Where = tuple[bool, str]
+
+
 class _Side:
     """One of the two builds, and the source tree it was made from."""
 
@@ -194,8 +197,8 @@ class _Side:
             )
         self.source = Path(os.path.realpath(link)) if link.exists() else self.build
 
-    def files(self, name: str) -> dict[tuple[bool, str], Path]:
-        """The files an object was compiled from: is it generated, and its path where it belongs."""
+    def files(self, name: str) -> dict[_Where, Path]:
+        """The files an object was compiled from."""
         path = self.build / name
         try:
             text = (path.parent / f".{path.name}.cmd").read_text(errors="surrogateescape")
@@ -204,7 +207,7 @@ class _Side:
         words: list[str] = []
         for match in re.finditer(r"^(?:source|deps)_\S+ := ((?:.*\\\n)*.*)$", text, re.MULTILINE):
             words += re.sub(r"\$\(wildcard [^)]*\)", " ", match[1].replace("\\\n", " ")).split()
-        found: dict[tuple[bool, str], Path] = {}
+        found: dict[_Where, Path] = {}
         for word in words:
             full = Path(os.path.normpath(self.build / word))
             # A build directory may lie inside the source tree: ask for it first.
@@ -214,8 +217,9 @@ class _Side:
                 found[False, str(full.relative_to(self.source))] = full
         return found
 
-    def file(self, generated: bool, name: str) -> Path:
+    def file(self, where: _Where) -> Path:
         """Such a file on this side."""
+        generated, name = where
         return (self.build if generated else self.source) / name
 
 
@@ -244,10 +248,6 @@ class _Moved:
         return new == old + shift
 
 
-# Gives the file in which line `old` has become line `new`, if there is one.
-_Explain = Callable[[int, int], str | None]
-
-
 class _Lines:
     """Which numbers may differ, object by object."""
 
@@ -255,30 +255,26 @@ class _Lines:
         self.pristine = pristine
         self.patched = patched
         self.files: dict[Path, _Moved | None] = {}
+        self.objects: dict[str, list[_Moved]] = {}
 
-    def explain(self, name: str) -> _Explain:
-        """What explains the numbers of an object."""
+    def explain(self, name: str, old: int, new: int) -> str | None:
+        """The file of an object in which line `old` has become line `new`, if there is one."""
+        if name not in self.objects:
+            files = self.pristine.files(name)
+            found = [self._moved(where, file) for where, file in files.items()]
+            self.objects[name] = [file for file in found if file]
+        return next((file.name for file in self.objects[name] if file.maps(old, new)), None)
 
-        @functools.cache
-        def moved() -> list[_Moved]:
-            # Most objects are identical and never ask.
-            found = [
-                self._moved(where[1], old, self.patched.file(*where))
-                for where, old in self.pristine.files(name).items()
-            ]
-            return [file for file in found if file is not None]
-
-        return lambda old, new: next((file.name for file in moved() if file.maps(old, new)), None)
-
-    def _moved(self, name: str, old: Path, new: Path) -> _Moved | None:
+    def _moved(self, where: _Where, old: Path) -> _Moved | None:
         """A file if its versions differ and both exist."""
         if old not in self.files:
+            new = self.patched.file(where)
             try:
                 before, after = old.read_bytes(), new.read_bytes()
             except OSError:
                 before = after = b""
             lines = before.decode("latin-1").split("\n")
-            self.files[old] = _Moved(name, hunks(old, new), lines) if before != after else None
+            self.files[old] = _Moved(where[1], hunks(old, new), lines) if before != after else None
         return self.files[old]
 
 
@@ -374,7 +370,7 @@ class _Pair:
     name: str
     old: _Object
     new: _Object
-    explain: _Explain
+    lines: _Lines
     masks: tuple[bytes, bytes] | None
     changes: list[LineChange] = field(default_factory=list)
 
@@ -446,7 +442,7 @@ class _Pair:
 
     def _line(self, key: _Key, offset: int, old: int, new: int) -> bool:
         """Note and accept a pair of numbers if it is a line that moved."""
-        file = self.explain(old, new)
+        file = self.lines.explain(self.name, old, new)
         if file is None:
             return False
         self.changes.append(LineChange(self.name, key[0], offset, file, old, new))
@@ -550,15 +546,14 @@ def _only_our_options(pristine: _Side, patched: _Side) -> bool:
     return texts[0] == texts[1]
 
 
-def _compare(
-    name: str, old: Path, new: Path, explain: _Explain, masks: tuple[bytes, bytes] | None
-) -> list[LineChange]:
+def _compare(name: str, lines: _Lines, masks: tuple[bytes, bytes] | None) -> list[LineChange]:
     """The line numbers that moved in an object; raises _Differs if anything else differs."""
+    old, new = lines.pristine.build / name, lines.patched.build / name
     before, after = old.read_bytes(), new.read_bytes()
     if before == after:
         return []
     if not before.startswith(_ELF32):
-        return _Pair(name, _Object(old), _Object(new), explain, masks).compare()
+        return _Pair(name, _Object(old), _Object(new), lines, masks).compare()
     # Boot code of x86, in which no line tells its number.
     before, after = _without_debug(old), _without_debug(new)
     if masks and len(masks[0]) == len(masks[1]):
@@ -590,9 +585,7 @@ def compare(pristine_build: Path, patched_build: Path) -> Report:
     for name in common:
         masks = times if name in TIMESTAMP_OBJECTS else None
         try:
-            found = _compare(
-                name, pristine.build / name, patched.build / name, lines.explain(name), masks
-            )
+            found = _compare(name, lines, masks)
         except _Differs as difference:
             if name == CONFIG_OBJECT and _only_our_options(pristine, patched):
                 config_text = True

@@ -31,7 +31,7 @@ from redoubt.trial import attack, check, experiment, ktap, lifecycle
 
 # A change here forgets all verdicts.
 _FORMAT = 2
-# What it is called for make, and where: its objects are in <build>/<target>/places.
+# What it is called for make, and where: its objects are in <build>/<target>/mutants.
 KIND = "mutants"
 _CUT = "[ cut here ]"
 # What KUnit asks with whether memory is protected: such a violation is as it should be.
@@ -318,13 +318,13 @@ def render(report: Report) -> list[str]:
 # === Building and booting ========================================================================
 
 
-@dataclass(frozen=True)
+@dataclass
 class Workshop:
     """Builds and judges: call it as a Judge.
 
-    It works on copies of kernel/ and patches/ as they were when it was opened: `files` by their
-    names, `patches` in order. All `sites`, found in `sources`, are a choice in them. The tree is
-    <build>/tree-places, which no other command looks at.
+    It works on copies of the kernel/ and patches/ of a repository as they are when it is opened.
+    All `sites`, found in `sources`, are a choice in them. The tree is <build>/tree-mutants, which
+    no other command looks at. Raises RedoubtError if the series names a patch that does not exist.
     """
 
     run: Run
@@ -332,8 +332,15 @@ class Workshop:
     pristine: Path
     sources: Mapping[str, Source]
     sites: tuple[Site, ...]
-    files: Mapping[str, bytes]
-    patches: Mapping[str, bytes]
+    repo: Path
+
+    def __post_init__(self) -> None:
+        ours = tree.queue(self.repo)
+        self.files = {name: (ours.kernel / name).read_bytes() for name in ours.files}
+        self.files[places.HEADER] = _HEADER.read_bytes()
+        self.patches = {
+            f"{patch.parent.name}/{patch.name}": patch.read_bytes() for patch in ours.patches
+        }
 
     @property
     def place(self) -> Path:
@@ -400,27 +407,6 @@ class Workshop:
         programs = guest.programs(progress, target.cross_compile)
         made = kernels.Workbench(built, programs, self.host)
         return _ask(boots.noticing(self.run, made))
-
-
-def workshop(
-    run: Run, host: str, pristine: Path, sources: Mapping[str, Source], sites: Sequence[Site],
-    repo: Path,
-) -> Workshop:  # fmt: skip
-    """A workshop for the queue of a repository, of which these are some sources and all places.
-
-    Raises RedoubtError if the series names a patch that does not exist.
-    """
-    ours = tree.queue(repo)
-    files = {name: (ours.kernel / name).read_bytes() for name in ours.files}
-    return Workshop(
-        run,
-        host,
-        pristine,
-        sources,
-        tuple(sites),
-        files | {places.HEADER: _HEADER.read_bytes()},
-        {f"{patch.parent.name}/{patch.name}": patch.read_bytes() for patch in ours.patches},
-    )
 
 
 def _judging(fragments: Sequence[str]) -> list[Path]:

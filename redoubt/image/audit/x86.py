@@ -295,9 +295,7 @@ def _mended(elf: Elf, code: _Code) -> frozenset[int]:
     for section in elf.sections:
         if section.name != "__ex_table":
             continue
-        for at in range(0, len(section.data) - _FAULT.size + 1, _FAULT.size):
-            fault, fixup, data = _FAULT.unpack_from(section.data, at)
-            place = section.address + at
+        for place, (fault, fixup, data) in section.records(_FAULT):
             address, kind = place + fault, data & 0xFF
             insn = code.insns.get(address)
             if insn is not None and insn.mnemonic == _MSR_FAULTS.get(kind) and not data & ~0xFFF:
