@@ -44,17 +44,7 @@ from typing import Any
 
 from redoubt.core.errors import RedoubtError
 from redoubt.image.audit import arm64, x86
-from redoubt.image.audit.policy import (
-    LEAVES_RAISED,
-    NON_CONSTANT,
-    OUTLINED_HELPER,
-    STALE_ENTRY,
-    UNKNOWN_SELECTOR,
-    UNKNOWN_VALUE,
-    UNWRITTEN_LEVEL,
-    Policy,
-    load_policy,
-)
+from redoubt.image.audit.policy import Policy, Rule, load_policy
 from redoubt.image.audit.site import Site
 from redoubt.image.elf import EM_AARCH64, Elf
 from redoubt.image.functions import base_name
@@ -64,7 +54,7 @@ from redoubt.image.functions import base_name
 class Finding:
     """One broken rule. `function` and `address` say where, as far as that makes sense."""
 
-    rule: str
+    rule: Rule
     message: str
     function: str | None = None
     address: int | None = None
@@ -188,16 +178,16 @@ def audit(vmlinux: Path, allow: Path) -> Report:
     return Report(vmlinux, tuple(judged), tuple(cleared), tuple(findings), embedded)
 
 
-def _broken(site: Site) -> tuple[str, str] | None:
+def _broken(site: Site) -> tuple[Rule, str] | None:
     """The rule that a writer breaks, and how."""
     if site.value is None and not site.certain:
-        return UNKNOWN_SELECTOR, f"{site.instruction} may be of the pkey register"
+        return Rule.UNKNOWN_SELECTOR, f"{site.instruction} may be of the pkey register"
     if site.value is None:
-        return NON_CONSTANT, f"{site.instruction} writes a value that is not a constant"
+        return Rule.NON_CONSTANT, f"{site.instruction} writes a value that is not a constant"
     if site.level is None:
-        return UNKNOWN_VALUE, f"{site.value:#x} is the register value of no level"
+        return Rule.UNKNOWN_VALUE, f"{site.value:#x} is the register value of no level"
     if site.left is not None:
-        return LEAVES_RAISED, (
+        return Rule.LEAVES_RAISED, (
             f"raises to level {site.level}, and a path leaves the function at {site.left:x} "
             "without a write of the default"
         )
@@ -222,7 +212,7 @@ def _judge(policy: Policy, sites: list[Site], names: set[str]) -> tuple[list[Sit
         judged.append(replace(site, excuse=excuse.reason) if excuse else site)
     findings += [
         Finding(
-            OUTLINED_HELPER,
+            Rule.OUTLINED_HELPER,
             f"{name}: this helper exists as a function; it must be inlined everywhere",
             name,
         )
@@ -232,7 +222,7 @@ def _judge(policy: Policy, sites: list[Site], names: set[str]) -> tuple[list[Sit
     written = {site.level for site in sites if site.certain}
     findings += [
         Finding(
-            UNWRITTEN_LEVEL,
+            Rule.UNWRITTEN_LEVEL,
             f"nothing writes level {level} ({value:#x}): is this a kernel with the feature?",
         )
         for level, value in policy.levels.items()
@@ -240,7 +230,7 @@ def _judge(policy: Policy, sites: list[Site], names: set[str]) -> tuple[list[Sit
     ]
     findings += [
         Finding(
-            STALE_ENTRY,
+            Rule.STALE_ENTRY,
             f"{function}: allow-list entry for {rule} excuses nothing; remove it",
             function,
         )

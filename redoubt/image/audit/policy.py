@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,22 @@ from redoubt.core import reasons
 from redoubt.core.errors import RedoubtError
 from redoubt.image.elf import EM_AARCH64, EM_X86_64
 
-# Rules. See audit.
-NON_CONSTANT = "non-constant"
-UNKNOWN_SELECTOR = "unknown-selector"
-UNKNOWN_VALUE = "unknown-value"
-OUTLINED_HELPER = "outlined-helper"
-LEAVES_RAISED = "leaves-raised"
-UNWRITTEN_LEVEL = "unwritten-level"
-STALE_ENTRY = "stale-entry"
-
-EXCUSABLE = (NON_CONSTANT, UNKNOWN_SELECTOR, LEAVES_RAISED)
-
 DEFAULT_LEVEL = "default"
+
+
+class Rule(StrEnum):
+    """What the audit may find; it says what they mean."""
+
+    NON_CONSTANT = "non-constant"
+    UNKNOWN_SELECTOR = "unknown-selector"
+    UNKNOWN_VALUE = "unknown-value"
+    OUTLINED_HELPER = "outlined-helper"
+    LEAVES_RAISED = "leaves-raised"
+    UNWRITTEN_LEVEL = "unwritten-level"
+    STALE_ENTRY = "stale-entry"
+
+
+EXCUSABLE = (Rule.NON_CONSTANT, Rule.UNKNOWN_SELECTOR, Rule.LEAVES_RAISED)
 
 
 # === What can write the register, by instruction set =============================================
