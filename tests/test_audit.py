@@ -711,6 +711,12 @@ def test_replaced_instructions_count_as_well(tmp_path: Path, body: str, clean: b
         (f"{RAISE}" + alternative("jmp 1f", "nop", f"ret; 1: {LOWER} ret"), True),
         (f"{RAISE}" + alternative("nop", "jmp 1f", f"{LOWER} ret; 1: ret"), True),
         (f"{RAISE}" + alternative("nop", "jmp 1f", f"{LOWER} ret; 1: {LOWER} ret"), False),
+        # An empty replacement has no instructions, and those of the next one are not its own.
+        (
+            f"{RAISE}"
+            + alternative("nop", "", alternative("nop", "lfence; jmp 1f", f"{LOWER} ret; 1: ret")),
+            True,
+        ),
         (
             f"{RAISE} jmp 3f; 1: {LOWER} ret; 2: {LOWER} ret\n"
             '.section .altinstr_aux, "ax"\n3: testb $1, (%rdi); jne 1b; jmp 2b\n.text',

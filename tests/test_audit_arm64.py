@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from redoubt.image.audit import arm64
+from redoubt.image.functions import Function
 
 START = 0x1000
 
@@ -73,6 +74,27 @@ def test_where_branches_go() -> None:
          "bl\t#0x2010", "br\tx3", "ret")
     )  # fmt: skip
     assert [one.target for one in insns] == [0x2000, 0x2004, 0x2008, 0x200C, 0x2010, None, None]
+
+
+def test_the_decoders_text_is_understood() -> None:
+    """A later decoder may write them otherwise, and is to fail here instead of finding nothing."""
+    code = {
+        0xD28002E0: "mov x0, #0x17",
+        0x92800002: "mov x2, #-1",
+        0xF2C1C142: "movk x2, #0xe0a, lsl #32",
+        0xD518A280: "msr s3_0_c10_c2_4, x0",
+        0xD518A260: "msr s3_0_c10_c2_3, x0",
+        0xD51BD0A0: "msr tpidr2_el0, x0",
+        0xD5181000: "msr sctlr_el1, x0",
+        0xB4000040: f"cbz x0, #{START + 4 * 7 + 8:#x}",
+        0xFFFFFFFF: ".byte 0xff, 0xff, 0xff, 0xff",
+    }
+    words = b"".join(word.to_bytes(4, "little") for word in code)
+    insns = arm64.decoded(Function("f", ".text", START, words))
+    assert [f"{one.mnemonic} {one.text}" for one in insns] == list(code.values())
+    assert [one.immediate for one in insns[:3]] == [0x17, (1 << 64) - 1, 0xE0A]
+    assert (insns[2].shift, insns[7].target) == (32, START + 4 * 7 + 8)
+    assert [at for at, one in enumerate(insns) if one.writes] == [3, 4, 5]
 
 
 def left(

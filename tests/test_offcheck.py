@@ -243,6 +243,17 @@ def test_the_bits_beside_a_line_that_moved_count(pair: Pair) -> None:
     assert not pair.compare().ok
 
 
+def test_a_byte_behind_a_line_that_moved_counts(pair: Pair) -> None:
+    odd = "struct { unsigned short line; char kind; } __attribute__((packed))"
+    odd += ' odd __attribute__((section(".odd"))) = { __LINE__ + (0), KIND };\n'
+    for side in ("pristine", "patched"):
+        pair.write(side, "mm/file.c", "#define KIND 1\n" + SOURCE + odd)
+    pair.patch("mm/file.c", "int counter;", "int counter;\n")
+    assert pair.compare().ok
+    pair.patch("mm/file.c", "#define KIND 1", "#define KIND 9")
+    assert "section .odd" in pair.compare().differing[0].detail[0]
+
+
 def test_a_number_on_a_line_without_a_parenthesis_is_no_line_number(pair: Pair) -> None:
     number = SOURCE.split("\n").index("    counter += argument;") + 1
     for side in ("pristine", "patched"):

@@ -182,7 +182,6 @@ def our_lines(tree: Path, repo: Path) -> Lines:
 
 
 def _need(*programs: str) -> None:
-    """Raise RedoubtError for a program that is missing."""
     for program in programs:
         if not shutil.which(program):
             raise RedoubtError(f"{program}: not found", "run: scripts/prerequisites lint")

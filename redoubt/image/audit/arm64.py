@@ -80,7 +80,8 @@ class Insn(NamedTuple):
         return self.mnemonic == "msr" and self.operands[0] in _REGISTERS
 
 
-def _decoded(function: Function) -> list[Insn]:
+def decoded(function: Function) -> list[Insn]:
+    """The instructions of a function; data in it and what is not known is `.byte`."""
     decoder = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
     # Go on behind what it does not know.
     decoder.skipdata = True
@@ -174,7 +175,7 @@ def sites(elf: Elf, policy: Policy) -> list[Site]:
     entered = set(labels.values())
     writing: list[tuple[Function, list[Insn]]] = []
     for function in functions(elf):
-        insns = _decoded(function)
+        insns = decoded(function)
         entered.update(there for insn in insns if (there := insn.target) is not None)
         if any(insn.writes for insn in insns):
             writing.append((function, insns))
