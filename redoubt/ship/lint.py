@@ -45,10 +45,6 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
     "arch/arm64/include/asm/kpkeys_regs.h": (frozenset({"CAMELCASE"}), _REGISTERS),
     "arch/arm64/include/asm/pgtable-prot.h": (frozenset({"CAMELCASE"}), _REGISTERS),
     "arch/arm64/mm/kpkeys_test.c": (frozenset({"CAMELCASE"}), _REGISTERS),
-    "arch/x86/mm/mktme/pages.c": (
-        frozenset({"EXPORT_SYMBOL"}),
-        "the macro that defines a static key hides its name",
-    ),
     "arch/x86/mm/physaddr.c": (
         frozenset({"AVOID_BUG", "UNNECESSARY_PARENTHESES"}),
         "lines of Linux in which one word changes",
@@ -125,7 +121,7 @@ PERMITTED: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"PRINTK_WITHOUT_KERN_LEVEL"}),
         "the level is an argument, as in all of __show_regs()",
     ),
-    "arch/x86/mm/asi_switch_test.c": (
+    "mm/asi/tests/switch_test.c": (
         frozenset({"MACRO_ARG_REUSE"}),
         "what is observed is a statement, between others that look at the same things",
     ),

@@ -13,8 +13,6 @@ struct mktme_page {
 	u8 keyid;
 };
 
-void mktme_lose_pages(unsigned int keyid);
-
 #ifdef CONFIG_X86_MKTME_DEBUG
 void mktme_debug_change(struct mktme_page *info, unsigned long pfn,
 			unsigned int to, bool flushed);
