@@ -114,7 +114,7 @@ static inline void mktme_copy_keyid(struct folio *dst, const struct folio *src)
 	unsigned int keyid = folio_keyid(src);
 
 	/* Pages of @src keep a reference to the key. */
-	if (keyid && !mktme_bug(MKTME_BUG_MIGRATION))
+	if (keyid)
 		__mktme_alloc_folio(dst, keyid, 0);
 }
 
@@ -131,7 +131,7 @@ static inline void mktme_clear_keyid(struct folio *folio)
 
 static inline bool mktme_forbids_zeropage(const struct vm_area_struct *vma)
 {
-	return vma_keyid(vma) && !mktme_bug(MKTME_BUG_ZEROPAGE);
+	return vma_keyid(vma);
 }
 
 void __mktme_get_vma(const struct vm_area_struct *vma);

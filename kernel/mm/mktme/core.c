@@ -93,8 +93,7 @@ static void mktme_set_keyid(struct vm_area_struct *vma, vma_flags_t flags,
 	vma_start_write(vma);
 	vma->flags = flags;
 	mktme_get_vma(vma);
-	if (!mktme_bug(MKTME_BUG_ENTRY))
-		vma->vm_page_prot = mktme_pgprot(vma->vm_page_prot, keyid);
+	vma->vm_page_prot = mktme_pgprot(vma->vm_page_prot, keyid);
 }
 
 /* Encrypted memory cannot be paged out, so it counts as locked. */

@@ -219,14 +219,6 @@ bool __mktme_pool_free(struct page *page, unsigned int order)
 
 /* === Allocating ========================================================= */
 
-/* Index of a KeyID's lists; that of another KeyID with the injected bug. */
-static unsigned int mktme_pool_list_of(unsigned int keyid)
-{
-	if (mktme_bug(MKTME_BUG_POOL))
-		return ((keyid - 1) ^ 1) % MKTME_MAX_KEYIDS;
-	return keyid - 1;
-}
-
 /* An unmapped huge page can be used as order-0 pages. */
 static void mktme_pool_split_huge(struct pool_node *node, unsigned int i)
 {
@@ -311,7 +303,7 @@ static struct page *mktme_pool_take_other(unsigned int i, int nid,
 static struct page *mktme_pool_take(unsigned int keyid, unsigned int size,
 				    int nid)
 {
-	unsigned int i = mktme_pool_list_of(keyid);
+	unsigned int i = keyid - 1;
 
 	if (!mktme_pool_nodes[nid] || !mktme_pool_cpus)
 		return NULL;

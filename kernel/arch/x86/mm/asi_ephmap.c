@@ -243,8 +243,8 @@ static bool ephmap_is_possible(struct mm_struct *mm, unsigned int cpu)
 {
 	return ephmap_wanted && asi_restricted() &&
 	       this_cpu_read(cpu_tlbstate.loaded_mm) == mm &&
-	       (likely(ephmap_is_alone(mm, cpu)) || ephmap_become_alone(mm,
-									cpu));
+	       (likely(ephmap_is_alone(mm, cpu)) ||
+		ephmap_become_alone(mm, cpu));
 }
 
 /* The TLB entries of the process on this CPU, in one address space. */

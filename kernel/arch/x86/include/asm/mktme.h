@@ -174,32 +174,6 @@ static inline void mktme_check_entry(pgprot_t prot, unsigned long pfn,
 		__mktme_check_entry(prot, pfn, nr);
 }
 
-/* Bugs that tests inject, to see that they are noticed. */
-enum mktme_bug {
-	MKTME_BUG_ALLOC_FLUSH,	/* no cache flush when a page gets a KeyID */
-	MKTME_BUG_FREE_FLUSH,	/* no cache flush when a page loses it */
-	MKTME_BUG_MIGRATION,	/* migration does not copy the KeyID */
-	MKTME_BUG_ZEROPAGE,	/* zero page mapped under a KeyID */
-	MKTME_BUG_ENTRY,	/* entries of an encrypted VMA lack its KeyID */
-	MKTME_BUG_FORGET,	/* a key is cleared while pages use it */
-	MKTME_BUG_POOL,		/* the pool returns pages of another KeyID */
-	MKTME_NR_BUGS
-};
-
-#ifdef CONFIG_X86_MKTME_DEBUG
-extern unsigned long mktme_bugs;
-
-static inline bool mktme_bug(enum mktme_bug bug)
-{
-	return READ_ONCE(mktme_bugs) & BIT(bug);
-}
-#else
-static inline bool mktme_bug(enum mktme_bug bug)
-{
-	return false;
-}
-#endif
-
 #else /* CONFIG_X86_MKTME */
 
 #define mktme_rdmsrq(msr, val)	rdmsrq(msr, val)

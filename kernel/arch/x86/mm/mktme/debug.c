@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Files of memory encryption in debugfs: counters, and bugs to inject. */
+/* Counters of memory encryption, in debugfs. */
 #include <linux/debugfs.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
@@ -42,7 +42,6 @@ static int __init mktme_debug_init(void)
 	struct dentry *dir = debugfs_create_dir("mktme", NULL);
 
 	debugfs_create_file("stats", 0400, dir, NULL, &mktme_counters_fops);
-	debugfs_create_ulong("bugs", 0600, dir, &mktme_bugs);
 	return 0;
 }
 late_initcall(mktme_debug_init);

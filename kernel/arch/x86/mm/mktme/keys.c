@@ -245,8 +245,6 @@ early_initcall(mktme_keys_init);
 void mktme_key_forbid(struct mktme_key *key)
 {
 	WRITE_ONCE(key->revoked, true);
-	if (mktme_bug(MKTME_BUG_FORGET))
-		mktme_forget(mktme_key_keyid(key));
 	mktme_key_end_pages(key);
 }
 

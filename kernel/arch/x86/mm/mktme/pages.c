@@ -43,17 +43,15 @@ unsigned int __page_keyid(const struct page *page)
 }
 EXPORT_SYMBOL(__page_keyid);
 
-/* All pages have KeyID @from. Skipping the flush is an injected bug. */
+/* All pages have KeyID @from. */
 static void mktme_change_keyid(struct page *page, unsigned int nr,
-			       unsigned int from, unsigned int to, bool flush)
+			       unsigned int from, unsigned int to)
 {
 	unsigned long pfn = page_to_pfn(page), end = pfn + nr;
 	void *addr = mktme_va(PFN_PHYS(pfn), from);
 
-	if (flush) {
-		mktme_ops->flush(addr, nr * PAGE_SIZE);
-		mktme_count(MKTME_STAT_RANGES, 1);
-	}
+	mktme_ops->flush(addr, nr * PAGE_SIZE);
+	mktme_count(MKTME_STAT_RANGES, 1);
 	mktme_count(to ? MKTME_STAT_ALLOCATED : MKTME_STAT_FREED, nr);
 
 	guard(rcu)();
@@ -62,7 +60,7 @@ static void mktme_change_keyid(struct page *page, unsigned int nr,
 
 		if (WARN_ON_ONCE(!info))
 			return;
-		mktme_debug_change(info, pfn, to, flush);
+		mktme_debug_change(info, pfn, to);
 		WRITE_ONCE(info->keyid, to);
 	}
 }
@@ -80,8 +78,7 @@ struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
 		folio_put(folio);
 		return NULL;
 	}
-	mktme_change_keyid(&folio->page, nr, 0, keyid,
-			   !mktme_bug(MKTME_BUG_ALLOC_FLUSH));
+	mktme_change_keyid(&folio->page, nr, 0, keyid);
 	/* The KeyID change has undone earlier clearing. */
 	if (want_init_on_alloc(gfp) || want_init_on_free())
 		for (i = 0; i < nr; i++)
@@ -92,8 +89,7 @@ struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
 static void mktme_take_keyid(struct page *page, unsigned int order,
 			     unsigned int keyid)
 {
-	mktme_change_keyid(page, 1U << order, keyid, 0,
-			   !mktme_bug(MKTME_BUG_FREE_FLUSH));
+	mktme_change_keyid(page, 1U << order, keyid, 0);
 }
 
 void __mktme_free_pages(struct page *page, unsigned int order)
