@@ -281,10 +281,7 @@ static unsigned long mktme_pool_scan_pages(struct shrinker *shrinker,
 	return nr ? : SHRINK_STOP;
 }
 
-/*
- * Called before the OOM killer, after reclaim has failed. Called again if this
- * is not enough.
- */
+/* Called after reclaim has failed, and again if this is not enough. */
 static int mktme_pool_before_oom(struct notifier_block *block,
 				 unsigned long unused, void *data)
 {

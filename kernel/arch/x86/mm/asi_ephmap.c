@@ -166,9 +166,7 @@ static bool ephmap_is_alone(struct mm_struct *mm, unsigned int cpu)
 	return cpumask_equal(mm_cpumask(mm), cpumask_of(cpu));
 }
 
-/*
- * As in flush_tlb_func(). With PCID, the TLB keeps entries of an unloaded mm.
- */
+/* As flush_tlb_func(): with PCID, the TLB keeps entries of an unloaded mm. */
 static void ephmap_leave_or_flush(void *mm)
 {
 	if (this_cpu_read(cpu_tlbstate.loaded_mm) == mm) {

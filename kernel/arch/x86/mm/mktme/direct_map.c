@@ -26,9 +26,7 @@ struct map_entry {
 	pgprot_t prot;
 };
 
-/*
- * Find the entry that maps an address; returns the level even if it is empty.
- */
+/* Find what maps an address; sets the level even if there is no entry. */
 static bool mktme_find_entry(unsigned long addr, struct map_entry *entry)
 {
 	unsigned int level;
