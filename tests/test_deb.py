@@ -123,10 +123,12 @@ def test_the_queue_has_nothing_local() -> None:
     everything = tree.queue(paths.repo())
     gone = [name for name in everything.files if name not in ours.files]
     assert gone
-    local = ("kpkeys_vuln", "bench", "host_calls", "kpkeys_mock")
+    local = ("kpkeys_vuln", "bench", "host_calls", "kpkeys_mock", "bugs")
     assert all(any(word in name for word in local) for name in gone)
     assert not any(word in name for word in local for name in ours.files)
-    assert not any(patch.parent.name in ("mock", "vuln", "bench") for patch in ours.patches)
+    topics = ("mock", "mktme-bugs", "vuln", "bench")
+    assert not any(patch.parent.name in topics for patch in ours.patches)
+    assert not [name for name in ours.files if "mktme_bug" in (ours.kernel / name).read_text()]
     assert len(ours.patches) > 10
     assert ours.copied
 

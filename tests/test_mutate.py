@@ -389,7 +389,7 @@ def test_places_of_each_target(real: Real) -> None:
         "x86_64": {
             "guard native_set_pte", "guard pti_clone_pgtable", "fixup lazy_set_pte",
             "fixup x86_pks_fault", "guard x86_pks_lazy_write", "key protect_trampoline",
-            "batch begin_writing", "raise x86_pks_return_to_raised",
+            "batch ephmap_begin_writing", "raise x86_pks_return_to_raised",
             "ledger x86_pks_return_to_raised",
         },
         "arm64": {

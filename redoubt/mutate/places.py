@@ -341,7 +341,8 @@ def sources(target: Target, pristine: Path, repo: Path) -> dict[str, Source]:
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
         copies = Path(name)
         for file in tree.patched(pristine, tree.queue(repo), copies):
-            if _concerns(file, target):
+            # A local patch may change what is of kernel/.
+            if _concerns(file, target) and file not in result:
                 text = _read(copies / file)
                 result[file] = Source(text, added(pristine / file, copies / file))
     return result

@@ -23,7 +23,7 @@ from redoubt.trial.oracle.patterns import PAGES, Found
 
 BUGS = "/sys/kernel/debug/mktme/bugs"
 STATS = "/sys/kernel/debug/mktme/stats"
-# enum mktme_bug of asm/mktme_page.h, and what must notice each: the kernel, or data that is wrong.
+# enum mktme_bug of linux/mktme_bugs.h, and what must notice each: the kernel, or wrong data.
 NOTICED_BY = {
     "alloc-flush": "was not flushed",
     "free-flush": "was not flushed",

@@ -4,7 +4,6 @@
 #include <linux/export.h>
 #include <linux/gfp.h>
 #include <linux/mktme.h>
-#include <linux/mktme_pool.h>
 #include <linux/mm.h>
 #include <linux/mm_inline.h>
 #include <linux/overflow.h>
@@ -13,14 +12,14 @@
 #include <linux/sched.h>
 #include <linux/userfaultfd_k.h>
 
-#include "internal.h"
-#include "vma.h"
+#include "../internal.h"
+#include "../vma.h"
 
 /* Unsupported kinds of VMAs; hugetlbfs and shared memory are not anonymous. */
 #define VM_NOT_ENCRYPTED	(VM_SPECIAL | VM_SHARED | VM_MAYSHARE |	\
 				 VM_GROWSDOWN | VM_MERGEABLE | VM_DROPPABLE)
 
-static int check_vma(struct vm_area_struct *vma, unsigned int keyid)
+static int mktme_check_vma(struct vm_area_struct *vma, unsigned int keyid)
 {
 	if (!vma_is_anonymous(vma) || vma->vm_flags & VM_NOT_ENCRYPTED ||
 	    userfaultfd_armed(vma))
@@ -33,8 +32,8 @@ static int check_vma(struct vm_area_struct *vma, unsigned int keyid)
 }
 
 /* Contents cannot change their key. The zero page is unmapped later. */
-static int check_pte(pte_t *pte, unsigned long addr, unsigned long next,
-		     struct mm_walk *walk)
+static int mktme_check_pte(pte_t *pte, unsigned long addr, unsigned long next,
+			   struct mm_walk *walk)
 {
 	pte_t entry = ptep_get(pte);
 
@@ -44,8 +43,8 @@ static int check_pte(pte_t *pte, unsigned long addr, unsigned long next,
 	return -EBUSY;
 }
 
-static int check_pmd(pmd_t *pmd, unsigned long addr, unsigned long next,
-		     struct mm_walk *walk)
+static int mktme_check_pmd(pmd_t *pmd, unsigned long addr, unsigned long next,
+			   struct mm_walk *walk)
 {
 	pmd_t entry = pmdp_get(pmd);
 
@@ -57,14 +56,14 @@ static int check_pmd(pmd_t *pmd, unsigned long addr, unsigned long next,
 }
 
 /* No other thread can add pages meanwhile. */
-static const struct mm_walk_ops check_pages = {
-	.pmd_entry = check_pmd,
-	.pte_entry = check_pte,
+static const struct mm_walk_ops mktme_check_ops = {
+	.pmd_entry = mktme_check_pmd,
+	.pte_entry = mktme_check_pte,
 	.walk_lock = PGWALK_WRLOCK,
 };
 
-static int check_range(struct mm_struct *mm, unsigned long start,
-		       unsigned long end, unsigned int keyid)
+static int mktme_check_range(struct mm_struct *mm, unsigned long start,
+			     unsigned long end, unsigned int keyid)
 {
 	unsigned long next = start, unlocked = 0;
 	struct vm_area_struct *vma;
@@ -74,7 +73,7 @@ static int check_range(struct mm_struct *mm, unsigned long start,
 	for_each_vma_range(vmi, vma, end) {
 		if (vma->vm_start > next)
 			return -ENOMEM;
-		err = check_vma(vma, keyid);
+		err = mktme_check_vma(vma, keyid);
 		if (err)
 			return err;
 		if (!vma_keyid(vma) && !(vma->vm_flags & VM_LOCKED))
@@ -85,24 +84,23 @@ static int check_range(struct mm_struct *mm, unsigned long start,
 		return -ENOMEM;
 	if (!mlock_future_ok(mm, true, unlocked))
 		return -EAGAIN;
-	return walk_page_range(mm, start, end, &check_pages, NULL);
+	return walk_page_range(mm, start, end, &mktme_check_ops, NULL);
 }
 
-static void set_keyid(struct vm_area_struct *vma, vma_flags_t flags,
-		      unsigned int keyid)
+static void mktme_set_keyid(struct vm_area_struct *vma, vma_flags_t flags,
+			    unsigned int keyid)
 {
 	vma_start_write(vma);
 	vma->flags = flags;
 	mktme_get_vma(vma);
-	if (!mktme_bug(MKTME_BUG_ENTRY))
-		vma->vm_page_prot = mktme_pgprot(vma->vm_page_prot, keyid);
+	vma->vm_page_prot = mktme_pgprot(vma->vm_page_prot, keyid);
 }
 
 /* Encrypted memory cannot be paged out, so it counts as locked. */
 static struct vm_area_struct *
-encrypt_part(struct vma_iterator *vmi, struct vm_area_struct *prev,
-	     struct vm_area_struct *vma, unsigned long start, unsigned long end,
-	     unsigned int keyid)
+mktme_encrypt_part(struct vma_iterator *vmi, struct vm_area_struct *prev,
+		   struct vm_area_struct *vma, unsigned long start,
+		   unsigned long end, unsigned int keyid)
 {
 	vma_flags_t flags = legacy_to_vma_flags(vma->vm_flags | VM_LOCKED |
 						VM_LOCKONFAULT |
@@ -125,12 +123,12 @@ encrypt_part(struct vma_iterator *vmi, struct vm_area_struct *prev,
 	mm->locked_vm += locked;
 	/* Skip a VMA that was merged with its neighbour. */
 	if (!vma_keyid(vma))
-		set_keyid(vma, flags, keyid);
+		mktme_set_keyid(vma, flags, keyid);
 	return vma;
 }
 
-static int encrypt_range(struct mm_struct *mm, unsigned long start,
-			 unsigned long end, unsigned int keyid)
+static int mktme_encrypt_vmas(struct mm_struct *mm, unsigned long start,
+			      unsigned long end, unsigned int keyid)
 {
 	struct vm_area_struct *vma, *prev;
 	unsigned long next = start;
@@ -142,8 +140,8 @@ static int encrypt_range(struct mm_struct *mm, unsigned long start,
 		prev = vma;
 
 	for_each_vma_range(vmi, vma, end) {
-		vma = encrypt_part(&vmi, prev, vma, next,
-				   min(end, vma->vm_end), keyid);
+		vma = mktme_encrypt_part(&vmi, prev, vma, next,
+					 min(end, vma->vm_end), keyid);
 		if (IS_ERR(vma))
 			return PTR_ERR(vma);
 		next = vma_iter_end(&vmi);
@@ -205,9 +203,9 @@ int mktme_encrypt_range(unsigned long start, size_t len, unsigned int keyid)
 
 	if (mmap_write_lock_killable(mm))
 		return -EINTR;
-	err = check_range(mm, start, end, keyid);
+	err = mktme_check_range(mm, start, end, keyid);
 	if (!err)
-		err = encrypt_range(mm, start, end, keyid);
+		err = mktme_encrypt_vmas(mm, start, end, keyid);
 	mmap_write_unlock(mm);
 	return err;
 }

@@ -21,7 +21,7 @@
 #include <asm/mmu_context.h>
 #include <asm/tlbflush.h>
 
-#include "ephmap.h"
+#include "../ephmap.h"
 
 #define VALUE		0x5a
 /* Retries, because an interrupt may leave the restricted address space. */
@@ -40,7 +40,7 @@ static void put_memory(void *folio)
 	folio_put(folio);
 }
 
-static struct folio *memory(struct kunit *test, unsigned int order)
+static struct folio *ephmap_test_folio(struct kunit *test, unsigned int order)
 {
 	struct folio *folio = folio_alloc(GFP_HIGHUSER_MOVABLE, order);
 
@@ -50,7 +50,7 @@ static struct folio *memory(struct kunit *test, unsigned int order)
 	return folio;
 }
 
-static void attach(struct kunit *test)
+static void ephmap_test_attach(struct kunit *test)
 {
 	skip_unless_enabled(test);
 	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
@@ -65,7 +65,7 @@ static void restrict_cpu(void)
 	local_irq_restore(flags);
 }
 
-static void leave(void)
+static void ephmap_test_leave(void)
 {
 	unsigned long flags;
 
@@ -84,14 +84,14 @@ static bool open_restricted(struct ephmap *map)
 		if (ephmap_open(map))
 			return true;
 	}
-	leave();
+	ephmap_test_leave();
 	return false;
 }
 
 static void close_and_leave(struct ephmap *map)
 {
 	ephmap_close(map);
-	leave();
+	ephmap_test_leave();
 }
 
 /* === One window ========================================================== */
@@ -105,8 +105,8 @@ static void pages_are_mapped_until_it_is_closed(struct kunit *test)
 	u8 value = 0;
 	u8 *addr;
 
-	attach(test);
-	folio = memory(test, 0);
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, 0);
 	memset(folio_address(folio), VALUE, PAGE_SIZE);
 
 	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
@@ -134,8 +134,8 @@ static void it_holds_so_many_pages(struct kunit *test)
 	void *one_more;
 	u8 *addr;
 
-	attach(test);
-	folio = memory(test, order);
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, order);
 	for (i = 0; i < EPHMAP_PAGES; i++)
 		*(u8 *)page_address(folio_page(folio, i)) = i;
 
@@ -162,8 +162,8 @@ static void too_many_pages_are_refused(struct kunit *test)
 	struct ephmap map;
 	void *addr;
 
-	attach(test);
-	folio = memory(test, ilog2(EPHMAP_PAGES) + 1);
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, ilog2(EPHMAP_PAGES) + 1);
 	kunit_warning_suppress(test) {
 		KUNIT_ASSERT_TRUE(test, open_restricted(&map));
 		addr = ephmap_add(&map, &folio->page, EPHMAP_PAGES + 1);
@@ -181,13 +181,13 @@ static void it_is_in_both_address_spaces(struct kunit *test)
 	u8 value;
 	u8 *addr;
 
-	attach(test);
-	folio = memory(test, 0);
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, 0);
 	memset(folio_address(folio), VALUE, PAGE_SIZE);
 
 	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
 	addr = ephmap_add(&map, &folio->page, 1);
-	leave();
+	ephmap_test_leave();
 	restricted = asi_restricted();
 	value = *addr;
 	ephmap_close(&map);
@@ -212,12 +212,12 @@ static void it_is_of_one_process(struct kunit *test)
 	int error;
 	u8 *addr;
 
-	attach(test);
+	ephmap_test_attach(test);
 	other = mm_alloc();
 	KUNIT_ASSERT_NOT_NULL(test, other);
 	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_other, other),
 			0);
-	folio = memory(test, 0);
+	folio = ephmap_test_folio(test, 0);
 	mm = current->mm;
 
 	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
@@ -237,8 +237,8 @@ static void none_without_need(struct kunit *test)
 {
 	struct ephmap map;
 
-	attach(test);
-	leave();
+	ephmap_test_attach(test);
+	ephmap_test_leave();
 	KUNIT_EXPECT_FALSE(test, ephmap_open(&map));
 }
 
@@ -255,7 +255,7 @@ static void none_in_interrupts(struct kunit *test)
 {
 	bool opened = true;
 
-	attach(test);
+	ephmap_test_attach(test);
 	KUNIT_ASSERT_EQ(test, smp_call_function_single(raw_smp_processor_id(),
 						       try_in_interrupt,
 						       &opened, 1), 0);
@@ -271,7 +271,7 @@ static void none_without_memory(struct kunit *test)
 {
 	struct ephmap map;
 
-	attach(test);
+	ephmap_test_attach(test);
 	kunit_activate_static_stub(test, ephmap_new_table, no_table);
 	KUNIT_EXPECT_FALSE(test, open_restricted(&map));
 	kunit_deactivate_static_stub(test, ephmap_new_table);
@@ -309,7 +309,7 @@ static void other_threads_have_none_of_it(struct kunit *test)
 	bool shared, opened, alone = false;
 	struct ephmap map;
 
-	attach(test);
+	ephmap_test_attach(test);
 	if (num_online_cpus() < 2)
 		kunit_skip(test, "needs two CPUs");
 
@@ -358,9 +358,9 @@ static u8 value_at(size_t at)
 	return at % 251;
 }
 
-static struct folio *filled(struct kunit *test)
+static struct folio *ephmap_test_filled(struct kunit *test)
 {
-	struct folio *folio = memory(test, ilog2(NR_PAGES));
+	struct folio *folio = ephmap_test_folio(test, ilog2(NR_PAGES));
 	u8 *addr = folio_address(folio);
 	size_t i;
 
@@ -408,8 +408,8 @@ static void copies_to_users(struct kunit *test)
 	struct folio *folio;
 	int i;
 
-	attach(test);
-	folio = filled(test);
+	ephmap_test_attach(test);
+	folio = ephmap_test_filled(test);
 	for (i = 0; i < ARRAY_SIZE(parts); i++) {
 		/* The destination is not yet populated. */
 		unsigned long user = map_user(test, SIZE);
@@ -422,7 +422,7 @@ static void copies_to_users(struct kunit *test)
 		restrict_cpu();
 		copied = asi_copy_folio_to_iter(folio, parts[i].offset,
 						parts[i].bytes, &iter);
-		leave();
+		ephmap_test_leave();
 		KUNIT_EXPECT_EQ(test, copied, parts[i].bytes);
 		KUNIT_EXPECT_EQ(test, iov_iter_count(&iter), 0);
 		KUNIT_EXPECT_EQ(test, count_wrong(test, user, parts[i].offset,
@@ -439,15 +439,15 @@ static void copies_end_where_memory_does(struct kunit *test)
 	struct folio *folio;
 	size_t copied;
 
-	attach(test);
-	folio = filled(test);
+	ephmap_test_attach(test);
+	folio = ephmap_test_filled(test);
 	user = map_user(test, 2 * PAGE_SIZE);
 	KUNIT_ASSERT_EQ(test, vm_munmap(user + PAGE_SIZE, PAGE_SIZE), 0);
 	KUNIT_ASSERT_EQ(test, import_ubuf(ITER_DEST, (void __user *)user + 16,
 					  2 * PAGE_SIZE - 16, &iter), 0);
 	restrict_cpu();
 	copied = asi_copy_folio_to_iter(folio, 0, 2 * PAGE_SIZE - 16, &iter);
-	leave();
+	ephmap_test_leave();
 	KUNIT_EXPECT_EQ(test, copied, PAGE_SIZE - 16);
 	KUNIT_EXPECT_EQ(test, count_wrong(test, user + 16, 0, copied), 0);
 }

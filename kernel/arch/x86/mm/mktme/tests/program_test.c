@@ -12,7 +12,7 @@
 #define STEP_MS		10
 
 /* Keys are forgotten some time after they are released. */
-static bool none_is_programmed(void)
+static bool mktme_test_none_programmed(void)
 {
 	unsigned int ms;
 
@@ -25,18 +25,18 @@ static int program_test_init(struct kunit *test)
 {
 	if (!mktme_nr_keyids())
 		kunit_skip(test, "no KeyIDs");
-	if (!none_is_programmed())
+	if (!mktme_test_none_programmed())
 		kunit_skip(test, "somebody has a key, as with mktme_anon=");
 	return 0;
 }
 
-static int told(unsigned long action)
+static int mktme_test_notify(unsigned long action)
 {
-	return around_sleep(&sleep_notifier, action, NULL);
+	return mktme_pm_notify(&mktme_pm_notifier, action, NULL);
 }
 
 /* Create a key and release it; returns the KeyID or error. */
-static int result_of_key(void)
+static int mktme_test_result_of_key(void)
 {
 	int keyid = mktme_reserve_keyid();
 
@@ -47,23 +47,25 @@ static int result_of_key(void)
 
 static void no_key_comes_before_sleep(struct kunit *test)
 {
-	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_SUSPEND_PREPARE));
-	KUNIT_EXPECT_EQ(test, -EAGAIN, result_of_key());
-	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_POST_SUSPEND));
-	KUNIT_EXPECT_EQ(test, 0, result_of_key());
-	KUNIT_EXPECT_TRUE(test, none_is_programmed());
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK, mktme_test_notify(PM_SUSPEND_PREPARE));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, mktme_test_result_of_key());
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK, mktme_test_notify(PM_POST_SUSPEND));
+	KUNIT_EXPECT_EQ(test, 0, mktme_test_result_of_key());
+	KUNIT_EXPECT_TRUE(test, mktme_test_none_programmed());
 }
 
 /* As while /dev/snapshot is open. */
 static void sleep_within_sleep_does_not_end_it(struct kunit *test)
 {
-	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_HIBERNATION_PREPARE));
-	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_SUSPEND_PREPARE));
-	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_POST_SUSPEND));
-	KUNIT_EXPECT_EQ(test, -EAGAIN, result_of_key());
-	KUNIT_EXPECT_EQ(test, NOTIFY_OK, told(PM_POST_HIBERNATION));
-	KUNIT_EXPECT_EQ(test, 0, result_of_key());
-	KUNIT_EXPECT_TRUE(test, none_is_programmed());
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK,
+			mktme_test_notify(PM_HIBERNATION_PREPARE));
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK, mktme_test_notify(PM_SUSPEND_PREPARE));
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK, mktme_test_notify(PM_POST_SUSPEND));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, mktme_test_result_of_key());
+	KUNIT_EXPECT_EQ(test, NOTIFY_OK,
+			mktme_test_notify(PM_POST_HIBERNATION));
+	KUNIT_EXPECT_EQ(test, 0, mktme_test_result_of_key());
+	KUNIT_EXPECT_TRUE(test, mktme_test_none_programmed());
 }
 
 /* A notifier that refuses gets no PM_POST_*. */
@@ -73,14 +75,14 @@ static void no_sleep_comes_with_a_key(struct kunit *test)
 
 	KUNIT_ASSERT_GT(test, keyid, 0);
 	KUNIT_EXPECT_EQ(test, notifier_from_errno(-EBUSY),
-			told(PM_SUSPEND_PREPARE));
+			mktme_test_notify(PM_SUSPEND_PREPARE));
 	KUNIT_EXPECT_EQ(test, notifier_from_errno(-EBUSY),
-			told(PM_HIBERNATION_PREPARE));
+			mktme_test_notify(PM_HIBERNATION_PREPARE));
 	KUNIT_EXPECT_EQ(test, 0U, nr_sleeping);
 	mktme_release_keyid(keyid);
-	KUNIT_EXPECT_TRUE(test, none_is_programmed());
-	KUNIT_EXPECT_EQ(test, 0, result_of_key());
-	KUNIT_EXPECT_TRUE(test, none_is_programmed());
+	KUNIT_EXPECT_TRUE(test, mktme_test_none_programmed());
+	KUNIT_EXPECT_EQ(test, 0, mktme_test_result_of_key());
+	KUNIT_EXPECT_TRUE(test, mktme_test_none_programmed());
 }
 
 /* Package numbers from APIC IDs must match those of running CPUs. */
@@ -91,7 +93,7 @@ static void packages_are_those_of_cpus(struct kunit *test)
 	guard(cpus_read_lock)();
 	for_each_online_cpu(cpu)
 		KUNIT_EXPECT_EQ(test, (int)topology_logical_package_id(cpu),
-				package_of(cpu));
+				mktme_package_of(cpu));
 }
 
 static struct kunit_case cases[] = {

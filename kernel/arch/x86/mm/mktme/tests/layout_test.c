@@ -6,7 +6,7 @@
 
 #include <kunit/test.h>
 
-#include "mktme.h"
+#include "../mktme.h"
 
 /* Address space for direct maps with 4 and 5 levels of page tables. */
 static const unsigned long windows[] = { SZ_64T, BIT(52) };

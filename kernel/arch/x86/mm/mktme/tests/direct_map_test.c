@@ -7,7 +7,7 @@
 
 #include <kunit/test.h>
 
-#include "mktme.h"
+#include "../mktme.h"
 
 static int needs_keyids(struct kunit *test)
 {

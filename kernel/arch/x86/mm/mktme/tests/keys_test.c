@@ -15,9 +15,10 @@ static bool all_are_forgotten(void)
 {
 	unsigned int ms;
 
-	for (ms = 0; atomic_read(&nr_ending) && ms < PATIENCE_MS; ms += STEP_MS)
+	for (ms = 0; atomic_read(&mktme_keys_ending) && ms < PATIENCE_MS;
+	     ms += STEP_MS)
 		msleep(STEP_MS);
-	return !atomic_read(&nr_ending);
+	return !atomic_read(&mktme_keys_ending);
 }
 
 static bool pages_have_ended(struct mktme_key *key)
@@ -47,14 +48,14 @@ static void end_with_late_work(struct kunit *test, struct mktme_key *key)
 
 	mktme_key_forbid(key);
 	KUNIT_EXPECT_TRUE(test, pages_have_ended(key));
-	forget_key(&key->forget_work);
+	mktme_key_forget_work(&key->forget_work);
 	KUNIT_EXPECT_FALSE(test, key->programmed);
 	KUNIT_EXPECT_TRUE(test, test_bit(keyid, occupied));
 
 	/* Like mktme_key_put(), without queueing the work. */
 	KUNIT_EXPECT_TRUE(test, refcount_dec_and_test(&key->users));
-	atomic_inc(&nr_ending);
-	forget_key(&key->forget_work);
+	atomic_inc(&mktme_keys_ending);
+	mktme_key_forget_work(&key->forget_work);
 	KUNIT_EXPECT_TRUE(test, test_bit(keyid, occupied));
 
 	/* The later work finishes the teardown. */

@@ -24,8 +24,8 @@
 
 #include <asm/sections.h>
 
-#include "../page_alloc.h"
-#include "asi.h"
+#include "../../page_alloc.h"
+#include "../asi.h"
 
 #define PATTERN		0x5a
 #define NR_BLOCKS	16
@@ -44,7 +44,7 @@ struct pages {
 	struct list_head list;
 };
 
-static void free_all(void *data)
+static void asi_test_free_pages(void *data)
 {
 	struct pages *pages = data;
 	struct page *page, *next;
@@ -61,11 +61,13 @@ static struct pages *new_pages(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, pages);
 	INIT_LIST_HEAD(&pages->list);
-	KUNIT_ASSERT_EQ(test, kunit_add_action(test, free_all, pages), 0);
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, asi_test_free_pages,
+					       pages), 0);
 	return pages;
 }
 
-static struct page *get(struct pages *pages, gfp_t gfp, unsigned int order)
+static struct page *asi_test_get(struct pages *pages, gfp_t gfp,
+				 unsigned int order)
 {
 	struct page *page = alloc_pages(gfp | __GFP_NOWARN, order);
 
@@ -138,7 +140,7 @@ static void each_order_gets_its_kind(struct kunit *test)
 
 	pages = new_pages(test);
 	for (order = 0; order <= MAX_PAGE_ORDER; order++) {
-		page = get(pages, request->gfp | __GFP_COMP, order);
+		page = asi_test_get(pages, request->gfp | __GFP_COMP, order);
 		if (page)
 			expect_kind(test, page, request->sensitive,
 				    request->name);
@@ -146,7 +148,7 @@ static void each_order_gets_its_kind(struct kunit *test)
 			KUNIT_EXPECT_GT_MSG(test, order, PAGE_ALLOC_COSTLY_ORDER,
 					    "%s", request->name);
 	}
-	free_all(pages);
+	asi_test_free_pages(pages);
 	expect_nothing_wrong(test);
 }
 
@@ -164,8 +166,10 @@ static void lists_per_cpu_keep_the_kinds_apart(struct kunit *test)
 	for (round = 0; round < 64; round++) {
 		for (i = 0; i < ARRAY_SIZE(orders); i++) {
 			for (j = 0; j < ARRAY_SIZE(requests); j++) {
-				struct page *page = get(pages, requests[j].gfp |
-							__GFP_COMP, orders[i]);
+				struct page *page = asi_test_get(pages,
+								 requests[j].gfp |
+								 __GFP_COMP,
+								 orders[i]);
 
 				if (page)
 					expect_kind(test, page,
@@ -173,7 +177,7 @@ static void lists_per_cpu_keep_the_kinds_apart(struct kunit *test)
 						    requests[j].name);
 			}
 		}
-		free_all(pages);
+		asi_test_free_pages(pages);
 	}
 	expect_nothing_wrong(test);
 }
@@ -202,7 +206,7 @@ static void atomic_reserve_is_ordinary(struct kunit *test)
 
 	pages = new_pages(test);
 	some = new_pages(test);
-	page = get(pages, GFP_ATOMIC, 2);
+	page = asi_test_get(pages, GFP_ATOMIC, 2);
 	KUNIT_ASSERT_NOT_NULL(test, page);
 	zone = page_zone(page);
 	if (zone_managed_pages(zone) / 100 < pageblock_nr_pages)
@@ -212,14 +216,16 @@ static void atomic_reserve_is_ordinary(struct kunit *test)
 	 * HIGHATOMIC blocks are reserved when memory is low but not exhausted.
 	 */
 	for (i = 0; i < 16; i++)
-		get(some, GFP_ATOMIC, 2);
+		asi_test_get(some, GFP_ATOMIC, 2);
 	drain_all_pages(NULL);
-	while (get(pages, GFP_NOWAIT | __GFP_SENSITIVE | __GFP_MOVABLE, 0) ||
-	       get(pages, GFP_NOWAIT, 0))
+	while (asi_test_get(pages, GFP_NOWAIT | __GFP_SENSITIVE | __GFP_MOVABLE,
+			    0) ||
+	       asi_test_get(pages, GFP_NOWAIT, 0))
 		;
-	free_all(some);
+	asi_test_free_pages(some);
 	drain_all_pages(NULL);
-	while (!zone->nr_reserved_highatomic && get(pages, GFP_ATOMIC, 2))
+	while (!zone->nr_reserved_highatomic && asi_test_get(pages, GFP_ATOMIC,
+							     2))
 		;
 	/* Another task may be freeing a lot of memory. */
 	if (!zone->nr_reserved_highatomic)
@@ -233,15 +239,15 @@ static void atomic_reserve_is_ordinary(struct kunit *test)
 		}
 	}
 	KUNIT_EXPECT_GT(test, reserved, 0);
-	free_all(pages);
+	asi_test_free_pages(pages);
 
 	/* Atomic but sensitive: must not get pages of the reserve. */
 	for (i = 0; i < PTRS_PER_PMD; i++) {
-		page = get(pages, GFP_ATOMIC | __GFP_SENSITIVE, 2);
+		page = asi_test_get(pages, GFP_ATOMIC | __GFP_SENSITIVE, 2);
 		if (page)
 			expect_kind(test, page, true, "atomic, of users");
 	}
-	free_all(pages);
+	asi_test_free_pages(pages);
 	expect_nothing_wrong(test);
 }
 
@@ -259,14 +265,15 @@ static void pageblocks_are_converted_in_need(struct kunit *test)
 	pages = new_pages(test);
 	/* More than the reserve keeps, and not cleared on free. */
 	for (i = 0; i < LEFT_BLOCKS; i++) {
-		page = get(pages, GFP_KERNEL | __GFP_NORETRY, pageblock_order);
+		page = asi_test_get(pages, GFP_KERNEL | __GFP_NORETRY,
+				    pageblock_order);
 		if (!page)
 			break;
 		expect_kind(test, page, false, "GFP_KERNEL");
 	}
 	KUNIT_EXPECT_GE(test, i, NR_BLOCKS / 2);
 	KUNIT_EXPECT_GT(test, asi_event_read(ASI_TO_ORDINARY), before);
-	free_all(pages);
+	asi_test_free_pages(pages);
 	expect_nothing_wrong(test);
 }
 
@@ -284,18 +291,19 @@ static void nothing_is_left_when_a_block_is_mapped(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, pfns);
 
 	for (i = 0; i < LEFT_BLOCKS; i++) {
-		page = get(pages, GFP_HIGHUSER_MOVABLE | __GFP_NORETRY,
-			   pageblock_order);
+		page = asi_test_get(pages, GFP_HIGHUSER_MOVABLE | __GFP_NORETRY,
+				    pageblock_order);
 		if (!page)
 			break;
 		memset(page_address(page), PATTERN, PAGE_SIZE << pageblock_order);
 		pfns[nr++] = page_to_pfn(page);
 	}
-	free_all(pages);
+	asi_test_free_pages(pages);
 	drain_all_pages(NULL);
 
 	for (i = 0; i < 2 * LEFT_BLOCKS && met < NR_BLOCKS / 4; i++) {
-		page = get(pages, GFP_KERNEL | __GFP_NORETRY, pageblock_order);
+		page = asi_test_get(pages, GFP_KERNEL | __GFP_NORETRY,
+				    pageblock_order);
 		if (!page)
 			break;
 		for (j = 0; j < nr; j++)
@@ -303,7 +311,7 @@ static void nothing_is_left_when_a_block_is_mapped(struct kunit *test)
 		for (j = 0; j < pageblock_nr_pages; j++)
 			left += *(u8 *)page_address(page + j) == PATTERN;
 	}
-	free_all(pages);
+	asi_test_free_pages(pages);
 	/* Check that any block was seen again. */
 	KUNIT_EXPECT_GT(test, met, 0);
 	KUNIT_EXPECT_EQ(test, left, 0);
@@ -317,9 +325,9 @@ static struct page *free_ordinary_block(struct kunit *test)
 	int i;
 
 	for (i = 0; i < 4; i++)
-		page = get(pages, GFP_KERNEL, pageblock_order);
+		page = asi_test_get(pages, GFP_KERNEL, pageblock_order);
 	KUNIT_ASSERT_NOT_NULL(test, page);
-	free_all(pages);
+	asi_test_free_pages(pages);
 	drain_all_pages(NULL);
 	return page;
 }
@@ -361,14 +369,14 @@ static void ordinary_memory_comes_with_interrupts_off(struct kunit *test)
 	pages = new_pages(test);
 	for (i = 0; i < NR_BLOCKS; i++) {
 		local_irq_save(flags);
-		page = get(pages, GFP_ATOMIC, pageblock_order);
+		page = asi_test_get(pages, GFP_ATOMIC, pageblock_order);
 		local_irq_restore(flags);
 		if (!page)
 			break;
 		expect_kind(test, page, false, "GFP_ATOMIC");
 	}
 	KUNIT_EXPECT_GE(test, i, NR_BLOCKS / 2);
-	free_all(pages);
+	asi_test_free_pages(pages);
 	expect_nothing_wrong(test);
 }
 
@@ -402,12 +410,12 @@ static void ordinary_memory_is_gathered_from_holes(struct kunit *test)
 	pages = new_pages(test);
 	nr /= 4;
 	for (i = 0; i < nr; i++) {
-		page = get(pages, GFP_KERNEL | __GFP_RETRY_MAYFAIL, 0);
+		page = asi_test_get(pages, GFP_KERNEL | __GFP_RETRY_MAYFAIL, 0);
 		if (!page)
 			break;
 	}
 	KUNIT_EXPECT_EQ(test, i, nr);
-	free_all(pages);
+	asi_test_free_pages(pages);
 	expect_nothing_wrong(test);
 }
 
@@ -483,8 +491,9 @@ static void protection_is_followed(struct kunit *test)
 
 	pages = new_pages(test);
 	for (i = 0; i < 2; i++) {
-		struct page *page = get(pages, i ? GFP_HIGHUSER : GFP_KERNEL,
-					pageblock_order);
+		struct page *page = asi_test_get(pages,
+						 i ? GFP_HIGHUSER : GFP_KERNEL,
+						 pageblock_order);
 		unsigned long addr;
 
 		KUNIT_ASSERT_NOT_NULL(test, page);
@@ -503,7 +512,7 @@ static void protection_is_followed(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, set_memory_rw(addr, pageblock_nr_pages), 0);
 		expect_kind(test, page, i, "writable again");
 	}
-	free_all(pages);
+	asi_test_free_pages(pages);
 	expect_nothing_wrong(test);
 }
 
@@ -589,7 +598,8 @@ static void sensitive_memory_is_not_reached(struct kunit *test)
 
 	pages = new_pages(test);
 	for (i = 0; i < ARRAY_SIZE(requests); i++) {
-		struct page *page = get(pages, requests[i].gfp | __GFP_COMP, 0);
+		struct page *page = asi_test_get(pages,
+						 requests[i].gfp | __GFP_COMP, 0);
 
 		KUNIT_ASSERT_NOT_NULL(test, page);
 		KUNIT_EXPECT_EQ_MSG(test, is_reached(restricted,
@@ -616,8 +626,8 @@ static void audit_finds_seeded_mistakes(struct kunit *test)
 	skip_unless_enabled(test);
 
 	pages = new_pages(test);
-	ordinary = get(pages, GFP_KERNEL, pageblock_order);
-	sensitive = get(pages, GFP_HIGHUSER, pageblock_order);
+	ordinary = asi_test_get(pages, GFP_KERNEL, pageblock_order);
+	sensitive = asi_test_get(pages, GFP_HIGHUSER, pageblock_order);
 	KUNIT_ASSERT_NOT_NULL(test, ordinary);
 	KUNIT_ASSERT_NOT_NULL(test, sensitive);
 	expect_nothing_wrong(test);
@@ -650,7 +660,7 @@ static unsigned int count_dirty(struct pages *pages)
 	return dirty;
 }
 
-static void fill(struct pages *pages)
+static void asi_test_fill(struct pages *pages)
 {
 	struct page *page;
 
@@ -674,11 +684,12 @@ static void sensitive_memory_is_clean(struct kunit *test)
 			pages = new_pages(test);
 			for (j = 0; j < NR_BLOCKS; j++)
 				KUNIT_ASSERT_NOT_NULL(test,
-						      get(pages, GFP_HIGHUSER,
-							  orders[i]));
+						      asi_test_get(pages,
+								   GFP_HIGHUSER,
+								   orders[i]));
 			KUNIT_EXPECT_EQ(test, count_dirty(pages), 0);
-			fill(pages);
-			kunit_release_action(test, free_all, pages);
+			asi_test_fill(pages);
+			kunit_release_action(test, asi_test_free_pages, pages);
 		}
 	}
 }
@@ -696,17 +707,18 @@ static void converted_memory_is_clean(struct kunit *test)
 
 	ordinary = new_pages(test);
 	for (i = 0; i < LEFT_BLOCKS; i++)
-		if (!get(ordinary, GFP_KERNEL | __GFP_NORETRY, pageblock_order))
+		if (!asi_test_get(ordinary, GFP_KERNEL | __GFP_NORETRY,
+				  pageblock_order))
 			break;
 	KUNIT_ASSERT_GT(test, i, NR_BLOCKS);
-	fill(ordinary);
-	kunit_release_action(test, free_all, ordinary);
+	asi_test_fill(ordinary);
+	kunit_release_action(test, asi_test_free_pages, ordinary);
 
 	before = asi_event_read(ASI_TO_SENSITIVE);
 	sensitive = new_pages(test);
 	while (asi_event_read(ASI_TO_SENSITIVE) < before + NR_BLOCKS / 2)
-		if (!get(sensitive, GFP_HIGHUSER | __GFP_NORETRY,
-			 pageblock_order))
+		if (!asi_test_get(sensitive, GFP_HIGHUSER | __GFP_NORETRY,
+				  pageblock_order))
 			break;
 	KUNIT_EXPECT_GE(test, asi_event_read(ASI_TO_SENSITIVE),
 			before + NR_BLOCKS / 2);

@@ -6,16 +6,15 @@
 #include <linux/gfp.h>
 #include <linux/list.h>
 #include <linux/mktme.h>
-#include <linux/mktme_pool.h>
 #include <linux/mm.h>
 #include <linux/preempt.h>
 #include <linux/vmstat.h>
 
 #include <kunit/test.h>
 
-#include "internal.h"
-#include "mktme_pool.h"
-#include "page_alloc.h"
+#include "../../internal.h"
+#include "../../page_alloc.h"
+#include "../pool.h"
 
 #define HUGE_ORDER	(PMD_SHIFT - PAGE_SHIFT)
 #define GFP		GFP_HIGHUSER_MOVABLE
@@ -28,7 +27,7 @@ static unsigned int old_percent;
 static unsigned long old_whole;
 
 /* Value of a statistic, 0 without CONFIG_X86_MKTME_DEBUG. */
-static unsigned long counted(enum mktme_stat stat)
+static unsigned long pool_test_counted(enum mktme_stat stat)
 {
 	unsigned long sum = 0;
 #ifdef CONFIG_X86_MKTME_DEBUG
@@ -44,14 +43,14 @@ static unsigned long counted(enum mktme_stat stat)
 static void expect_short_batches(struct kunit *test)
 {
 #ifdef CONFIG_X86_MKTME_DEBUG
-	KUNIT_EXPECT_EQ(test, old_whole, counted(MKTME_STAT_WHOLE));
+	KUNIT_EXPECT_EQ(test, old_whole, pool_test_counted(MKTME_STAT_WHOLE));
 	KUNIT_EXPECT_LE(test, mktme_most_returned, POOL_GIVE_BACK);
 #endif
 }
 
-static unsigned long flushed(void)
+static unsigned long pool_test_flushed(void)
 {
-	return counted(MKTME_STAT_ALLOCATED) + counted(MKTME_STAT_FREED);
+	return pool_test_counted(MKTME_STAT_ALLOCATED) + pool_test_counted(MKTME_STAT_FREED);
 }
 
 static struct folio *from_pool(unsigned int keyid, unsigned int order, gfp_t gfp)
@@ -115,7 +114,7 @@ static int pool_test_init(struct kunit *test)
 		kunit_skip(test, "mktme_pool=off");
 	mktme_pool_drain(NUMA_NO_NODE);
 	old_percent = mktme_pool_percent;
-	old_whole = counted(MKTME_STAT_WHOLE);
+	old_whole = pool_test_counted(MKTME_STAT_WHOLE);
 #ifdef CONFIG_X86_MKTME_DEBUG
 	mktme_most_returned = 0;
 #endif
@@ -135,14 +134,14 @@ static void pool_test_exit(struct kunit *test)
 static void pages_come_back_without_a_flush(struct kunit *test)
 {
 	struct folio *folio = new_folio(test, 1, 0), *again;
-	unsigned long before = flushed();
+	unsigned long before = pool_test_flushed();
 
 	folio_put(folio);
 	KUNIT_EXPECT_EQ(test, 1, mktme_pool_pages());
 	again = from_pool(1, 0, GFP);
 	KUNIT_EXPECT_PTR_EQ(test, folio, again);
 	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
-	KUNIT_EXPECT_EQ(test, before, flushed());
+	KUNIT_EXPECT_EQ(test, before, pool_test_flushed());
 	KUNIT_ASSERT_NOT_NULL(test, again);
 	KUNIT_EXPECT_EQ(test, 1, folio_keyid(again));
 	KUNIT_EXPECT_EQ(test, 1, folio_ref_count(again));
@@ -154,14 +153,14 @@ static void pages_come_back_without_a_flush(struct kunit *test)
 static void they_are_cleared_if_wanted(struct kunit *test)
 {
 	struct folio *folio = new_folio(test, 1, 0), *again;
-	unsigned long before = flushed();
+	unsigned long before = pool_test_flushed();
 
 	memset(folio_address(folio), 0x5a, PAGE_SIZE);
 	folio_put(folio);
 	again = from_pool(1, 0, GFP | __GFP_ZERO);
 	KUNIT_ASSERT_PTR_EQ(test, folio, again);
 	KUNIT_EXPECT_NULL(test, memchr_inv(folio_address(again), 0, PAGE_SIZE));
-	KUNIT_EXPECT_EQ(test, before, flushed());
+	KUNIT_EXPECT_EQ(test, before, pool_test_flushed());
 	folio_put(again);
 }
 
@@ -228,7 +227,7 @@ static void who_has_most_makes_room(struct kunit *test)
 static void draining_empties(struct kunit *test)
 {
 	struct folio *folio = new_folio(test, 1, 0);
-	unsigned long before = counted(MKTME_STAT_FREED);
+	unsigned long before = pool_test_counted(MKTME_STAT_FREED);
 
 	folio_get(folio);
 	free_many(test, 1, 1000);
@@ -242,7 +241,7 @@ static void draining_empties(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, folio_keyid(folio));
 	if (IS_ENABLED(CONFIG_X86_MKTME_DEBUG))
 		KUNIT_EXPECT_EQ(test, 1001 + HPAGE_PMD_NR,
-				counted(MKTME_STAT_FREED) - before);
+				pool_test_counted(MKTME_STAT_FREED) - before);
 }
 
 static void a_keyid_can_be_drained(struct kunit *test)
@@ -265,7 +264,7 @@ static void a_keyid_can_be_drained(struct kunit *test)
 static void huge_pages_come_back(struct kunit *test)
 {
 	struct folio *folio = new_folio(test, 1, HUGE_ORDER), *again;
-	unsigned long before = flushed();
+	unsigned long before = pool_test_flushed();
 
 	folio_put(folio);
 	KUNIT_EXPECT_EQ(test, HPAGE_PMD_NR, mktme_pool_pages());
@@ -274,14 +273,14 @@ static void huge_pages_come_back(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, HUGE_ORDER, folio_order(again));
 	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
 	KUNIT_EXPECT_NULL(test, memchr_inv(folio_address(again), 0, PMD_SIZE));
-	KUNIT_EXPECT_EQ(test, before, flushed());
+	KUNIT_EXPECT_EQ(test, before, pool_test_flushed());
 	folio_put(again);
 }
 
 static void huge_pages_are_split(struct kunit *test)
 {
 	struct folio *folio = new_folio(test, 1, HUGE_ORDER), *small;
-	unsigned long before = flushed(), pfn = folio_pfn(folio);
+	unsigned long before = pool_test_flushed(), pfn = folio_pfn(folio);
 	unsigned int nr = 0;
 	LIST_HEAD(folios);
 
@@ -294,7 +293,7 @@ static void huge_pages_are_split(struct kunit *test)
 		nr++;
 	}
 	KUNIT_EXPECT_EQ(test, HPAGE_PMD_NR, nr);
-	KUNIT_EXPECT_EQ(test, before, flushed());
+	KUNIT_EXPECT_EQ(test, before, pool_test_flushed());
 	list_for_each_entry_safe(small, folio, &folios, lru) {
 		list_del(&small->lru);
 		folio_put(small);
@@ -338,11 +337,12 @@ static void draining_is_in_batches(struct kunit *test)
 	folio_put(new_folio(test, 1, HUGE_ORDER));
 	nr = mktme_pool_pages();
 	KUNIT_EXPECT_GT(test, nr, MANY / 2);
-	freed = counted(MKTME_STAT_FREED);
+	freed = pool_test_counted(MKTME_STAT_FREED);
 	mktme_pool_drain_keyid(1);
 	KUNIT_EXPECT_EQ(test, 0, mktme_pool_pages());
 	if (IS_ENABLED(CONFIG_X86_MKTME_DEBUG))
-		KUNIT_EXPECT_EQ(test, nr, counted(MKTME_STAT_FREED) - freed);
+		KUNIT_EXPECT_EQ(test, nr,
+				pool_test_counted(MKTME_STAT_FREED) - freed);
 	expect_short_batches(test);
 }
 

@@ -40,7 +40,7 @@ static void put_memory(void *page)
 }
 
 /* A page, sensitive or not depending on @gfp. */
-static u8 *memory(struct kunit *test, gfp_t gfp)
+static u8 *switch_test_memory(struct kunit *test, gfp_t gfp)
 {
 	struct page *page = alloc_page(gfp | __GFP_ZERO);
 
@@ -52,7 +52,7 @@ static u8 *memory(struct kunit *test, gfp_t gfp)
 }
 
 /* Give the test thread an mm: it needs a user address space to enter. */
-static void attach(struct kunit *test)
+static void switch_test_attach(struct kunit *test)
 {
 	skip_unless_enabled(test);
 	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
@@ -72,7 +72,7 @@ static struct mm_struct *other_process(struct kunit *test)
 	return mm;
 }
 
-static unsigned long count(enum asi_switch what)
+static unsigned long switch_test_count(enum asi_switch what)
 {
 	return this_cpu_read(asi_switches[what]);
 }
@@ -104,9 +104,9 @@ static void expect_seen(struct kunit *test, const struct seen *seen,
 	local_irq_save(flags_);						\
 	asi_enter();							\
 	(seen).before = asi_restricted();				\
-	(seen).events = count(event);					\
+	(seen).events = switch_test_count(event);					\
 	action;								\
-	(seen).events = count(event) - (seen).events;			\
+	(seen).events = switch_test_count(event) - (seen).events;			\
 	(seen).after = asi_restricted();				\
 	asi_exit(ASI_EXIT_TEMPORARY_MM);				\
 	local_irq_restore(flags_);					\
@@ -120,7 +120,7 @@ static void user_mode_has_the_same_tables(struct kunit *test)
 	unsigned long addr;
 	pgd_t *user;
 
-	attach(test);
+	switch_test_attach(test);
 	if (!cpu_feature_enabled(X86_FEATURE_PTI))
 		kunit_skip(test, "needs pti=on");
 
@@ -141,8 +141,8 @@ static void sensitive_memory_is_a_fault_and_an_exit(struct kunit *test)
 	struct seen seen = {};
 	u8 *addr;
 
-	attach(test);
-	addr = memory(test, GFP_HIGHUSER);
+	switch_test_attach(test);
+	addr = switch_test_memory(test, GFP_HIGHUSER);
 
 	observe(seen, ASI_EXIT_FAULT, seen.value = READ_ONCE(*addr));
 	expect_seen(test, &seen, true, false, 1);
@@ -166,8 +166,8 @@ static void other_memory_is_neither(struct kunit *test)
 	u8 on_the_stack = VALUE;
 	u8 *page, *slab, *area;
 
-	attach(test);
-	page = memory(test, GFP_KERNEL);
+	switch_test_attach(test);
+	page = switch_test_memory(test, GFP_KERNEL);
 	slab = kunit_kzalloc(test, 64, GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, slab);
 	area = vmalloc(PAGE_SIZE);
@@ -192,7 +192,7 @@ static void a_wild_address_is_a_real_fault(struct kunit *test)
 	struct seen seen = {};
 	u8 *area, value;
 
-	attach(test);
+	switch_test_attach(test);
 	area = vmalloc(PAGE_SIZE);
 	KUNIT_ASSERT_NOT_NULL(test, area);
 
@@ -211,8 +211,8 @@ static void it_is_not_reached_without_leaving(struct kunit *test)
 
 	if (!IS_ENABLED(CONFIG_ASI_DEBUG))
 		kunit_skip(test, "needs ASI_DEBUG");
-	attach(test);
-	addr = memory(test, GFP_HIGHUSER);
+	switch_test_attach(test);
+	addr = switch_test_memory(test, GFP_HIGHUSER);
 
 	observe(seen, ASI_EXIT_FAULT, ({
 		this_cpu_write(asi_stay, true);
@@ -229,7 +229,7 @@ static void flushing_stays(struct kunit *test)
 {
 	struct seen seen = {};
 
-	attach(test);
+	switch_test_attach(test);
 	observe(seen, ASI_EXIT_FAULT, flush_tlb_local());
 	expect_seen(test, &seen, true, true, 0);
 	observe(seen, ASI_EXIT_FAULT, __flush_tlb_all());
@@ -241,7 +241,7 @@ static void the_same_process_stays(struct kunit *test)
 	struct mm_struct *mm;
 	struct seen seen = {};
 
-	attach(test);
+	switch_test_attach(test);
 	mm = current->mm;
 	observe(seen, ASI_EXIT_SWITCH_MM, switch_mm_irqs_off(mm, mm, current));
 	expect_seen(test, &seen, true, true, 0);
@@ -265,7 +265,7 @@ static void another_process_stays(struct kunit *test)
 	struct mm_struct *mm, *other;
 	struct seen seen = {};
 
-	attach(test);
+	switch_test_attach(test);
 	mm = current->mm;
 	other = other_process(test);
 	observe(seen, ASI_SWITCH_MM, ({
@@ -280,7 +280,7 @@ static void what_is_of_no_process_leaves(struct kunit *test)
 	struct seen seen = {};
 	struct mm_struct *mm;
 
-	attach(test);
+	switch_test_attach(test);
 	mm = current->mm;
 	observe(seen, ASI_EXIT_SWITCH_MM, ({
 		switch_mm_irqs_off(mm, &init_mm, current);
@@ -294,7 +294,7 @@ static void a_temporary_address_space_leaves(struct kunit *test)
 	struct mm_struct *other;
 	struct seen seen = {};
 
-	attach(test);
+	switch_test_attach(test);
 	other = other_process(test);
 	observe(seen, ASI_EXIT_TEMPORARY_MM,
 		unuse_temporary_mm(use_temporary_mm(other)));
@@ -320,22 +320,23 @@ static pte_t entry_for(const pte_t *pte, const u8 *memory)
 	return pfn_pte(page_to_pfn(virt_to_page(memory)), prot);
 }
 
-static void unmap(void *addr)
+static void switch_test_unmap(void *addr)
 {
 	vunmap(addr);
 }
 
 static void map_for_exchange(struct kunit *test, struct exchanged *map)
 {
-	u8 *before = memory(test, GFP_KERNEL);
-	u8 *after = memory(test, GFP_KERNEL);
+	u8 *before = switch_test_memory(test, GFP_KERNEL);
+	u8 *after = switch_test_memory(test, GFP_KERNEL);
 	struct page *page = virt_to_page(before);
 	unsigned int level;
 
 	*after = (u8)~VALUE;
 	map->addr = vmap(&page, 1, VM_MAP, PAGE_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, map->addr);
-	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, unmap, map->addr), 0);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, switch_test_unmap,
+							map->addr), 0);
 	map->pte = lookup_address((unsigned long)map->addr, &level);
 	KUNIT_ASSERT_NOT_NULL(test, map->pte);
 	map->before = entry_for(map->pte, before);
@@ -346,8 +347,9 @@ static void map_for_exchange(struct kunit *test, struct exchanged *map)
  * Cache the address in both address spaces, change the PTE, flush, and look:
  * returns the number of address spaces that see the new page.
  */
-static unsigned int exchange(const struct exchanged *map, bool restricted,
-			     void (*flush)(unsigned long addr))
+static unsigned int switch_test_exchange(const struct exchanged *map,
+					 bool restricted,
+					 void (*flush)(unsigned long addr))
 {
 	unsigned long flags;
 	u8 here, there;
@@ -396,19 +398,22 @@ static void what_is_flushed_is_so_in_both(struct kunit *test)
 	struct exchanged map;
 	int i;
 
-	attach(test);
+	switch_test_attach(test);
 	map_for_exchange(test, &map);
 	for (i = 0; i < 2; i++) {
-		KUNIT_EXPECT_EQ(test, exchange(&map, i, flush_tlb_one_kernel), 2);
-		KUNIT_EXPECT_EQ(test, exchange(&map, i, flush_local), 2);
-		KUNIT_EXPECT_EQ(test, exchange(&map, i, flush_everything), 2);
+		KUNIT_EXPECT_EQ(test, switch_test_exchange(&map, i,
+							   flush_tlb_one_kernel), 2);
+		KUNIT_EXPECT_EQ(test, switch_test_exchange(&map, i,
+							   flush_local), 2);
+		KUNIT_EXPECT_EQ(test, switch_test_exchange(&map, i,
+							   flush_everything), 2);
 		/*
 		 * Not an expectation: shows whether the TLB would have been
 		 * stale.
 		 */
 		kunit_info(test, "%s, and nothing flushed: new in %u of 2",
 			   i ? "restricted" : "unrestricted",
-			   exchange(&map, i, flush_nothing));
+			   switch_test_exchange(&map, i, flush_nothing));
 	}
 }
 
@@ -469,13 +474,13 @@ static void an_nmi_ends_where_it_began(struct kunit *test)
 {
 	struct seen seen = {}, reads = {};
 
-	attach(test);
-	nmi_reads = memory(test, GFP_HIGHUSER);
+	switch_test_attach(test);
+	nmi_reads = switch_test_memory(test, GFP_HIGHUSER);
 	have_nmi_do(test, read_in_nmi);
 	observe(seen, ASI_REENTER, ({
-		reads.events = count(ASI_EXIT_FAULT);
+		reads.events = switch_test_count(ASI_EXIT_FAULT);
 		send_nmi();
-		reads.events = count(ASI_EXIT_FAULT) - reads.events;
+		reads.events = switch_test_count(ASI_EXIT_FAULT) - reads.events;
 	}));
 	expect_nmi(test, true);
 	expect_seen(test, &seen, true, true, 1);
@@ -495,7 +500,7 @@ static void an_nmi_does_not_restrict_other_tables(struct kunit *test)
 	struct seen seen = {};
 	struct mm_struct *mm;
 
-	attach(test);
+	switch_test_attach(test);
 	mm = current->mm;
 	nmi_other = other_process(test);
 	have_nmi_do(test, patch_in_nmi);
@@ -514,8 +519,8 @@ static void an_nmi_does_not_enter(struct kunit *test)
 {
 	struct seen seen = {};
 
-	attach(test);
-	nmi_reads = memory(test, GFP_HIGHUSER);
+	switch_test_attach(test);
+	nmi_reads = switch_test_memory(test, GFP_HIGHUSER);
 	have_nmi_do(test, read_in_nmi);
 	observe(seen, ASI_REENTER, ({
 		(void)READ_ONCE(*nmi_reads);
