@@ -20,7 +20,7 @@ from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MIB, MOCK, TIME, VARIAN
 from redoubt.linux.build import Build
 from redoubt.machine import boot, host, qemu
 from redoubt.machine.boot import Machine, Result
-from redoubt.targets import UM, X86_64, Target
+from redoubt.targets import TARGETS, UM, X86_64, Target
 
 SPEC = Spec("fork", 64 * MIB, 2, 3, 1)
 
@@ -120,24 +120,13 @@ def test_workloads_by_name() -> None:
 
 
 def test_a_target_has_the_workloads_it_can_do() -> None:
-    only = {
-        "boot",
-        "storm",
-        "null-syscall",
-        "fork-large",
-        "munmap-large",
-        "page-cache",
-        "file-read",
-        "file-write",
-        "read-by-two",
-        "pipe",
-        "thread-switch",
-    }
-    assert [work.name for work in workloads.chosen([], "x86_64")] == list(WORKLOADS)
-    on_um = {work.name for work in workloads.chosen([], "um")}
-    assert on_um == set(WORKLOADS) - only
-    on_arm = {work.name for work in workloads.chosen([], "arm64")}
-    assert on_arm == set(WORKLOADS) - only | {"null-syscall", "fork-large", "munmap-large"}
+    counted = {"null-syscall", "interrupt", "fork-large", "munmap-large"}
+    pc = {"boot", "storm", "page-cache", "file-read", "file-write", "read-by-two", "pipe",
+          "thread-switch"}  # fmt: skip
+    has = {name: [work.name for work in workloads.chosen([], name)] for name in TARGETS}
+    assert has["x86_64"] == list(WORKLOADS)
+    assert set(has["um"]) == set(WORKLOADS) - pc - counted
+    assert set(has["arm64"]) == set(WORKLOADS) - pc
     with pytest.raises(RedoubtError, match="um has no workload 'fork-large'") as caught:
         workloads.chosen(["fork-large"], "um")
     assert "munmap-large" not in str(caught.value.hint)
@@ -172,37 +161,31 @@ def test_sizes_for_people(name: str, size: int, label: str) -> None:
 
 
 def test_limits() -> None:
-    fork, ram = WORKLOADS["fork"], WORKLOADS["vm_map_ram"]
-    for kind in (TIME, MOCK):
-        assert fork.limit_at("um", kind, 1024 * MIB) == 1.02
-        assert fork.limit_at("um", kind, 64 * MIB) is None
-        assert ram.limit_at("um", kind, 1) == ram.limit_at("um", kind, 16) == 1.10
-        assert WORKLOADS["switch"].limit_at("um", kind, 0) is None
-    # What is demanded of a time on one target says nothing about instructions on another.
-    assert fork.limit_at("um", INSTRUCTIONS, 64 * MIB) is None
-    assert ram.limit_at("x86_64", INSTRUCTIONS, 1) is None
-    assert fork.limit_at("x86_64", TIME, 1024 * MIB) is None
-    counted = {
-        name: work.limit_at("x86_64", INSTRUCTIONS, size)
-        for name, work in WORKLOADS.items()
-        for size in work.emulated
-        if work.limit_at("x86_64", INSTRUCTIONS, size)
-    }
-    assert counted == {
-        "null-syscall": 1.0, "fork": 1.01, "munmap": 1.005, "fork-large": 1.02,
-        "munmap-large": 1.02, "fault": 1.003, "mprotect": 1.01,
+    def limits(target: str, kind: str, variant: str = "on") -> dict[str, list[float | None]]:
+        found = {
+            name: [work.limit_at(target, kind, size, variant)
+                   for size in (work.emulated if kind == INSTRUCTIONS else work.sizes)]
+            for name, work in WORKLOADS.items()
+        }  # fmt: skip
+        return {name: those for name, those in found.items() if any(those)}
+
+    assert limits("um", TIME) == limits("um", MOCK) == {
+        "fork": [None, None, 1.02], "munmap": [None, None, 1.01], "fault": [1.02],
+        "exec-exit": [1.02], "vmalloc": [1.06, None, None, None, None], "vm_map_ram": [1.1, 1.1],
     }  # fmt: skip
-    assert WORKLOADS["fault"].limit_at("arm64", INSTRUCTIONS, 64 * MIB) == 1.005
-    assert WORKLOADS["mprotect"].limit_at("arm64", INSTRUCTIONS, 64 * MIB) is None
-    for name, size in (("fault", 64 * MIB), ("page-cache", 64 * MIB)):
-        assert WORKLOADS[name].limit_at("x86_64", INSTRUCTIONS, size, "off") == 1.003
-        assert WORKLOADS[name].limit_at("x86_64", INSTRUCTIONS, size, "asi") is None
-    isolated = {
-        name: [work.limit_at("x86_64", INSTRUCTIONS, size, "asi") for size in work.emulated]
-        for name, work in WORKLOADS.items()
-    }
-    assert isolated["file-read"] == [1.04, None, None]
-    assert isolated["buildlike"] == [1.02]
+    # What is demanded of a time on one target says nothing about instructions on another.
+    assert limits("um", INSTRUCTIONS) == limits("x86_64", TIME) == {}
+    assert limits("x86_64", INSTRUCTIONS) == {
+        "null-syscall": [1.0], "fork": [1.01], "munmap": [1.005], "fork-large": [1.02],
+        "munmap-large": [1.02], "fault": [1.003], "mprotect": [1.01],
+    }  # fmt: skip
+    assert limits("arm64", INSTRUCTIONS) == {
+        "fork": [1.01], "munmap": [1.005], "fork-large": [1.02], "munmap-large": [1.02],
+        "fault": [1.005],
+    }  # fmt: skip
+    assert limits("x86_64", INSTRUCTIONS, "off") == {"fault": [1.003], "page-cache": [1.003]}
+    asi = {"file-read": [1.04, None, None], "buildlike": [1.02]}
+    assert limits("x86_64", INSTRUCTIONS, "asi") == asi
 
 
 # === Ways ========================================================================================
@@ -302,15 +285,24 @@ class Guests:
 PLAN = Plan(UM, (WORKLOADS["fork"], WORKLOADS["switch"]), 3, 9)
 
 
+def ran(
+    kind: str, where: str = "emulated", target: Target = UM, **failing: Any
+) -> tuple[list[bench.Boot], list[tuple[Machine, Sequence[str]]]]:
+    """The boots of a kind, and what was started for them."""
+    guests = Guests(**failing)
+    plan = replace(PLAN, target=target)
+    boots = bench.run(plan, Way(kind, where), Silent(), maker=maker, start=guests)
+    return boots, guests.started
+
+
 def test_timed_boots() -> None:
-    guests = Guests()
-    boots = bench.run(PLAN, Way(MOCK, "native"), Silent(), maker=maker, start=guests)
+    boots, started = ran(MOCK, "native")
     order = workloads.interleaved(VARIANTS[MOCK], 3, 9)
     assert [made.variant for made in boots] == [name for round in order for name in round]
     assert [(made.round, made.place) for made in boots] == [
         (number, place) for number in range(3) for place in range(5)
     ]
-    for made, (machine, command) in zip(boots, guests.started, strict=True):
+    for made, (machine, command) in zip(boots, started, strict=True):
         assert made.kind == MOCK
         assert machine.build.directory.name == made.variant
         assert machine.pinned == bench.measuring_cpu()
@@ -323,55 +315,36 @@ def test_timed_boots() -> None:
 
 
 def test_boots_tell_each_other_how_fast_the_core_is() -> None:
-    guests = Guests()
-    bench.run(PLAN, Way(MOCK, "native"), Silent(), maker=maker, start=guests)
-    told = [command[1] for _, command in guests.started]
+    told = [command[1] for _, command in ran(MOCK, "native")[1]]
     assert told == ["--quiet=0", *(f"--quiet={1000 - number}" for number in range(1, len(told)))]
     # Not where time means nothing.
-    guests = Guests()
-    bench.run(PLAN, Way(EVENTS, "native"), Silent(), maker=maker, start=guests)
-    assert not any(word.startswith("--") for _, command in guests.started for word in command)
+    _, started = ran(EVENTS, "native")
+    assert not any(word.startswith("--") for _, command in started for word in command)
 
 
 def test_instructions_are_counted_twice_and_events_once() -> None:
-    guests = Guests()
-    boots = bench.run(PLAN, Way(INSTRUCTIONS, "emulated"), Silent(), maker=maker, start=guests)
+    boots, started = ran(INSTRUCTIONS)
     here = {variant.name for variant in UM.variants}
     assert here < set(VARIANTS[INSTRUCTIONS])
     assert Counter(made.variant for made in boots) == dict.fromkeys(here, 2)
-    assert all(machine.count_instructions for machine, _ in guests.started)
-    assert all(machine.pinned is None for machine, _ in guests.started)
-    boots = bench.run(PLAN, Way(EVENTS, "emulated"), Silent(), maker=maker, start=Guests())
+    assert all(machine.count_instructions for machine, _ in started)
+    assert all(machine.pinned is None for machine, _ in started)
+    boots, _ = ran(EVENTS)
     assert Counter(made.variant for made in boots) == {"on": 1, "on-unbatched": 1}
 
 
-@pytest.mark.parametrize(("target", "first"), [(UM, 1101), (X86_64, 1001)])
-def test_whose_rcu_frees_at_once(target: Target, first: int) -> None:
-    plan = replace(PLAN, target=target)
-    boots = bench.run(plan, Way(EVENTS, "emulated"), Silent(), maker=maker, start=Guests())
+# Whose RCU frees at once, and where the load of this machine is no event.
+@pytest.mark.parametrize(("target", "first", "counting"), [(UM, 1101, False), (X86_64, 1001, True)])
+def test_events_of_a_target(target: Target, first: int, counting: bool) -> None:
+    boots, started = ran(EVENTS, target=target)
     assert {series.ns[0] for made in boots for series in made.series} == {first}
-
-
-def test_the_load_of_this_machine_is_no_event() -> None:
-    def counting(target: Target) -> set[bool]:
-        guests = Guests()
-        plan = replace(PLAN, target=target)
-        bench.run(plan, Way(EVENTS, "emulated"), Silent(), maker=maker, start=guests)
-        return {made.count_instructions for made, _ in guests.started}
-
-    assert counting(X86_64) == {True}
-    assert counting(UM) == {False}
+    assert {machine.count_instructions for machine, _ in started} == {counting}
 
 
 def test_a_counting_pc_has_memory_to_map_with_pages_of_each_size() -> None:
-    def memory(target: Target, kind: str) -> int:
-        guests = Guests()
-        plan = replace(PLAN, target=target)
-        bench.run(plan, Way(kind, "emulated"), Silent(), maker=maker, start=guests)
-        return guests.started[0][0].memory_mb
-
-    assert memory(X86_64, INSTRUCTIONS) > 2048
-    assert memory(UM, INSTRUCTIONS) < 1024
+    memory = [ran(INSTRUCTIONS, target=one)[1][0][0].memory_mb for one in (X86_64, UM)]
+    assert memory[0] > 2048
+    assert memory[1] < 1024
 
 
 @pytest.mark.parametrize(
@@ -389,7 +362,7 @@ def test_a_counting_pc_has_memory_to_map_with_pages_of_each_size() -> None:
 )
 def test_a_boot_that_went_wrong_is_no_result(failing: dict[str, Any], message: str) -> None:
     with pytest.raises(RedoubtError, match=message) as caught:
-        bench.run(PLAN, Way(TIME, "native"), Silent(), maker=maker, start=Guests(**failing))
+        ran(TIME, "native", **failing)
     assert caught.value.message.startswith("measuring ")
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import typer
-from test_series import Queue, queue, write
+from conftest import write_tree
+from test_series import Queue, git, pytestmark, queue
 
 from redoubt.cli import ship
 from redoubt.core import paths
@@ -19,18 +19,10 @@ from redoubt.core.progress import Silent
 from redoubt.linux.source import Source
 from redoubt.ship import branch
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("git") or not shutil.which("patch"), reason="needs git and patch"
-)
+__all__ = ["pytestmark", "queue"]
 
-__all__ = ["queue"]
-
-PATCHES = [
-    "core/0001-hook.patch",
-    "core/0002-more.patch",
-    "arch/0001-use.patch",
-    "apart/0001-stand.patch",
-]
+PATCHES = [f"{name}.patch" for name in ("core/0001-hook", "core/0002-more", "arch/0001-use",
+                                        "apart/0001-stand")]  # fmt: skip
 
 
 class Repository:
@@ -53,10 +45,9 @@ class Repository:
             onto=Source(self.other, "7.4.1") if onto else None,
         )
 
-    def git(self, *arguments: str) -> str:
+    def git(self, *words: str) -> str:
         """Run git there, as the user does."""
-        command = ["git", "-C", str(self.where), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return git(self.where, *words)
 
     def subjects(self, since: str = "base") -> list[str]:
         """The commits of the branch, from its base on."""
@@ -97,14 +88,14 @@ def test_it_is_made_anew_and_the_base_is_kept(made: Repository) -> None:
     made.make("apart")
     assert made.subjects() == ["lib: stand apart"]
     assert made.git("rev-parse", "base") == base
-    write(made.queue.pristine, {"untouched.c": "int changed;\n"})
+    write_tree(made.queue.pristine, {"untouched.c": "int changed;\n"})
     made.make()
     assert made.git("show", "base:untouched.c") == "int changed;"
 
 
 def test_work_of_the_user_is_not_lost(made: Repository) -> None:
     made.make()
-    write(made.where, {"untouched.c": "int mine;\n"})
+    write_tree(made.where, {"untouched.c": "int mine;\n"})
     with pytest.raises(RedoubtError, match="changes that are in no commit"):
         made.make()
     made.git("commit", "-qam", "mine")
@@ -125,9 +116,9 @@ def test_it_is_rebased_onto_another_kernel(made: Repository, is_repository: bool
     made.edit("mm/memory.c", "int line1;\n", "int line1;\nint between;\n")
     if is_repository:
         for command in (["init", "-q"], ["add", "-Af"], ["commit", "-qm", "Upstream"]):
-            subprocess.run(["git", "-C", str(made.other), *command], check=True)
+            git(made.other, *command)
         # It is the commit that counts.
-        write(made.other, {"untouched.c": "int dirty;\n"})
+        write_tree(made.other, {"untouched.c": "int dirty;\n"})
     result = made.make(onto=True)
     assert result.ok
     assert result.version == "7.4.1"
@@ -157,7 +148,7 @@ def test_it_stops_at_a_conflict_and_git_goes_on(made: Repository) -> None:
     assert "<<<<<<<" in text
     head, _, rest = text.partition("<<<<<<<")
     tail = rest.partition(">>>>>>>")[2].partition("\n")[2]
-    write(made.where, {"mm/memory.c": head + "int line10 = 1;\n" + tail})
+    write_tree(made.where, {"mm/memory.c": head + "int line10 = 1;\n" + tail})
     made.git("add", "mm/memory.c")
     made.git("-c", "core.editor=true", "rebase", "--continue")
     assert len(made.subjects("onto")) == 4
@@ -170,7 +161,9 @@ def test_it_stops_at_a_conflict_and_git_goes_on(made: Repository) -> None:
 def test_a_rehearsal_goes_over_all_patches(made: Repository) -> None:
     made.edit("mm/memory.c", "int line10;\n", "long line10;\n")
     (made.other / "ignored/table.c").unlink()
-    write(made.other, {"lib/apart.c": made.queue.repo.joinpath("kernel/lib/apart.c").read_text()})
+    write_tree(
+        made.other, {"lib/apart.c": made.queue.repo.joinpath("kernel/lib/apart.c").read_text()}
+    )
     outcomes = branch.rehearse(
         Source(made.queue.pristine, "7.3.4"), Source(made.other, "7.4.1"), repo=made.queue.repo
     )
@@ -188,7 +181,7 @@ def test_a_rehearsal_goes_over_all_patches(made: Repository) -> None:
 
 
 def test_a_name_that_is_taken_conflicts(made: Repository) -> None:
-    write(made.other, {"lib/apart.c": "int theirs;\n"})
+    write_tree(made.other, {"lib/apart.c": "int theirs;\n"})
     outcomes = branch.rehearse(
         Source(made.queue.pristine, "7.3.4"),
         Source(made.other, "7.4.1"),
@@ -202,8 +195,8 @@ def test_the_command_says_what_it_has_made(
     made: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kernel = {"Makefile": "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\n", "Kbuild": ""}
-    write(made.queue.pristine, kernel)
-    write(made.other, kernel | {"Makefile": kernel["Makefile"].replace("3", "9")})
+    write_tree(made.queue.pristine, kernel)
+    write_tree(made.other, kernel | {"Makefile": kernel["Makefile"].replace("3", "9")})
     made.edit("mm/memory.c", "int line10;\n", "long line10;\n")
     monkeypatch.setenv("LINUX_SRC", str(made.queue.pristine))
     monkeypatch.setenv("REDOUBT_BUILD", str(made.where.parent))

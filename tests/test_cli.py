@@ -25,7 +25,7 @@ from redoubt.ship import commits, htmldocs, lint, series
 from redoubt.suite import boots, code, tool
 from redoubt.suite.run import Item, Run, verdict
 from redoubt.targets import TARGETS, Target, get_target
-from redoubt.trial import attack, experiment
+from redoubt.trial import experiment
 
 Call = Callable[..., Done]
 UM = get_target("um")
@@ -486,7 +486,7 @@ def attack_with(
         lines = ["a in-scope alters a thing", *console[variant].splitlines()]
         return result(*lines, outcome="finished" if variant == "off" else after)
 
-    monkeypatch.setattr(attack, "boot", fake)
+    monkeypatch.setattr(experiment, "boot", fake)
 
 
 STOPPED = (
@@ -566,7 +566,7 @@ def test_attacks_that_are_repeated(
 
 def test_a_guest_without_attacks(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     attack_with(monkeypatch, STOPPED)
-    monkeypatch.setattr(attack, "boot", lambda *_, **__: result("c out-of-scope x"))
+    monkeypatch.setattr(experiment, "boot", lambda *_, **__: result("c out-of-scope x"))
     done = call("attack", "um")
     assert done.code == 1
     assert "does not say which attacks it has" in done.err

@@ -6,10 +6,10 @@ from __future__ import annotations
 import itertools
 import json
 import lzma
+import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from conftest import REAL_BUILD, Done, Sandbox, write_tree
 from test_interrupt import MESSAGE, interrupt
+from test_series import git
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
@@ -24,11 +25,10 @@ from redoubt.core.progress import Silent
 from redoubt.linux import build, topics, tree
 from redoubt.linux.build import Build
 from redoubt.machine import boot, doctor, guest, host, kernels
-from redoubt.ship import commits
 from redoubt.ship.deb import deb, installed, packaged, shipped
 from redoubt.ship.deb.installed import Installed
 from redoubt.ship.deb.packaged import Booted, Unpacked
-from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, get_variant
+from redoubt.targets import ARM64, TARGETS, X86_64, Target, get_variant
 from redoubt.trial import check, experiment
 from redoubt.trial.check import Walk
 
@@ -41,7 +41,7 @@ KINDS = pytest.mark.parametrize(
 DANGEROUS = {"CONFIG_KPKEYS_VULN_TEST", "CONFIG_KPKEYS_BENCH", "CONFIG_KUNIT",
              "CONFIG_KPKEYS_KUNIT_TEST"}  # fmt: skip
 STAND_INS = {"CONFIG_ARM64_KPKEYS_PIE_TEST", "CONFIG_ARM64_KPKEYS_MOCK",
-             "CONFIG_ARM64_LINEAR_MAP_KUNIT_TEST"}  # fmt: skip
+             "CONFIG_ARM64_ASSUME_BBML3", "CONFIG_ARM64_LINEAR_MAP_KUNIT_TEST"}  # fmt: skip
 
 
 def merged(target: Target, config: str) -> dict[str, str]:
@@ -77,25 +77,19 @@ def test_what_the_distribution_has_on_is_not_for_tests(tmp_path: Path) -> None:
     assert {"CONFIG_KUNIT", "CONFIG_VM_EVENT_COUNTERS"} <= set(off)
 
 
-def test_the_registers_are_those_of_the_target() -> None:
-    assert merged(X86_64, "distro")["CONFIG_X86_PKS"] == "y"
-    arm64 = merged(ARM64, "distro")
-    for name in ("ARM64_POE", "ARM64_KPKEYS", "ARM64_EARLY_PGTABLE_ARENA"):
-        assert arm64[f"CONFIG_{name}"] == "y"
-
-
-@KINDS
-def test_each_has_a_release_of_its_own(target: Target, config: str) -> None:
-    # Both can be installed.
-    expected = {"distro": '"-redoubt"', "small": '"-redoubt-small"'}
-    assert merged(target, config)["CONFIG_LOCALVERSION"] == expected[config]
-
-
 @pytest.mark.parametrize("target", PACKED, ids=lambda target: target.name)
-def test_no_keys_are_made_or_asked_for(target: Target) -> None:
+def test_what_the_options_of_a_target_are(target: Target) -> None:
     options = merged(target, "distro")
+    registers = ["X86_PKS"]
+    if target is ARM64:
+        registers = ["ARM64_POE", "ARM64_KPKEYS", "ARM64_EARLY_PGTABLE_ARENA"]
+    assert {options[f"CONFIG_{name}"] for name in registers} == {"y"}
+    # No keys are made or asked for.
     assert options["CONFIG_MODULE_SIG_KEY"] == options["CONFIG_SYSTEM_TRUSTED_KEYS"] == '""'
     assert options["CONFIG_MODULE_SIG_ALL"] == "n"
+    # Both kinds can be installed.
+    releases = [merged(target, config)["CONFIG_LOCALVERSION"] for config in shipped.CONFIGS]
+    assert releases == ['"-redoubt"', '"-redoubt-small"']
 
 
 def test_only_a_distributions_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,144 +118,49 @@ PATCH = """\
 """
 
 
-class Work:
-    """A pristine tree, a queue with one patch and one file, and the place of the copy."""
-
-    def __init__(self, where: Path, kernel: Path) -> None:
-        self.pristine, self.where, self.dest = kernel, where, where / "build/tree-shipped"
-        write_tree(where / "kernel", {"mm/kpkeys/core.c": "int core;\n"})
-        self.patch(3)
-
-    def patch(self, number: int) -> None:
-        write_tree(self.where, {"0001.patch": PATCH.format(number)})
-
-    def copy(self, *files: str) -> Path:
-        queue = tree.Queue(
-            self.where / "kernel", files or ("mm/kpkeys/core.c",), (self.where / "0001.patch",)
-        )
-        return shipped.copied(self.pristine, queue, self.dest, Silent())
-
-    def ages(self) -> dict[str, int]:
-        return {
-            str(file.relative_to(self.dest)): file.stat().st_mtime_ns
-            for file in self.dest.rglob("*")
-            if file.is_file() and file.name != shipped._STAMP
-        }
-
-
-@pytest.fixture
-def work(tmp_path: Path, kernel: Path) -> Work:
-    return Work(tmp_path, kernel)
-
-
 def test_the_queue_has_nothing_local() -> None:
     ours = shipped.queue(paths.repo())
     everything = tree.queue(paths.repo())
     gone = [name for name in everything.files if name not in ours.files]
     assert gone
-    assert all("vuln" in name or "bench" in name or "host_calls" in name for name in gone)
-    assert not any("kpkeys_vuln" in name or "bench" in name for name in ours.files)
-    assert not any(patch.parent.name in ("vuln", "bench") for patch in ours.patches)
+    local = ("kpkeys_vuln", "bench", "host_calls", "kpkeys_mock", "bugs")
+    assert all(any(word in name for word in local) for name in gone)
+    assert not any(word in name for word in local for name in ours.files)
+    topics = ("mock", "mktme-bugs", "vuln", "bench")
+    assert not any(patch.parent.name in topics for patch in ours.patches)
+    assert not [name for name in ours.files if "mktme_bug" in (ours.kernel / name).read_text()]
     assert len(ours.patches) > 10
+    assert ours.copied
 
 
-def test_everything_in_it_is_a_file_of_its_own(work: Work) -> None:
-    where = work.copy()
-    assert where == work.dest
-    assert not any(file.is_symlink() for file in where.rglob("*"))
-    assert "int ours3;" in (where / "mm/memory.c").read_text()
-    assert (where / "mm/kpkeys/core.c").read_text() == "int core;\n"
-    # No hard links either: who edits the copy does not edit the original.
-    assert {file.stat().st_nlink for file in where.rglob("*") if file.is_file()} == {1}
-    assert "int line3;" in (work.pristine / "mm/memory.c").read_text()
-    assert [entry.name for entry in where.parent.iterdir()] == ["tree-shipped"]
+def test_everything_in_it_is_a_file_of_its_own_and_keeps_its_age(
+    tmp_path: Path, kernel: Path
+) -> None:
+    ours = write_tree(tmp_path / "kernel", {"mm/kpkeys/core.c": "int core;\n", "mm/a.c": "int a;"})
+    patch = tmp_path / "0001.patch"
+    part = tree.Queue(ours, ("mm/kpkeys/core.c", "mm/a.c"), (patch,), copied=True)
 
+    def made(number: int) -> dict[str, int]:
+        patch.write_text(PATCH.format(number))
+        where = tree.materialise(kernel, tmp_path / "build/shipped", part=part)
+        files = [file for file in where.rglob("*") if file.is_file() and file.name != tree.STAMP]
+        # No link of either kind: who edits the copy does not edit the original.
+        assert not any(file.is_symlink() or file.stat().st_nlink > 1 for file in files)
+        assert f"int ours{number};" in (where / "mm/memory.c").read_text()
+        return {str(file.relative_to(where)): file.stat().st_mtime_ns for file in files}
 
-def test_only_what_is_another_text_gets_a_new_age(work: Work) -> None:
-    work.copy()
-    before = work.ages()
-    work.copy()
-    assert work.ages() == before
-    work.patch(4)
-    work.copy()
-    after = work.ages()
-    assert {name for name in after if after[name] != before[name]} == {"mm/memory.c"}
-    assert "int ours4;" in (work.dest / "mm/memory.c").read_text()
-
-
-def test_what_leaves_the_queue_leaves_the_tree(work: Work) -> None:
-    write_tree(work.where / "kernel", {"mm/kpkeys/more.c": "int more;\n"})
-    work.copy("mm/kpkeys/core.c", "mm/kpkeys/more.c")
-    assert (work.dest / "mm/kpkeys/more.c").exists()
-    (work.where / "0001.patch").write_text(
-        PATCH.format(3).replace("memory.c", "mmap.c").split("@@")[0]
-        + "@@ -1 +1 @@\n-int map;\n+int ourmap;\n"
-    )
-    old = (work.dest / "mm/memory.c").stat().st_mtime_ns
-    work.copy()
-    assert not (work.dest / "mm/kpkeys/more.c").exists()
-    restored = work.dest / "mm/memory.c"
-    assert restored.read_text() == (work.pristine / "mm/memory.c").read_text()
-    # Newer than what was built of the text that it had.
-    assert restored.stat().st_mtime_ns > old
-
-
-def test_a_copy_that_somebody_edited_is_refused(work: Work) -> None:
-    work.copy()
-    time.sleep(0.02)
-    (work.dest / "mm/mmap.c").write_text("int mine;\n")
-    with pytest.raises(RedoubtError, match=r"was changed:\n    mm/mmap\.c") as caught:
-        work.copy()
-    assert caught.value.hint == f"drop that: rm -r {work.dest}"
-
-
-def test_ours_is_put_right_if_somebody_edited_that(work: Work) -> None:
-    work.copy()
-    time.sleep(0.02)
-    (work.dest / "mm/kpkeys/core.c").write_text("int mine;\n")
-    work.copy()
-    assert (work.dest / "mm/kpkeys/core.c").read_text() == "int core;\n"
-
-
-def test_another_kernel_is_copied_anew(work: Work) -> None:
-    work.copy()
-    makefile = work.pristine / "Makefile"
-    makefile.write_text(makefile.read_text().replace("SUBLEVEL = 4", "SUBLEVEL = 5"))
-    work.copy()
-    assert "SUBLEVEL = 5" in (work.dest / "Makefile").read_text()
-    assert [entry.name for entry in work.dest.parent.iterdir()] == ["tree-shipped"]
-
-
-def test_a_file_that_linux_has(work: Work) -> None:
-    write_tree(work.where / "kernel", {"mm/mmap.c": "int ours;\n"})
-    with pytest.raises(RedoubtError, match=r"kernel/mm/mmap\.c is a file that Linux has"):
-        work.copy("mm/mmap.c")
-
-
-def test_an_interruption_between_two_files(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    work.copy()
-    work.patch(4)
-    write_tree(work.where / "kernel", {"mm/kpkeys/anew.c": "int anew;\n"})
-    place, done = commits.place, 0
-
-    def once(source: Path, destination: Path) -> None:
-        nonlocal done
-        # Of two that are placed in the tree, the second is not reached.
-        if str(destination).startswith(str(work.dest)):
-            if done:
-                raise KeyboardInterrupt
-            done += 1
-        place(source, destination)
-
-    monkeypatch.setattr(commits, "place", once)
-    with pytest.raises(KeyboardInterrupt):
-        work.copy("mm/kpkeys/anew.c", "mm/kpkeys/core.c")
-    monkeypatch.undo()
-    assert (work.dest / "mm/kpkeys/anew.c").exists()
-    # What was placed and is no longer wanted is known of.
-    work.copy()
-    assert not (work.dest / "mm/kpkeys/anew.c").exists()
-    assert "int ours4;" in (work.dest / "mm/memory.c").read_text()
+    first = made(3)
+    assert made(3) == first
+    second = made(4)
+    assert {name for name in second if second[name] != first[name]} == {"mm/memory.c"}
+    (ours / "mm/kpkeys/core.c").write_text("int ours;\n")
+    third = made(4)
+    assert {name for name in third if third[name] != second[name]} == {"mm/kpkeys/core.c"}
+    copy = tmp_path / "build/shipped/mm/kpkeys/core.c"
+    assert copy.read_text() == "int ours;\n"
+    copy.write_text("int mine;\n")
+    with pytest.raises(RedoubtError, match=r"has changes .*:\n    mm/kpkeys/core\.c"):
+        made(4)
 
 
 # === What must not be there ======================================================================
@@ -415,19 +314,14 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         monkeypatch.setenv(f"GIT_{role}_NAME", "A")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "a@example.org")
 
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(where), *words], check=True, capture_output=True, text=True
-        ).stdout.strip()
-
     def commit(seconds: int) -> str:
         (where / "file").write_text(str(seconds))
         monkeypatch.setenv("GIT_COMMITTER_DATE", f"@{seconds} +0000")
-        git("add", "file")
-        git("commit", "-q", "-m", "x")
-        return git("rev-parse", "HEAD")
+        git(where, "add", "file")
+        git(where, "commit", "-q", "-m", "x")
+        return git(where, "rev-parse", "HEAD")
 
-    git("init", "-q", "--template=")
+    git(where, "init", "-q", "--template=")
     return commit
 
 
@@ -497,6 +391,7 @@ def test_missing_programs_are_named_with_what_installs_them(
     table = tmp_path / "table"
     table.write_text("deb sh dash is there\ndeb frobber frob-pkg frobs\nlint linter lint-pkg no\n")
     monkeypatch.setenv("REDOUBT_PREREQUISITES", str(table))
+    monkeypatch.setattr(deb.build, "needs_compiler", lambda _: None)
     done = call("deb", "x86_64")
     assert (done.code, done.out) == (1, "")
     assert done.err.splitlines() == [
@@ -505,15 +400,8 @@ def test_missing_programs_are_named_with_what_installs_them(
         "    scripts/prerequisites deb",
     ]
     assert not (paths.build_dir() / "deb").exists()
-
-
-def test_debians_arm64_needs_a_library_of_that_architecture(
-    call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    table = tmp_path / "table"
+    # Debian's for arm64 have programs of that architecture in them, which need a library.
     table.write_text("deb-arm64 frobber frob-pkg:arm64 frobs\n")
-    monkeypatch.setenv("REDOUBT_PREREQUISITES", str(table))
-    monkeypatch.setattr(deb.build, "needs_compiler", lambda _: None)
     done = call("deb", "arm64")
     assert done.code == 1
     assert "frobber, which frobs (frob-pkg:arm64)" in done.err
@@ -579,8 +467,8 @@ esac
 STUB = """
 from pathlib import Path
 from redoubt.cli import main
-from redoubt.ship.deb import shipped
-shipped.copied = lambda pristine, *_: pristine
+from redoubt.linux import tree
+tree.materialise = lambda pristine, *_, **__: pristine
 main.main()
 """
 
@@ -601,13 +489,16 @@ def shop(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     }
     for name, value in sandbox.env.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(shipped, "copied", lambda pristine, *_: pristine)
+    monkeypatch.setattr(tree, "materialise", lambda pristine, *_, **__: pristine)
     return sandbox
 
 
 def booted(*problems: str) -> Booted:
     result = boot.Result("finished", 0, ("hello",), (), Path("log"))
-    return Booted(packaged.ACTIVE, "hardened (pkey 1, x86/pks)", 27, problems, result)
+    return Booted(
+        protection=packaged.ACTIVE, said="hardened (pkey 1, x86/pks)", tables=27,
+        problems=problems, result=result,
+    )  # fmt: skip
 
 
 def make(host: str | None = None) -> deb.Report:
@@ -620,10 +511,7 @@ def test_packages_come_to_their_place(shop: Sandbox) -> None:
     version = deb.version_of("7.3.4", paths.repo()).text
     names = [f"linux-{kind}-{RELEASE}_{version}_amd64.deb" for kind in ("headers", "image")]
     assert sorted(file.name for file in place.iterdir()) == names
-    assert [one.file for one in report.packages] == [place / name for name in reversed(names)]
-    assert [one.size for one in report.packages] == [
-        one.file.stat().st_size for one in report.packages
-    ]
+    assert report.packages == tuple(place / name for name in reversed(names))
     assert (report.ok, report.boot, report.modules) == (True, None, 1)
     assert [entry.name for entry in place.parent.iterdir()] == ["x86_64-small"]
     said = (shop.control / "env").read_text().splitlines()
@@ -635,18 +523,19 @@ def test_packages_come_to_their_place(shop: Sandbox) -> None:
     assert {"bindeb-pkg", "ARCH=x86_64", f"O={shop.build}/x86_64/deb-small/linux"} <= set(words)
 
 
-def test_one_for_trying_out_replaces_none_of_the_others(shop: Sandbox) -> None:
-    assert deb.place_of(X86_64, "distro") == shop.build / "deb/x86_64"
-    assert deb.place_of(X86_64, "small") != deb.place_of(X86_64, "distro")
+@pytest.fixture
+def old(shop: Sandbox) -> Sandbox:
+    write_tree(shop.build / "deb/x86_64-small", {"linux-image-old.deb": "old"})
+    return shop
 
 
-def test_earlier_packages_are_replaced(shop: Sandbox) -> None:
-    place = shop.build / "deb/x86_64-small"
-    write_tree(place, {"linux-image-old.deb": "old"})
-    # And what was left where they are made is not taken for new.
-    write_tree(shop.build / "x86_64/deb-small", {"linux-image-left.deb": "half"})
-    report = make()
-    assert {file.name for file in place.iterdir()} == {one.file.name for one in report.packages}
+def test_earlier_packages_are_replaced_but_not_those_of_the_other_kind(old: Sandbox) -> None:
+    # What was left where they are made is not taken for new.
+    write_tree(old.build / "x86_64/deb-small", {"linux-image-left.deb": "half"})
+    there = (old.build / "deb/x86_64-small").iterdir
+    packages = make().packages
+    assert {*there()} == {*packages}
+    assert deb.place_of(X86_64, "distro") == old.build / "deb/x86_64"
 
 
 def unfinished(shop: Sandbox) -> None:
@@ -655,58 +544,49 @@ def unfinished(shop: Sandbox) -> None:
     assert [file.read_text() for file in (shop.build / "deb/x86_64-small").iterdir()] == ["old"]
 
 
-@pytest.fixture
-def old(shop: Sandbox) -> Sandbox:
-    write_tree(shop.build / "deb/x86_64-small", {"linux-image-old.deb": "old"})
-    return shop
+def configured(shop: Sandbox, option: str) -> None:
+    on = f'*olddefconfig*) echo {option} >> "$out/.config" ;;'
+    shop.program("make", MAKE.replace("*olddefconfig*) ;;", on))
 
 
-def test_a_build_that_fails(old: Sandbox) -> None:
-    (old.control / "broken").touch()
-    with pytest.raises(RedoubtError, match=r"building packages of x86_64 \(small\) failed") as e:
+@pytest.mark.parametrize(
+    ("spoil", "says", "hint"),
+    [
+        (lambda shop: (shop.control / "broken").touch(),
+         r"building packages of x86_64 \(small\) failed.*mm/memory\.c:1: error: no", None),
+        (lambda shop: shop.program("make", MAKE.replace("pack headers", ":")),
+         "expected linux-image-.* made linux-image", None),
+        (lambda shop: append(shop.control / f"image/boot/System.map-{RELEASE}", "0 t kpkeys_vuln"),
+         f"shipped:\n    boot/System.map-{RELEASE} has kpkeys_vuln in it, which is local",
+         "they are in .*x86_64/deb-small$"),
+        (lambda shop: configured(shop, "CONFIG_CMA=y"),
+         "must not be shipped:\n    CONFIG_CMA=y, which is for tests",
+         "configs/deb.config can clear them"),
+        (lambda shop: (shop.control / f"image/boot/vmlinuz-{RELEASE}").unlink(),
+         "the packages lack\n    image/boot/vmlinuz", "the log of the build may say why"),
+        (lambda shop: shutil.rmtree(shop.control / "image/lib/modules"),
+         "the packages lack\n    image/lib/modules", "the log of the build may say why"),
+    ],
+)  # fmt: skip
+def test_what_is_not_let_through(
+    old: Sandbox, spoil: Callable[[Sandbox], Any], says: str, hint: str | None
+) -> None:
+    spoil(old)
+    with pytest.raises(RedoubtError) as caught:
         make()
-    assert "mm/memory.c:1: error: no" in e.value.message
+    assert re.search(says, caught.value.message, re.DOTALL)
+    assert re.search(hint or "", caught.value.hint or "")
+    # An option that is for tests is refused before hours of building.
+    assert (old.control / "made").exists() == ("CONFIG_CMA" not in says)
     unfinished(old)
+
+
+def test_a_build_that_failed_is_continued(old: Sandbox) -> None:
+    (old.control / "broken").touch()
+    with pytest.raises(RedoubtError):
+        make()
     (old.control / "broken").unlink()
     assert make().ok
-
-
-def test_packaging_that_makes_something_else(old: Sandbox) -> None:
-    script = MAKE.replace("pack headers", ":")
-    old.program("make", script)
-    with pytest.raises(RedoubtError, match="expected linux-image-") as caught:
-        make()
-    assert "made linux-image" in caught.value.message
-    unfinished(old)
-
-
-def test_the_vulnerable_driver_is_not_let_through(old: Sandbox) -> None:
-    append(old.control / f"image/boot/System.map-{RELEASE}", "0 t kpkeys_vuln_open\n")
-    with pytest.raises(RedoubtError, match="must not be shipped") as caught:
-        make()
-    assert f"boot/System.map-{RELEASE} has kpkeys_vuln in it, which is local" in str(caught.value)
-    assert caught.value.hint == f"they are in {old.build / 'x86_64/deb-small'}"
-    unfinished(old)
-
-
-def test_an_option_for_tests_is_refused_before_building(old: Sandbox) -> None:
-    on = '*olddefconfig*) echo CONFIG_CMA=y >> "$out/.config" ;;'
-    old.program("make", MAKE.replace("*olddefconfig*) ;;", on))
-    with pytest.raises(RedoubtError, match="must not be shipped") as caught:
-        make()
-    assert "CONFIG_CMA=y, which is for tests" in caught.value.message
-    assert caught.value.hint == "configs/deb.config can clear them"
-    assert not (old.control / "made").exists()
-    unfinished(old)
-
-
-@pytest.mark.parametrize("missing", ["boot/vmlinuz", "lib/modules"])
-def test_a_package_without_its_kernel(old: Sandbox, missing: str) -> None:
-    gone = next((old.control / "image").glob(f"{missing}*"))
-    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
-    with pytest.raises(RedoubtError, match=f"the packages lack\n    image/{missing}"):
-        make()
-    unfinished(old)
 
 
 def test_a_kernel_that_does_not_protect_is_not_let_through(
@@ -715,7 +595,7 @@ def test_a_kernel_that_does_not_protect_is_not_let_through(
     monkeypatch.setattr(packaged, "start", lambda *_: booted("it does not"))
     report = make(host.EMULATED)
     assert not report.ok
-    assert {one.file.parent for one in report.packages} == {old.build / "x86_64/deb-small"}
+    assert {one.parent for one in report.packages} == {old.build / "x86_64/deb-small"}
     unfinished(old)
     monkeypatch.setattr(packaged, "start", lambda *_: booted())
     assert make(host.EMULATED).ok
@@ -751,7 +631,9 @@ def test_what_boots_is_installed_and_kept_if_that_is_well(
     def tried(machine: object, found: object, packages: tuple[Path, ...], _: object) -> Installed:
         asked.append(tuple(file.name.split("-")[1] for file in packages))
         problems = () if good else ("unit=x.service",)
-        return Installed("trixie", ("hardened",), 9, problems, booted().result)
+        return Installed(
+            suite="trixie", said=("hardened",), tables=9, problems=problems, result=booted().result
+        )
 
     monkeypatch.setattr(guest, "programs", lambda *_: shop.where)
     monkeypatch.setattr(packaged, "start", lambda *_: booted("no"))
@@ -769,26 +651,27 @@ def test_what_boots_is_installed_and_kept_if_that_is_well(
     assert ("WRONG: unit=x.service" in lines) == (not good)
 
 
-def test_installing_needs_a_boot(shop: Sandbox, call: Callable[..., Done]) -> None:
-    done = said(call, "--install", "--no-boot")
-    assert (done.code, "--no-boot forbids" in done.err) == (2, True)
-
-
 def said(call: Callable[..., Done], *words: str) -> Done:
     return call("deb", "x86_64", "--config", "small", *words)
 
 
-def test_what_is_said(
-    shop: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def counter(shop: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    """The command in the shop, on a machine that boots everything well."""
     monkeypatch.setenv("REDOUBT_BUILD", str(shop.build))
     monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(packaged, "start", lambda *_: booted())
+    return shop
+
+
+def test_what_is_said(
+    counter: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(deb, "version_of", lambda *_: deb.Version("7.3.4+redoubt0-1", 0, True))
     file = tmp_path / "result.json"
     done = said(call, "--json", str(file))
     assert done.code == 0, done.err
-    place = shop.build / "deb/x86_64-small"
+    place = counter.build / "deb/x86_64-small"
     sizes = {one.name.split("-")[1]: one.stat().st_size for one in place.iterdir()}
     lines = done.out.splitlines()
     assert lines[0] == f"Linux {RELEASE} for x86_64, configuration small, in {place}"
@@ -803,37 +686,40 @@ def test_what_is_said(
     written = json.loads(file.read_text())
     assert written["ok"] is True
     assert written["command"].startswith("redoubt deb x86_64")
-    assert written["packages"][0]["size"] == sizes["image"]
-    assert written["boot"]["protection"] == "active"
-    assert written["release"] == RELEASE
+    assert written["packages"][0] == {
+        "name": f"linux-image-{RELEASE}", "size": sizes["image"],
+        "file": str(place / f"linux-image-{RELEASE}_7.3.4+redoubt0-1_amd64.deb"),
+    }  # fmt: skip
+    assert written["boot"] == {
+        "ok": True, "protection": "active", "said": "hardened (pkey 1, x86/pks)", "tables": 27,
+        "problems": [],
+    }  # fmt: skip
+    assert (written["release"], written["installed"]) == (RELEASE, None)
 
 
 def test_a_boot_that_is_wrong_is_an_error(
-    shop: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+    counter: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("REDOUBT_BUILD", str(shop.build))
-    monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(packaged, "start", lambda *_: booted("it does not"))
     done = said(call)
     assert done.code == 1
     assert "WRONG: it does not" in done.out
     assert "all protected" not in done.out
     assert "not what it should be" in done.err
-    assert list((shop.build / "deb").iterdir()) == []
+    assert list((counter.build / "deb").iterdir()) == []
 
 
 def test_without_a_boot(
-    shop: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+    counter: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("REDOUBT_BUILD", str(shop.build))
-
-    def refuse(*_: object) -> str:
-        raise AssertionError("nothing is booted")
-
-    monkeypatch.setattr(host, "needs_enforcing", refuse)
+    # Nothing that boots is asked for anything.
+    monkeypatch.setattr(host, "needs_enforcing", None)
+    monkeypatch.setattr(packaged, "start", None)
     done = said(call, "--no-boot")
     assert done.code == 0, done.err
     assert done.out.splitlines()[-1] == "not booted"
+    done = said(call, "--install", "--no-boot")
+    assert (done.code, "--no-boot forbids" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
@@ -855,7 +741,7 @@ def test_an_interrupted_build_leaves_nothing_that_looks_finished(
 
 def test_what_a_killed_run_left_is_removed(sandbox: Sandbox) -> None:
     sandbox.toolchain()
-    for name in ("deb/.new-abc/unpacked", ".shipped-abc/tree", "deb/x86_64"):
+    for name in ("deb/.new-abc/unpacked", ".tree-abc/tree", "deb/x86_64"):
         (sandbox.build / name).mkdir(parents=True)
     assert sandbox.run("source").code == 0
     left = {str(entry.relative_to(sandbox.build)) for entry in sandbox.build.rglob("*")}
@@ -899,7 +785,7 @@ def boots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str,
         return result()
 
     monkeypatch.setattr(check, "run", run)
-    monkeypatch.setattr(packaged, "boot", plain)
+    monkeypatch.setattr(experiment, "boot", plain)
     monkeypatch.setattr(guest, "programs", lambda *_: tmp_path)
     yield state
 
@@ -947,9 +833,7 @@ def test_what_is_wrong_with_x86_64(
 ) -> None:
     boots["console"] = console(HARDENED)
     boots |= change
-    found = start(X86_64, tmp_path)
-    assert not found.ok
-    assert says in "\n".join(found.problems)
+    assert says in "\n".join(start(X86_64, tmp_path).problems)
 
 
 def test_arm64_says_that_it_protects_nothing(boots: dict[str, Any], tmp_path: Path) -> None:
@@ -973,9 +857,7 @@ def test_what_is_wrong_with_arm64(
     boots: dict[str, Any], tmp_path: Path, lines: list[str], says: str
 ) -> None:
     boots["console"] = console(*lines)
-    found = start(ARM64, tmp_path)
-    assert not found.ok
-    assert says in "\n".join(found.problems)
+    assert says in "\n".join(start(ARM64, tmp_path).problems)
 
 
 def test_arm64_on_an_emulator_that_has_keys_is_checked(
@@ -1016,8 +898,3 @@ def test_a_kernel_without_statistics_is_not_asked_for_them(
         built = Build(X86_64, tmp_path, tmp_path, tmp_path)
         check.run(boot.Machine(built, tmp_path, host.EMULATED), on, 0, Silent())
     assert ["kpkeys/stats" in words for words in asked] == [False, True]
-
-
-def test_um_has_no_packages() -> None:
-    with pytest.raises(RedoubtError, match="no packages for um"):
-        shipped.needs_packages(UM)

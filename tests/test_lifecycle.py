@@ -8,23 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import WALK
+from guests import AUDIT, machine, say
 
 from redoubt.core.progress import Silent
-from redoubt.linux.build import Build
-from redoubt.machine.boot import Machine, Result
-from redoubt.targets import X86_64
 from redoubt.trial import lifecycle
 from redoubt.trial.ktap import Suite
 from redoubt.trial.lifecycle import Outcome
 
-WALK = ["tables 100", "untagged 0", "aliases 0", "foreign 0"]
 BAD_WALK = ["tables 100", "untagged 1", "aliases 0", "foreign 0"]
 SUITES = ["kpkeys_levels 3 0", "kpkeys_pgtables 4 0"]
 SLEPT = ["@power: resumed=2", *SUITES, *WALK]
-AUDIT = [
-    "sensitive 9", "ordinary 9", "leaks 0", "missing 0", "stale 0", "aliases 0",
-    "enter 5", "unrestricted 0",
-]  # fmt: skip
 LEAK = ["leaks 1" if line.startswith("leaks") else line for line in AUDIT]
 GIVEN = ["MemTotal:  1262144 kB", *WALK, "MemTotal:  1000000 kB", *WALK]
 RAN = ["@kvm: runs=1000", *WALK]
@@ -41,18 +35,13 @@ def go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome
         words = [line.split() for line in console if line.startswith("kpkeys_")]
         return [Suite(name, int(good), int(bad), 0) for name, good, bad in words]
 
-    def run(way: Way, lines: list[str], outcome: str = "finished", detail: str = "",
-            splats: tuple[str, ...] = (), status: int | None = 0,
-            args: tuple[str, ...] = ()) -> Outcome:  # fmt: skip
-        def boot(machine: Machine, command: Sequence[str], **more: Any) -> Result:
-            return Result(outcome, status, tuple(lines), splats, Path("log"), detail)
-
-        monkeypatch.setattr(lifecycle, "boot", boot)
+    def run(way: Way, lines: list[str], outcome: str = "finished", args: tuple[str, ...] = (),
+            **how: Any) -> Outcome:  # fmt: skip
+        say(monkeypatch, lines, outcome=outcome, **how)
         monkeypatch.setattr(lifecycle.ktap, "parse", parse)
         monkeypatch.setattr(lifecycle.ktap, "parse_runs", parse)
-        built = Build(X86_64, tmp_path, tmp_path / "image", tmp_path / "vmlinux")
         more = {"timeout": 9.0} if way is lifecycle.running else {}
-        return way(Machine(built, tmp_path, "emulated", args), tmp_path, Silent(), **more)
+        return way(machine(args=args), tmp_path, Silent(), **more)
 
     return run
 
@@ -63,13 +52,8 @@ def test_what_went_well(go: Callable[..., Outcome]) -> None:
     assert go(lifecycle.memory, GIVEN).ok
     assert go(lifecycle.guests, RAN).ok
     assert go(lifecycle.guests, [*RAN, *AUDIT, "exit_kvm 600", "exit_kvm 400"], args=("asi=on",)).ok
-    assert go(
-        lifecycle.kexec,
-        STARTED,
-        "panic",
-        "VFS: Unable to mount root fs on unknown-block",
-        status=None,
-    ).ok
+    end = "VFS: Unable to mount root fs on unknown-block"
+    assert go(lifecycle.kexec, STARTED, "panic", detail=end).ok
 
 
 @pytest.mark.parametrize(
@@ -134,7 +118,7 @@ def test_a_guest_that_the_restricted_address_space_is_not_left_for(
 def test_another_kernel_that_is_not_right(
     go: Callable[..., Outcome], lines: list[str], outcome: str, detail: str, said: str
 ) -> None:
-    (problem,) = go(lifecycle.kexec, lines, outcome, detail, status=None).problems
+    (problem,) = go(lifecycle.kexec, lines, outcome, detail=detail).problems
     assert said in problem
 
 
@@ -150,8 +134,6 @@ def test_a_kernel_that_complains(go: Callable[..., Outcome], way: Way, lines: li
 def test_only_the_end_of_another_kernel_may_be_a_panic(go: Callable[..., Outcome]) -> None:
     end = "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block"
     lines = [*STARTED, "BUG: x", end, "Call Trace:"]
-    outcome = go(
-        lifecycle.kexec, lines, "panic", end, status=None,
-        splats=("BUG: x", end, "Call Trace:"),
-    )  # fmt: skip
+    splats = ("BUG: x", end, "Call Trace:")
+    outcome = go(lifecycle.kexec, lines, "panic", detail=end, splats=splats)
     assert outcome.problems == ("kernel: BUG: x",)

@@ -6,14 +6,16 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from guests import ended, say
 
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
 from redoubt.linux.build import Build
 from redoubt.machine import host, kernels
-from redoubt.machine.boot import Machine, Result
+from redoubt.machine.boot import Machine
 from redoubt.targets import ARM64, get_variant
 from redoubt.trial import linear_map
 from redoubt.trial.linear_map import Comparison, Created, Listing, Row, Seen, Setting
@@ -38,7 +40,6 @@ LISTED = """\
 ---[ Linear Mapping end ]---
 """
 PAGE = 4096
-BOOT = Result("finished", 0, (), (), Path("log"))
 
 
 def listed(text: str = LISTED, **more: int) -> Listing:
@@ -48,7 +49,7 @@ def listed(text: str = LISTED, **more: int) -> Listing:
 
 
 def seen(created: Created, text: str = LISTED, *problems: str) -> Seen:
-    return Seen(created, listed(text), problems, BOOT)
+    return Seen(created, listed(text), problems, ended())
 
 
 PRISTINE = Created(2053, 2061, 2061, 1000, 10**9)
@@ -152,11 +153,11 @@ def test_what_is_wrong_with_one(pristine: Seen, ours: Seen, expected: str) -> No
     ("mapped_in", "ours", "met"),
     [
         ("pages", OURS, True),
-        ("pages", replace(OURS, ticks=750), True),
-        ("pages", replace(OURS, ticks=751), False),
+        ("pages", replace(OURS, instructions=750), True),
+        ("pages", replace(OURS, instructions=751), False),
         ("pages", replace(OURS, fixmap_cleared=1), False),
-        ("blocks", replace(OURS, ticks=1020, fixmap_set=3, fixmap_cleared=3), True),
-        ("blocks", replace(OURS, ticks=1021), False),
+        ("blocks", replace(OURS, instructions=1020, fixmap_set=3, fixmap_cleared=3), True),
+        ("blocks", replace(OURS, instructions=1021), False),
     ],
 )
 def test_what_is_demanded(mapped_in: str, ours: Created, met: bool) -> None:
@@ -228,17 +229,12 @@ def test_maps_that_are_not_compared() -> None:
     assert Comparison(Setting("x", compared=False), seen(PRISTINE), other).problems == []
 
 
-def boots(monkeypatch: pytest.MonkeyPatch, console: str, **more: object) -> list[Machine]:
-    """Every boot shows that console; the machines that were booted."""
-    booted: list[Machine] = []
-
-    def boot(machine: Machine, *_: object, **__: object) -> Result:
-        booted.append(machine)
-        return replace(BOOT, console=tuple(console.splitlines()), **more)
-
-    monkeypatch.setattr(linear_map, "boot", boot)
+def boots(
+    monkeypatch: pytest.MonkeyPatch, console: str, **how: Any
+) -> list[tuple[Machine, list[str]]]:
+    """Every boot shows that console; returns what was booted."""
     monkeypatch.setattr(linear_map, "image_symbols", lambda _: SYMBOLS)
-    return booted
+    return say(monkeypatch, console.splitlines(), **how)
 
 
 GOOD = f"{LINE}\n{LISTED}SUCCESS\n"
@@ -265,7 +261,7 @@ def test_code_that_may_be_written(monkeypatch: pytest.MonkeyPatch, machine: Mach
     ("console", "more"),
     [
         (GOOD, {"status": 1}),
-        (GOOD, {"outcome": "panic", "status": None, "detail": "x"}),
+        (GOOD, {"outcome": "panic", "detail": "x"}),
         (GOOD.replace("linear map: 2053", "2053"), {}),
         (GOOD.replace("Linear Mapping end", "Linear Mapping"), {}),
     ],
@@ -281,12 +277,13 @@ def test_a_boot_that_shows_nothing_is_an_error(
 def test_what_is_measured(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
     booted = boots(monkeypatch, GOOD)
     rows = linear_map.measure(machine, machine, Silent())
+    machines = [one for one, _ in booted]
     assert [(row.mapped_in, row.memory_gib) for row in rows] == [
         (mapped_in, size) for mapped_in in ("pages", "blocks") for size in (1, 4, 16)
     ]
-    assert all(one.count_instructions and "-seed" not in one.devices for one in booted)
-    assert [one.memory_mb for one in booted[:6]] == [1024, 1024, 4096, 4096, 16384, 16384]
-    assert ["rodata=noalias" in one.args for one in booted] == [False] * 6 + [True] * 6
+    assert all(one.count_instructions and "-seed" not in one.devices for one in machines)
+    assert [one.memory_mb for one in machines[:6]] == [1024, 1024, 4096, 4096, 16384, 16384]
+    assert ["rodata=noalias" in one.args for one in machines] == [False] * 6 + [True] * 6
 
 
 def test_a_clock_that_does_not_count(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:

@@ -7,7 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from conftest import write_tree
 
+from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.ship import lint
 
@@ -19,6 +21,7 @@ needs_perl = pytest.mark.skipif(not shutil.which("perl"), reason="needs perl")
 
 PRISTINE = "int old(int a)\n{\n\tint old_unused;\n\treturn a;\n}\n"
 PATCHED = PRISTINE + "int new(int a)\n{\n\tint new_unused;\n\treturn a;\n}\n"
+PATCH = "mm: touch\n\nBecause.\n--- a/mm/touched.c\n+++ b/mm/touched.c\n@@ -5 +5,2 @@\n }\n+\n"
 
 # It compiles as Kbuild does, as far as lint looks: what it prints, and where objects go.
 MAKEFILE = """
@@ -52,26 +55,27 @@ class Tree:
 
     def __init__(self, top: Path) -> None:
         self.repo, self.tree, self.build = top / "repo", top / "tree", top / "b" / "um"
-        self.added = self.write(self.repo / "kernel" / "mm" / "added.c", "int added;\n")
-        self.patch = self.write(
-            self.repo / "patches" / "topic" / "0001-a.patch",
-            "mm: touch\n\nBecause.\n--- a/mm/touched.c\n+++ b/mm/touched.c\n@@ -5 +5,2 @@\n }\n+\n",
+        write_tree(
+            top,
+            {
+                "repo/kernel/mm/added.c": "int added;\n",
+                "repo/patches/topic/0001-a.patch": PATCH,
+                "tree/Makefile": MAKEFILE,
+                "tree/scripts/checkpatch.pl": CHECKPATCH,
+                "tree/.pc/applied-patches": "topic/0001-a.patch\n",
+                "tree/.pc/topic/0001-a.patch/mm/touched.c": PRISTINE,
+                "tree/mm/touched.c": PATCHED,
+                "b/um/.config": "#\n# Linux/um 7.3.4 Kernel Configuration\n",
+                "b/um/mm/added.o": "object",
+                "b/um/mm/touched.o": "object",
+            },
         )
-        self.write(self.tree / "Makefile", MAKEFILE)
-        self.write(self.tree / "scripts" / "checkpatch.pl", CHECKPATCH)
-        self.write(self.tree / ".pc" / "applied-patches", "topic/0001-a.patch\n")
-        self.write(self.tree / ".pc" / "topic/0001-a.patch" / "mm" / "touched.c", PRISTINE)
-        self.touched = self.write(self.tree / "mm" / "touched.c", PATCHED)
+        self.added, self.touched = self.repo / "kernel/mm/added.c", self.tree / "mm/touched.c"
         (self.tree / "mm" / "added.c").symlink_to(self.added)
-        self.write(self.build / ".config", "#\n# Linux/um 7.3.4 Kernel Configuration\n")
-        self.write(self.build / "mm" / "added.o", "object")
-        self.write(self.build / "mm" / "touched.o", "object")
 
-    @staticmethod
-    def write(file: Path, text: str) -> Path:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        return file
+    def permit(self, name: str) -> None:
+        text = f'[[permitted]]\nfiles = ["{name}"]\ntypes = ["COMPLEX_MACRO"]\nreason = "why"\n'
+        write_tree(self.repo, {"configs/lint.toml": text})
 
     def lint(self) -> lint.Report:
         return lint.lint(self.tree, {self.build: ""}, repo=self.repo)
@@ -110,24 +114,15 @@ def test_checkpatch_sees_the_patch(tree: Tree) -> None:
 
 @needs_tools
 def test_what_is_permitted_is_permitted_in_that_file_only(tree: Tree) -> None:
-    tree.touched.write_text(PRISTINE)
-    name = "include/linux/kpkeys.h"
-    assert name in lint.PERMITTED
-    tree.write(tree.repo / "kernel" / name, "/* MACRO */\n")
-    tree.write(tree.tree / name, "/* MACRO */\n")
-    assert tree.lint().ok
-    tree.added.write_text("/* MACRO */\n")
-    assert [(f.file, f.line) for f in tree.lint().findings] == [("mm/added.c", 1)]
-
-
-@needs_tools
-def test_what_is_permitted_is_permitted_in_a_patch_of_that_file(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
     tree.touched.write_text(PRISTINE + "/* MACRO */\n")
+    tree.added.write_text("/* MACRO */\n")
+    found = [(f.file, f.line) for f in tree.lint().findings]
+    assert found == [("mm/added.c", 1), ("mm/touched.c", 6)]
+    tree.permit("mm/added.c")
     assert [(f.file, f.line) for f in tree.lint().findings] == [("mm/touched.c", 6)]
-    monkeypatch.setitem(lint.PERMITTED, "mm/touched.c", (frozenset({"COMPLEX_MACRO"}), "why"))
-    assert tree.lint().ok
+    # Of a patch as well.
+    tree.permit("mm/touched.c")
+    assert [(f.file, f.line) for f in tree.lint().findings] == [("mm/added.c", 1)]
 
 
 @needs_tools
@@ -182,7 +177,7 @@ def test_no_build_no_lint(tree: Tree) -> None:
 
 
 def test_a_mail_has_the_message_and_three_lines_of_context(tree: Tree) -> None:
-    text = lint.mail(tree.tree, "topic/0001-a.patch", tree.patch.read_text())
+    text = lint.mail(tree.tree, "topic/0001-a.patch", PATCH)
     assert text.startswith("Subject: [PATCH] mm: touch\n\nBecause.\n---\ndiff --git")
     assert "@@ -3,3 +3,8 @@\n" in text
     assert "+\tint new_unused;\n" in text
@@ -209,14 +204,14 @@ def test_mails_are_checked_without_a_build(tree: Tree, tmp_path: Path) -> None:
 
 
 @needs_perl
-def test_what_is_permitted_is_permitted_in_a_mail(tree: Tree, tmp_path: Path) -> None:
-    assert "mm/added.c" not in lint.PERMITTED
-    found = lint.check_mails(tree.tree, [a_mail(tmp_path, "x */ /* MACRO")])
-    assert {one.file for one in found} >= {"mm/added.c"}
-    known = a_mail(tmp_path, "x */ /* MACRO", "include/linux/kpkeys.h")
-    assert "include/linux/kpkeys.h" not in {
-        one.file for one in lint.check_mails(tree.tree, [known])
-    }
+def test_what_is_permitted_is_permitted_in_a_mail(
+    tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lint.paths, "repo", lambda: tree.repo)
+    mails = [a_mail(tmp_path, "x */ /* MACRO")]
+    assert {one.file for one in lint.check_mails(tree.tree, mails)} >= {"mm/added.c"}
+    tree.permit("mm/added.c")
+    assert "mm/added.c" not in {one.file for one in lint.check_mails(tree.tree, mails)}
 
 
 def test_mails_need_perl(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,15 +220,28 @@ def test_mails_need_perl(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyP
         lint.check_mails(tree.tree, [a_mail(tmp_path, "")])
 
 
-def test_each_exception_has_a_reason() -> None:
-    assert [name for name, (kinds, why) in lint.PERMITTED.items() if not kinds or not why] == []
+def test_each_exception_has_a_reason(tmp_path: Path) -> None:
+    ours = lint.permitted(paths.repo() / "configs" / "lint.toml")
+    assert ours and all(ours.values())
+    file = tmp_path / "lint.toml"
+    for more, what in (("", "lacks reason"), ("reason = ' '", "reason .* is no text")):
+        file.write_text(f"[[permitted]]\nfiles = ['mm/a.c']\ntypes = ['X']\n{more}\n")
+        with pytest.raises(RedoubtError, match=what):
+            lint.permitted(file)
 
 
-def test_changed_lines() -> None:
-    before = ["a\n", "b\n", "c\n", "d\n"]
-    assert lint.changed_lines(before, before) == frozenset()
-    assert lint.changed_lines(before, ["a\n", "x\n", "b\n", "c\n", "D\n"]) == {2, 5}
-    assert lint.changed_lines(before, ["a\n", "c\n", "d\n"]) == {1, 2}
+def test_changed_lines(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+
+    def changed(text: str) -> frozenset[int]:
+        after.write_text(text)
+        return lint.changed_lines(before, after)
+
+    assert changed("a\nb\n") == {1, 2}
+    before.write_text("a\nb\nc\nd\n")
+    assert changed("a\nb\nc\nd\n") == frozenset()
+    assert changed("a\nx\nb\nc\nD\n") == {2, 5}
+    assert changed("a\nc\nd\n") == {1, 2}
 
 
 def test_parse_knows_what_the_checkers_print() -> None:

@@ -118,6 +118,16 @@ class Pair:
             self.compile(side, "mm/file.o")
         return self.report()
 
+    def stamp(self, name: str, *flags: str, **texts: str) -> None:
+        """Compile a text for each of these sides, with the time of the build for {}."""
+        times = {"pristine": "#1 SMP Mon Jan 1 10:00", "patched": "#1 SMP Tue Jan 2 11:00"}
+        for side, text in texts.items():
+            time = times[side]
+            header = f'#define UTS_VERSION "{time}"\n'
+            self.write(f"{side}-build", "include/generated/utsversion.h", header)
+            self.write(side, f"{name}.c", f'const char banner[] = "{text.format(time)}";\n')
+            self.compile(side, f"{name}.o", *flags)
+
     def report(self) -> offcheck.Report:
         """Compare what is compiled."""
         return offcheck.compare(self.root / "pristine-build", self.root / "patched-build")
@@ -233,6 +243,17 @@ def test_the_bits_beside_a_line_that_moved_count(pair: Pair) -> None:
     assert not pair.compare().ok
 
 
+def test_a_byte_behind_a_line_that_moved_counts(pair: Pair) -> None:
+    odd = "struct { unsigned short line; char kind; } __attribute__((packed))"
+    odd += ' odd __attribute__((section(".odd"))) = { __LINE__ + (0), KIND };\n'
+    for side in ("pristine", "patched"):
+        pair.write(side, "mm/file.c", "#define KIND 1\n" + SOURCE + odd)
+    pair.patch("mm/file.c", "int counter;", "int counter;\n")
+    assert pair.compare().ok
+    pair.patch("mm/file.c", "#define KIND 1", "#define KIND 9")
+    assert "section .odd" in pair.compare().differing[0].detail[0]
+
+
 def test_a_number_on_a_line_without_a_parenthesis_is_no_line_number(pair: Pair) -> None:
     number = SOURCE.split("\n").index("    counter += argument;") + 1
     for side in ("pristine", "patched"):
@@ -258,12 +279,7 @@ def test_the_numbers_of_local_names_do_not_count(pair: Pair) -> None:
     report = pair.compare()
     assert report.ok, offcheck.render(report)
     names = [
-        subprocess.run(
-            ["nm", str(pair.root / f"{side}-build/mm/file.o")],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        subprocess.check_output(["nm", str(pair.root / f"{side}-build/mm/file.o")])
         for side in ("pristine", "patched")
     ]
     assert names[0] != names[1], "the test shows nothing if the names are the same"
@@ -298,44 +314,30 @@ def test_host_programs_and_intermediate_files_are_left_out(pair: Pair) -> None:
 
 
 def test_the_build_time_is_masked_in_its_object_only(pair: Pair) -> None:
-    times = {"pristine": "#1 SMP Mon Jan 1 10:00", "patched": "#2 SMP Tue Jan 2 11:00"}
-    for side, time in times.items():
-        generated = pair.root / f"{side}-build/include/generated"
-        generated.mkdir(parents=True)
-        (generated / "utsversion.h").write_text(f'#define UTS_VERSION "{time}"\n')
-        pair.write(side, "init/version-timestamp.c", f'const char banner[] = "Linux {time}";\n')
-        pair.compile(side, "init/version-timestamp.o")
+    name = "init/version-timestamp"
+    pair.stamp(name, pristine="Linux {}", patched="Linux {}")
     assert pair.compare().ok
-    pair.write("patched", "init/version-timestamp.c", f'const char banner[] = "Minux {time}";\n')
-    pair.compile("patched", "init/version-timestamp.o")
-    assert [item.object for item in pair.report().differing] == ["init/version-timestamp.o"]
-    for side, time in times.items():
-        pair.write(side, "mm/file.c", f'const char banner[] = "{time}";\n')
-    assert [item.object for item in pair.compare().differing] == [
-        "init/version-timestamp.o",
-        "mm/file.o",
-    ]
+    pair.stamp(name, patched="Minux {}")
+    assert [item.object for item in pair.report().differing] == [f"{name}.o"]
+    pair.stamp("mm/file", pristine="{}", patched="{}")
+    assert [item.object for item in pair.report().differing] == [f"{name}.o", "mm/file.o"]
 
 
 def test_boot_code_of_32_bits_is_compared_byte_by_byte(pair: Pair) -> None:
-    times = {"pristine": "#1 SMP Mon Jan 1 10:00", "patched": "#1 SMP Tue Jan 2 11:00"}
-    name = "arch/x86/boot/version"
-    for side, time in times.items():
-        generated = pair.root / f"{side}-build/include/generated"
-        generated.mkdir(parents=True)
-        (generated / "utsversion.h").write_text(f'#define UTS_VERSION "{time}"\n')
-        pair.write(side, f"{name}.c", f'const char banner[] = "Linux {time}";\n')
-        pair.write(side, "arch/x86/boot/a20.c", "int f(void) { return 1; }\n")
-        pair.compile(side, f"{name}.o", "-m32")
+    pair.stamp("arch/x86/boot/version", "-m32", pristine="Linux {}", patched="Linux {}")
+    name = "arch/x86/boot/a20"
+
+    def build(side: str, result: int) -> bytes:
+        pair.write(side, f"{name}.c", f"int f(void) {{ return {result}; }}\n")
         # For debuggers it says where it was compiled.
-        pair.compile(side, "arch/x86/boot/a20.o", "-m32", "-g")
-    one, other = (pair.root / f"{s}-build/arch/x86/boot/a20.o" for s in ("pristine", "patched"))
-    assert one.read_bytes() != other.read_bytes()
+        pair.compile(side, f"{name}.o", "-m32", "-g")
+        return (pair.root / f"{side}-build/{name}.o").read_bytes()
+
+    assert build("pristine", 1) != build("patched", 1)
     assert pair.compare().ok
-    pair.write("patched", "arch/x86/boot/a20.c", "int f(void) { return 2; }\n")
-    pair.compile("patched", "arch/x86/boot/a20.o", "-m32", "-g")
+    build("patched", 2)
     (difference,) = pair.report().differing
-    assert difference.object == "arch/x86/boot/a20.o"
+    assert difference.object == f"{name}.o"
     assert "not an object of 64 bits" in difference.detail[0]
 
 

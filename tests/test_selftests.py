@@ -6,11 +6,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import KERNEL, REAL_BUILD, Sandbox
+from guests import ended, machine
 
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress, Silent
@@ -21,11 +22,11 @@ from redoubt.machine.boot import Machine, Result
 from redoubt.suite import linear_map
 from redoubt.suite.run import Run
 from redoubt.targets import ARM64, TARGETS, X86_64, Target, get_variant
-from redoubt.trial import attack, selftests
+from redoubt.trial import attack, experiment, selftests
 from redoubt.trial.check import Walk
 from redoubt.trial.selftests import AGAIN, Outcome, Report, Round
 
-MACHINE = Machine(Build(X86_64, Path(), Path(), Path()), Path(), host.EMULATED)
+MACHINE = machine()
 ON = get_variant(X86_64, "on")
 CLEAN = Walk(9, 0, 0, 0)
 SPLAT = "[    1.5] WARNING: mm/memory.c:12 at do_fault+0x10/0x20, CPU#0: cow/81"
@@ -34,10 +35,9 @@ SPLAT = "[    1.5] WARNING: mm/memory.c:12 at do_fault+0x10/0x20, CPU#0: cow/81"
 def block(category: str, *tests: Sequence[str]) -> list[str]:
     """What a category leaves on the console; a test is its command, its lines, its result."""
     lines = []
-    for command, *said, _ in tests:
+    for command, *_ in tests:
         name = command.removeprefix("bash ").removeprefix("./")
         lines += [f"[    1.0] @selftest: begin {name}", f"[    2.0] @selftest: end {name}"]
-        assert said is not None
     lines.append(f"@selftests: category {category}")
     for number, (command, *said, result) in enumerate(tests, 1):
         lines += [f"# running {command}", *(f"# {line}" for line in said)]
@@ -67,17 +67,12 @@ def test_parts_of_one_name_are_told_apart() -> None:
     ("said", "name"),
     [
         ("map at 0x7f0000001000", "map at N"),
-        (
-            "transact_test Extra pages 223 (0.5%), extra thread faults 23.",
-            "transact_test Extra pages N (N), extra thread faults N.",
-        ),
-        (
-            "Success reaping a child with 2MB of memory allocations",
-            "Success reaping a child with NMB of memory allocations",
-        ),
+        ("Extra pages 223 (0.5%), extra thread faults 23.",
+         "Extra pages N (N), extra thread faults N."),
+        ("a child with 2MB of memory allocations", "a child with NMB of memory allocations"),
         ("12 pages of 2 MB", "12 pages of 2 MB"),
     ],
-)
+)  # fmt: skip
 def test_addresses_and_measured_numbers_do_not_name_a_part(said: str, name: str) -> None:
     assert ("cow", name) in outcomes(["./cow", f"ok 1 {said}", "ok N cow"])
 
@@ -151,33 +146,20 @@ def test_a_console_that_ends_in_a_test_names_it() -> None:
 # === Machines that die ===========================================================================
 
 
-class Boots:
-    """Boots that end as told, in their order; keeps what the guests were told to run."""
+def booting(monkeypatch: pytest.MonkeyPatch, *results: Result) -> list[Sequence[str]]:
+    """Boots end as told, in their order; returns what the guests are told to run."""
+    left, commands = list(results), []
 
-    def __init__(self, *results: Result) -> None:
-        self.results = list(results)
-        self.commands: list[Sequence[str]] = []
+    def boot(_: Machine, words: Sequence[str], **__: object) -> Result:
+        commands.append(words)
+        return left.pop(0)
 
-    def __call__(
-        self, _: Machine, words: Sequence[str], *, timeout: float, name: str, progress: Progress
-    ) -> Result:
-        assert timeout
-        self.commands.append(words)
-        return self.results.pop(0)
-
-
-def finished(*lines: str) -> Result:
-    return Result("finished", 0, lines, (), Path("log"))
+    monkeypatch.setattr(experiment, "boot", boot)
+    return commands
 
 
 def panicked(*lines: str) -> Result:
-    return Result("panic", None, lines, (), Path("log"), "it is over")
-
-
-def booting(monkeypatch: pytest.MonkeyPatch, *results: Result) -> Boots:
-    boots = Boots(*results)
-    monkeypatch.setattr(selftests, "boot", boots)
-    return boots
+    return ended(lines, "panic", detail="it is over")
 
 
 GOOD = block("mmap", ["./droppable", "ok N droppable"])
@@ -187,18 +169,15 @@ def test_a_panic_does_not_lose_the_other_tests(monkeypatch: pytest.MonkeyPatch) 
     again = block(
         "cow", ["./cow", "@selftest: left out", "ok N cow # SKIP"], ["./rmap", "ok N rmap"]
     )
-    boots = booting(
-        monkeypatch, panicked(*GOOD, "[    3.0] @selftest: begin cow"), finished(*again)
-    )
+    dead = panicked(*GOOD, "[    3.0] @selftest: begin cow")
+    commands = booting(monkeypatch, dead, ended(again))
     found = selftests.run(MACHINE, ["mmap", "cow"], "name", Silent())
     results = {test: outcome.result for (test, _), outcome in found.outcomes.items()}
     assert results == {"droppable": "ok", "cow": "crash", "rmap": "ok"}
     assert found.outcomes["cow", ""].why == "panic: it is over"
-    assert [words[3].split(",") for words in boots.commands] == [
-        [*selftests.LEFT_OUT],
-        [*selftests.LEFT_OUT, "cow"],
-    ]
-    assert boots.commands[1][4:] == ["cow"]
+    left_out = [words[3].split(",") for words in commands]
+    assert left_out == [[*selftests.LEFT_OUT], [*selftests.LEFT_OUT, "cow"]]
+    assert commands[1][4:] == ["cow"]
 
 
 def test_a_panic_outside_any_test_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,8 +214,8 @@ def test_the_same_results_are_good_also_if_some_fail() -> None:
     found = report(both, both)
     assert found.ok
     assert found.passed == ["cow"]
-    assert [test for test, _ in found.failing] == ["rmap"]
-    assert [test for test, _ in found.not_run] == ["ksm"]
+    assert list(found.failing) == ["rmap"]
+    assert list(found.not_run) == ["ksm"]
 
 
 def test_nothing_that_passed_is_not_good() -> None:
@@ -277,25 +256,25 @@ def test_a_test_without_time_says_nothing_of_its_other_parts() -> None:
     assert report([pristine], [ours]).ok
 
 
-def test_a_difference_that_comes_again_is_wrong() -> None:
-    good, bad = a_round(cow="ok", rmap="ok"), a_round(cow="not ok", rmap="ok")
-    assert report([good] * 3, [bad] * 3).wrong
-    assert report([good] * 3, [bad, good, bad]).wrong
-
-
-def test_a_difference_that_does_not_come_again_is_shown_as_such() -> None:
-    good, bad = a_round(cow="ok", rmap="ok"), a_round(cow="not ok", rmap="ok")
-    found = report([good] * 3, [bad, good, good])
-    assert found.wrong == []
-    assert [one.key for one in found.unstable] == [("cow", "")]
+@pytest.mark.parametrize(
+    ("pristine", "ours", "wrong", "unstable"),
+    [
+        ("+++", "---", ["cow"], []),
+        ("+++", "-+-", ["cow"], []),
+        # It does not come again.
+        ("+++", "-++", [], ["cow"]),
+        # It varies on pristine.
+        ("+-+", "-++", [], ["cow"]),
+    ],
+)
+def test_a_difference_has_to_come_again(
+    pristine: str, ours: str, wrong: list[str], unstable: list[str]
+) -> None:
+    rounds = {"+": a_round(cow="ok", rmap="ok"), "-": a_round(cow="not ok", rmap="ok")}
+    found = report([rounds[one] for one in pristine], [rounds[one] for one in ours])
+    assert [one.key[0] for one in found.wrong] == wrong
+    assert [one.key[0] for one in found.unstable] == unstable
     assert found.passed == ["rmap"]
-
-
-def test_what_varies_on_pristine_is_no_difference() -> None:
-    good, bad = a_round(cow="ok", rmap="ok"), a_round(cow="not ok", rmap="ok")
-    found = report([good, bad, good], [bad, good, good])
-    assert found.wrong == []
-    assert [one.key for one in found.unstable] == [("cow", "")]
 
 
 def test_a_complaint_of_ours_alone_is_a_failure() -> None:
@@ -330,9 +309,7 @@ def test_categories_that_differ_are_run_again_on_both(monkeypatch: pytest.Monkey
         return a_round(cow="not ok" if bad else "ok", rmap="ok")
 
     monkeypatch.setattr(selftests, "run", run)
-    machines = [
-        Machine(MACHINE.build, Path(), host.EMULATED, (name,)) for name in ("pristine", "ours")
-    ]
+    machines = [machine(args=(name,)) for name in ("pristine", "ours")]
     found = selftests.compare(X86_64, ON, *machines, ["mmap", "thp"], Silent())
     every, again = ("mmap", "thp"), ("mmap",)
     first = [("pristine", every), ("ours", every)]
@@ -341,8 +318,7 @@ def test_categories_that_differ_are_run_again_on_both(monkeypatch: pytest.Monkey
 
 
 def test_json_has_every_test_with_the_results_of_all_runs() -> None:
-    good, bad = a_round(cow="ok", rmap="ok"), a_round(cow="not ok", rmap="ok")
-    shown = report([good], [bad]).as_json()
+    shown = report([a_round(cow="ok", rmap="ok")], [a_round(cow="not ok", rmap="ok")]).as_json()
     assert shown["ok"] is False
     assert shown["tests"][0] == {
         "test": "cow", "category": "mmap", "pristine": ("ok",), "ours": ("not ok",), "why": "",
@@ -361,7 +337,7 @@ def test_categories_are_those_of_the_runner(tmp_path: Path) -> None:
         'CATEGORY="mmap" run_test ./a\n\tCATEGORY="memory-failure" run_test ./b\n'
         'CATEGORY="mmap" run_test ./c\n'
     )
-    assert selftests.categories(tmp_path) == ["mmap", "memory-failure", "others"]
+    assert selftests.chosen(tmp_path, []) == ["mmap", "memory-failure", "others"]
     assert selftests.chosen(tmp_path, ["others", "mmap"]) == ["mmap", "others"]
     with pytest.raises(RedoubtError, match="unknown category 'cow'") as caught:
         selftests.chosen(tmp_path, ["cow"])
@@ -434,11 +410,7 @@ def test_a_guest_of_another_architecture_gets_programs_of_that(tmp_path: Path) -
     selftests.system(tmp_path / "root", packages)
     assert (tmp_path / "root/bin/bash").read_text() == "foreign bash-static"
     assert (tmp_path / "root/usr/bin/busybox").read_text() == "foreign busybox"
-
-
-def test_pgrep_finds_what_runs(tmp_path: Path) -> None:
-    packages = packages_in(tmp_path / "packages", "bash-static", "busybox")
-    selftests.system(tmp_path / "root", packages)
+    # And a pgrep that finds what runs.
     pgrep = [str(tmp_path / "root/usr/bin/pgrep"), "-f", f"600 {tmp_path}"]
     with subprocess.Popen(
         ["sh", "-c", "read line", "600", str(tmp_path)], stdin=subprocess.PIPE
@@ -462,23 +434,17 @@ def test_tests_are_linked_with_libraries_of_their_architecture(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: Target
 ) -> None:
     said: list[str] = []
-    packages = tmp_path / "packages"
     monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path / "build"))
     (tmp_path / "build/log").mkdir(parents=True)
-    monkeypatch.setattr(rootless, "foreign", lambda *_: packages)
     monkeypatch.setattr(selftests, "_shadow", lambda *_: None)
     monkeypatch.setattr(selftests, "run_logged", lambda *_, **__: None)
     monkeypatch.setattr(selftests, "run_lines", lambda words, *_, **__: said.extend(words))
-    found = selftests._foreign(target, Silent())
-    selftests._compile(target, tmp_path, tmp_path / "top", found, Silent())
+    packages = tmp_path / "packages" if target is ARM64 else None
+    selftests._compile(target, tmp_path, tmp_path / "top", packages, Silent())
     flags = [word for word in said if str(word).startswith("USER")]
-    if target is X86_64:
-        assert flags == ["USERCFLAGS=-static", "USERLDFLAGS=-static -s"]
-    else:
-        assert flags == [
-            f"USERCFLAGS=-static -idirafter {packages}/usr/include",
-            f"USERLDFLAGS=-static -s -L{packages}/usr/lib/aarch64-linux-gnu",
-        ]
+    include = f" -idirafter {packages}/usr/include" if packages else ""
+    library = f" -L{packages}/usr/lib/aarch64-linux-gnu" if packages else ""
+    assert flags == [f"USERCFLAGS=-static{include}", f"USERLDFLAGS=-static -s{library}"]
 
 
 # === In a guest ==================================================================================
@@ -498,23 +464,13 @@ done
 """
 
 
-@dataclass(frozen=True)
-class Ready:
-    """What a guest is made of, where it was built before."""
-
-    target: Target
-    image: Path
-    programs: Path
-    packages: Path | None
-
-
-def ready(target: Target) -> Ready:
-    """Skips the test if anything of it is missing."""
+def ready(target: Target) -> tuple[Path, Path, Path | None]:
+    """The image, programs and packages of a guest; skips the test if one was not built."""
     images = [REAL_BUILD / target.name / kind / target.image for kind in ("redoubt", "pristine")]
     image = next((image for image in images if image.exists()), None)
     prefix = target.cross_compile.removesuffix("-")
     programs = REAL_BUILD / ("guest" + (f"-{prefix}" if prefix else ""))
-    packages = None
+    packages = rootless.place_of(target.arch, selftests.PACKAGES) if prefix else None
     if not image:
         pytest.skip(f"no {images[0]}: redoubt build {target.name}")
     if not (programs / "selftest").exists():
@@ -523,11 +479,9 @@ def ready(target: Target) -> Ready:
         pytest.skip("no QEMU with protection keys")
     if not prefix and not shutil.which("bash-static"):
         pytest.skip("no static bash")
-    if prefix:
-        packages = rootless.place_of(target.arch, selftests.PACKAGES)
-        if not packages.exists():
-            pytest.skip(f"no {packages}: redoubt selftests {target.name}")
-    return Ready(target, image, programs, packages)
+    if packages and not packages.exists():
+        pytest.skip(f"no {packages}: redoubt selftests {target.name}")
+    return image, programs, packages
 
 
 @pytest.mark.guest
@@ -535,12 +489,12 @@ def ready(target: Target) -> Ready:
 def test_programs_are_limited_and_leave_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, target: Target
 ) -> None:
-    have = ready(target)
+    image, programs, packages = ready(target)
     monkeypatch.setenv("REDOUBT_BUILD", str(sandbox.build))
     monkeypatch.setenv("REDOUBT_TEST", sandbox.mark)
     monkeypatch.setattr(selftests, "PROGRAM_S", 5)
     where = tmp_path / "root"
-    selftests.system(where, have.packages)
+    selftests.system(where, packages)
     tests = where / "selftests"
     (tests / "programs").mkdir()
     for name, text in PROGRAMS.items():
@@ -550,7 +504,7 @@ def test_programs_are_limited_and_leave_nothing(
     (tests / "run_vmtests.sh").write_text(RUNNER)
     (tests / "run_vmtests.sh").chmod(0o755)
     made = Machine(
-        Build(target, have.image.parent, have.image, have.image), have.programs, host.EMULATED,
+        Build(target, image.parent, image, image), programs, host.EMULATED,
         ("kunit.enable=0", *target.flavour_args.get(selftests.FLAVOUR, ()), *selftests.ARGS),
         files={".": where},
     )  # fmt: skip

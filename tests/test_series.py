@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 import typer
-from conftest import REAL_BUILD
+from conftest import REAL_BUILD, write_tree
 
 from redoubt.cli import ship
 from redoubt.core import paths
@@ -41,134 +40,8 @@ needs_source = pytest.mark.skipif(
     reason="no source (redoubt source), or no perl",
 )
 
-PRISTINE = {
-    "Makefile": "VERSION = 7\n",
-    ".gitignore": "*.o\nignored/\n",
-    "mm/Makefile": "obj-y += memory.o\nobj-y += mmap.o\nobj-y += slab.o\nobj-y += swap.o\n",
-    "mm/memory.c": "".join(f"int line{number};\n" for number in range(20)),
-    "ignored/table.c": "int before;\nint middle;\nint after;\n",
-    "scripts/tool.sh": "#!/bin/sh\necho tool\nexit 0\n",
-    "untouched.c": "int untouched;\n",
-}
-
-PATCHES = {
-    "core/0001-hook.patch": """\
-mm: add the core
-
-It does things. 'Quotes', "more" and umlauts: äöü.
-
-More.
-
---- a/mm/Makefile
-+++ b/mm/Makefile
-@@ -2,2 +2,3 @@
- obj-y += mmap.o
-+obj-y += core.o
- obj-y += slab.o
---- a/mm/memory.c
-+++ b/mm/memory.c
-@@ -10,3 +10,3 @@
- int line9;
--int line10;
-+int line10 = 1;
- int line11;
-""",
-    "core/0002-more.patch": """\
-mm: do more
-
-Of the same.
-
---- a/mm/memory.c
-+++ b/mm/memory.c
-@@ -11,2 +11,3 @@
- int line10 = 1;
-+int more;
- int line11;
-""",
-    "arch/0001-use.patch": """\
-um: use the core
-
-On this architecture.
-
---- a/ignored/table.c
-+++ b/ignored/table.c
-@@ -1,2 +1,3 @@
- int before;
-+int added;
- int middle;
---- a/scripts/tool.sh
-+++ b/scripts/tool.sh
-@@ -2,2 +2,2 @@
--echo tool
-+echo our tool
- exit 0
-""",
-    # A message only.
-    "apart/0001-stand.patch": """\
-lib: stand apart
-
-It needs nothing.
-""",
-    "demo/0001-demo.patch": """\
-mm: demonstrate
-
-Not exported.
-
---- a/mm/Makefile
-+++ b/mm/Makefile
-@@ -3,2 +3,3 @@
- obj-y += core.o
-+obj-y += demo.o
- obj-y += slab.o
-""",
-}
-
-KERNEL = {
-    "mm/core.c": "int core;\n",
-    "mm/run.sh": "#!/bin/sh\n",
-    "arch/um/arch.c": "int arch;\n",
-    "lib/apart.c": "int apart;\nint uses_core;\n",
-    "mm/demo.c": "int demo;\n",
-}
-
-TOPICS = """\
-# comment
-topic core
-results *-um.json
-0001-hook.patch
-\tmm/core.c
-\tmm/run.sh
-0002-more.patch
-topic arch   # the backend
-needs core
-0001-use.patch
-\tarch/um/arch.c
-
-topic apart
-0001-stand.patch
-\tlib/apart.c
-
-topic demo local
-0001-demo.patch
-\tmm/demo.c
-"""
-
-SERIES = [name for name in PATCHES if name != "apart/0001-stand.patch"]
-
-# What is different if `apart` is there without `core`.
-WITHOUT = """\
---- a/lib/apart.c
-+++ b/lib/apart.c
-@@ -1,2 +1 @@
- int apart;
--int uses_core;
-"""
-
-COVERS = {
-    "core": "mm: have a core\n\nThis is the core.\n",
-    "arch": "um: have it, too\n\nThis is the backend.\n",
-    "apart": "lib: be apart\n\nThis stands alone.\n",
-}
+# A pristine tree, `linux`, and a repository with a queue, `repo`.
+DATA = Path(__file__).with_name("queue")
 
 MAILS = [
     "0001-mm-add-the-core.patch",
@@ -180,28 +53,11 @@ MAILS = [
 
 LETTER = "mm: do all of it\n\nWhat for.\n\nNumbers\n=======\n\none  1\ntwo  2\n"
 
-# Finds one thing, the word BAD in a line that is added, and a mail that is not signed off.
-CHECKPATCH = r"""
-my ($name, $line, $bad, $signed) = ("", 0, 0, 0);
-open(my $in, "<", $ARGV[-1]) or die "cannot open $ARGV[-1]\n";
-while (<$in>) {
-    if (/^\+\+\+ b\/(\S+)/) { $name = $1; next; }
-    if (/^@@ -\S+ \+(\d+)/) { $line = $1 - 1; next; }
-    $signed = 1 if /^Signed-off-by: /;
-    $line++ unless /^-/;
-    if (/^\+.*BAD/) { print "$name:$line: ERROR:BADNESS: bad\n"; $bad = 1; }
-}
-if (!$signed) { print "$name:$line: ERROR:MISSING_SIGN_OFF: not signed\n"; $bad = 1; }
-exit $bad;
-"""
 
-
-def write(root: Path, files: dict[str, str]) -> None:
-    """Write files below a directory."""
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+def git(where: Path, *words: str) -> str:
+    """What git says, as the user has set it up."""
+    command = ["git", "-C", str(where), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 class Queue:
@@ -211,13 +67,10 @@ class Queue:
         self.pristine = root / "linux"
         self.repo = root / "repo"
         self.out = root / "mails"
-        write(self.pristine, PRISTINE)
-        (self.pristine / "scripts/tool.sh").chmod(0o755)
-        write(self.repo / "patches", PATCHES)
-        write(self.repo / "patches", {f"{name}/COVER": text for name, text in COVERS.items()})
-        write(self.repo / "kernel", KERNEL)
-        (self.repo / "kernel/mm/run.sh").chmod(0o755)
-        write(self.repo, {"patches/topics": TOPICS, "patches/series": "\n".join(SERIES) + "\n"})
+        shutil.copytree(DATA / "linux", self.pristine)
+        shutil.copytree(DATA / "repo", self.repo)
+        # Not in the data: git would leave out files of the repository of this test.
+        write_tree(self.pristine, {".gitignore": "*.o\nignored/\n"})
 
     def edit(self, name: str, old: str, new: str) -> None:
         """Change a file of the repository."""
@@ -238,19 +91,25 @@ class Queue:
     ) -> series.Report:
         """Check the mails."""
         return series.check(
-            self.pristine, self.out, build=build, repo=self.repo, full=full, **options
+            self.pristine,
+            self.out,
+            build=build,
+            repo=self.repo,
+            full=full,
+            work_in=self.out.parent / "work",
+            **options,
         )
 
     def give_scripts(self) -> None:
         """Put a stand-in for the kernel's own script into the pristine tree."""
-        write(self.pristine, {"scripts/checkpatch.pl": CHECKPATCH})
+        shutil.copy(DATA / "checkpatch.pl", self.pristine / "scripts")
 
 
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
     """A queue that is in order, and a user with a name."""
     home = tmp_path / "home"
-    write(home, {".gitconfig": "[user]\nname = Jörg Test\nemail = joerg@example.org\n"})
+    write_tree(home, {".gitconfig": "[user]\nname = Jörg Test\nemail = joerg@example.org\n"})
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
@@ -282,8 +141,7 @@ def test_one_mail_per_patch_and_none_for_a_local_topic(queue: Queue) -> None:
     # Three lines of context, whatever the stored patches have.
     assert "@@ -8,7 +8,7 @@" in texts[0]
     assert re.search(r"^index [0-9a-f]{12}\.\.[0-9a-f]{12} 100644$", texts[0], re.MULTILINE)
-    version = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True)
-    assert version.stdout.split()[2] not in texts[0]
+    assert git(queue.out, "--version").split()[2] not in texts[0]
     assert "demo" not in "".join(texts)
     assert not list(queue.out.glob(".*"))
 
@@ -293,65 +151,54 @@ def test_the_mails_give_our_tree(queue: Queue) -> None:
     report = queue.check()
     assert report.ok
     assert report.files == 8
-    assert series.render(report)[-1] == "series: clean"
+    assert list(series.render(report))[-1] == "series: clean"
     assert json.loads(json.dumps(report.as_json()))["ok"] is True
 
 
 def test_git_am_takes_the_mails_on_the_pristine_tree(queue: Queue) -> None:
     # Without our own check: a plain user, a plain repository.
-    mails = queue.export()
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(queue.pristine), *arguments],
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-
-    git("init", "-q")
-    git("add", "-A", "-f")
-    git("commit", "-q", "-m", "pristine")
-    git("am", *map(str, mails))
-    assert git("log", "-2", "--format=%an <%ae>: %s").splitlines() == [
+    mails, where = queue.export(), queue.pristine
+    git(where, "init", "-q")
+    git(where, "add", "-A", "-f")
+    git(where, "commit", "-q", "-m", "pristine")
+    git(where, "am", *map(str, mails))
+    assert git(where, "log", "-2", "--format=%an <%ae>: %s").splitlines() == [
         "Jörg Test <joerg@example.org>: lib: stand apart",
         "Jörg Test <joerg@example.org>: um: use the core",
     ]
-    assert (queue.pristine / "mm/core.c").read_text() == "int core;\n"
-    assert "int line10 = 1;\nint more;\n" in (queue.pristine / "mm/memory.c").read_text()
-    assert "echo our tool" in (queue.pristine / "scripts/tool.sh").read_text()
-    assert os.access(queue.pristine / "mm/run.sh", os.X_OK)
+    assert (where / "mm/core.c").read_text() == "int core;\n"
+    assert "int line10 = 1;\nint more;\n" in (where / "mm/memory.c").read_text()
+    assert "echo our tool" in (where / "scripts/tool.sh").read_text()
+    assert os.access(where / "mm/run.sh", os.X_OK)
 
 
 def test_the_same_queue_gives_the_same_mails_whatever_git_is_set_to(queue: Queue) -> None:
-    write(queue.repo, {"README": "so that there is a commit\n"})
-    for command in (["init", "-q"], ["add", "README"], ["commit", "-q", "-m", "x"]):
-        subprocess.run(["git", "-C", str(queue.repo), *command], check=True)
-    queue.export()
+    git(queue.repo, "init", "-q")
+    git(queue.repo, "add", "patches")
+    git(queue.repo, "commit", "-q", "-m", "x")
+    queue.export(letter=LETTER)
     before = snapshot(queue.out)
+    assert len(before) == 5
     hooks = queue.out.parent / "hooks"
-    write(hooks, {"pre-commit": "#!/bin/sh\nexit 1\n", "applypatch-msg": "#!/bin/sh\nexit 1\n"})
-    for hook in hooks.iterdir():
-        hook.chmod(0o755)
+    refuse = "#!/bin/sh\nexit 1\n"
+    write_tree(hooks, {"pre-commit": refuse, "applypatch-msg": refuse})
     with open(Path(os.environ["HOME"]) / ".gitconfig", "a") as config:
         config.write(
             "[diff]\nnoprefix = true\ncontext = 9\n[core]\nautocrlf = true\n"
             f"hooksPath = {hooks}\nabbrev = 30\n[commit]\ngpgSign = true\n"
             "[format]\nsubjectPrefix = HEY\nsignOff = true\n[am]\nkeepcr = true\n"
         )
-    queue.export()
+    queue.export(letter=LETTER)
     assert snapshot(queue.out) == before
-    assert queue.check().ok
+    assert queue.check(letter=LETTER).ok
 
 
 def test_mails_of_an_earlier_run_go(queue: Queue) -> None:
-    write(queue.out, {"0007-old.patch": "old", "notes.txt": "mine", "0000-cover.txt": "mine"})
+    write_tree(queue.out, dict.fromkeys(("0007-old.patch", "notes.txt", "0000-c.txt"), "old"))
+    queue.export(letter=LETTER)
+    assert (queue.out / "0000-cover-letter.patch").exists()
     queue.export()
-    assert sorted(path.name for path in queue.out.iterdir()) == [
-        "0000-cover.txt",
-        *MAILS,
-        "notes.txt",
-    ]
+    assert sorted(path.name for path in queue.out.iterdir()) == ["0000-c.txt", *MAILS, "notes.txt"]
 
 
 def test_a_failed_export_leaves_the_old_mails(queue: Queue) -> None:
@@ -366,27 +213,20 @@ def test_a_failed_export_leaves_the_old_mails(queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "different"),
     [
-        ("kernel/mm/core.c", "int core;", "int core2;", ["mm/core.c"]),
-        ("patches/core/0002-more.patch", "+int more;", "+int more2;", ["mm/memory.c"]),
-        (
-            "patches/core/0001-hook.patch",
-            "It does",
-            "It did",
-            ["message of core/0001-hook.patch"],
-        ),
+        ("kernel/mm/core.c", "int core;", "int core2;", "mm/core.c"),
+        ("patches/core/0002-more.patch", "+int more;", "+int more2;", "mm/memory.c"),
+        ("patches/core/0001-hook.patch", "It does", "It did", "message of core/0001-hook.patch"),
     ],
 )
 def test_a_queue_that_went_on_differs_from_its_mails(
-    queue: Queue, name: str, old: str, new: str, different: list[str]
+    queue: Queue, name: str, old: str, new: str, different: str
 ) -> None:
     queue.export()
     queue.edit(name, old, new)
     built: list[str] = []
     report = queue.check(lambda _tree, last: built.append(str(last.patch)))
-    assert not report.ok
-    assert list(report.different) == different
-    assert built == []
-    assert series.render(report)[0] == f"DIFFERS {different[0]}"
+    assert (report.ok, report.different, built) == (False, (different,), [])
+    assert next(series.render(report)) == f"DIFFERS {different}"
 
 
 def test_the_right_to_execute_counts(queue: Queue) -> None:
@@ -422,14 +262,15 @@ def test_a_mail_that_is_missing_or_does_not_apply_is_an_error(queue: Queue) -> N
 
 def test_the_whole_tree_can_be_used_even_if_it_is_a_repository(queue: Queue) -> None:
     queue.export()
-    for command in (["init", "-q"], ["config", "commit.gpgSign", "true"]):
-        subprocess.run(["git", "-C", str(queue.pristine), *command], check=True)
+    git(queue.pristine, "init", "-q")
+    git(queue.pristine, "config", "commit.gpgSign", "true")
     (queue.pristine / "link").symlink_to("untouched.c")
     before = snapshot(queue.pristine)
     report = queue.check(full=True)
     assert report.ok
     assert report.full
-    assert report.files == len(PRISTINE) + 4 + 1
+    # Those of Linux, a link, and ours.
+    assert report.files == 7 + 1 + 4
     assert snapshot(queue.pristine) == before
 
 
@@ -499,13 +340,14 @@ def test_a_topic_comes_with_what_it_needs_and_no_more(queue: Queue) -> None:
 
 
 def test_what_is_different_without_a_topic_is_said_beside_the_patch(queue: Queue) -> None:
-    write(queue.repo, {"patches/apart/0001-stand.without-core": WITHOUT})
+    without = queue.repo / "patches/apart/0001-stand.without-core"
+    shutil.copy(DATA / "without-core", without)
     (mail,) = queue.export(topics=["apart"])
     assert "uses_core" not in mail.read_text()
     assert queue.check(topics=["apart"]).ok
     assert "uses_core" in queue.export()[-1].read_text()
     assert queue.check().ok
-    write(queue.repo, {"patches/apart/0001-stand.without-core": WITHOUT.replace("apart;", "x;")})
+    without.write_text(without.read_text().replace("apart;", "x;"))
     with pytest.raises(RedoubtError, match="git apply failed"):
         queue.export(topics=["apart"])
 
@@ -527,7 +369,7 @@ def test_a_topic_that_needs_more_than_it_says_is_noticed(queue: Queue) -> None:
     assert not report.ok
     assert report.alone == ("core", "arch")
     assert report.entangled[0].startswith("apart/0001-stand.patch conflicts in mm/Makefile")
-    assert series.render(report)[-1] == "series: a topic needs more than it says"
+    assert list(series.render(report))[-1] == "series: a topic needs more than it says"
     with pytest.raises(RedoubtError, match="conflicts in mm/Makefile where arch, core are left"):
         queue.export(topics=["apart"])
 
@@ -535,7 +377,7 @@ def test_a_topic_that_needs_more_than_it_says_is_noticed(queue: Queue) -> None:
 def test_what_is_said_beside_the_patch_takes_the_place_of_what_conflicts(queue: Queue) -> None:
     entangle(queue)
     without = "--- a/mm/Makefile\n+++ b/mm/Makefile\n@@ -2,2 +2,3 @@\n obj-y += mmap.o\n"
-    write(queue.repo, {"patches/apart/0001-stand.without-core":
+    write_tree(queue.repo, {"patches/apart/0001-stand.without-core":
                        without + "+obj-y += apart.o\n obj-y += slab.o\n"})  # fmt: skip
     (mail,) = queue.export(topics=["apart"])
     assert "+obj-y += apart.o" in mail.read_text()
@@ -546,22 +388,13 @@ def test_what_is_said_beside_the_patch_takes_the_place_of_what_conflicts(queue: 
 
 def test_nothing_is_left_behind(queue: Queue, tmp_path: Path) -> None:
     queue.export()
-    place = tmp_path / "work"
     trees: list[Path] = []
     for _ in range(2):
-        series.check(
-            queue.pristine,
-            queue.out,
-            build=lambda tree, _last: trees.append(tree),
-            repo=queue.repo,
-            work_in=place,
-        )
+        queue.check(lambda tree, _last: trees.append(tree))
     assert len(trees) == 6
     assert len(set(trees)) == 1
-    assert trees[0].is_relative_to(place)
-    assert list(place.iterdir()) == []
-    queue.check()
-    assert not list(tmp_path.glob(".redoubt-series-*"))
+    assert trees[0].is_relative_to(tmp_path / "work")
+    assert list((tmp_path / "work").iterdir()) == []
 
 
 def test_a_user_without_a_name_is_told_how_to_set_one(
@@ -576,6 +409,9 @@ def test_a_user_without_a_name_is_told_how_to_set_one(
     assert "From: Some One <one@example.org>" in mails[0].read_text()
     # The check needs no name.
     assert queue.check().ok
+
+
+HOOK, MORE = "patches/core/0001-hook.patch", "patches/core/0002-more.patch"
 
 
 @pytest.mark.parametrize(
@@ -598,35 +434,21 @@ def test_a_user_without_a_name_is_told_how_to_set_one(
         ("patches/series", "core/0001", "other/0001", "lacks core/0001-hook.patch"),
         ("patches/series", "core/0002-more.patch", "core/0002-more.patch -p0", "lacks core/0002"),
         ("patches/series", "demo/", "apart/0001-stand.patch\ndemo/", "no patch of patches/topics"),
-        (
-            "patches/series",
-            "core/0002-more.patch\narch/0001-use.patch",
-            "arch/0001-use.patch\ncore/0002-more.patch",
-            "in different orders",
-        ),
-        ("patches/core/0001-hook.patch", "core\n\nIt", "core\nIt", "an empty line"),
-        ("patches/core/0001-hook.patch", "mm: add", "[PATCH] mm: add", "without a \\[tag\\]"),
-        ("patches/core/0001-hook.patch", "mm: add", "Add", "must begin with a subsystem"),
-        (
-            "patches/core/0001-hook.patch",
-            "\nMore.",
-            "\n---\nMore.",
-            "the message at the line '---'",
-        ),
-        (
-            "patches/core/0001-hook.patch",
-            "\nMore.",
-            "\ndiff --git a b",
-            "the line 'diff --git a b'",
-        ),
+        ("patches/series", "core/0002-more.patch\narch/0001-use.patch",
+         "arch/0001-use.patch\ncore/0002-more.patch", "in different orders"),
+        (HOOK, "core\n\nIt", "core\nIt", "an empty line"),
+        (HOOK, "mm: add", "[PATCH] mm: add", "without a \\[tag\\]"),
+        (HOOK, "mm: add", "Add", "must begin with a subsystem"),
+        (HOOK, "\nMore.", "\n---\nMore.", "the message at the line '---'"),
+        (HOOK, "\nMore.", "\ndiff --git a b", "the line 'diff --git a b'"),
+        (HOOK, "--- a/mm/memory.c", "--- /dev/null", "adds or removes"),
+        (HOOK, "+++ b/mm/memory.c", "+++ b/../x", "cannot resolve"),
         ("patches/apart/0001-stand.patch", "\nIt needs nothing.\n", "", "an empty line"),
         # Applies, but elsewhere or by leaving out context.
-        ("patches/core/0002-more.patch", "-11,2 +11,3", "-12,2 +12,3", "0002-more"),
-        ("patches/core/0002-more.patch", " int line11;", " int line12;", "0002-more"),
-        ("patches/core/0001-hook.patch", "--- a/mm/memory.c", "--- /dev/null", "adds or removes"),
-        ("patches/core/0001-hook.patch", "+++ b/mm/memory.c", "+++ b/../x", "cannot resolve"),
+        (MORE, "-11,2 +11,3", "-12,2 +12,3", "0002-more"),
+        (MORE, " int line11;", " int line12;", "0002-more"),
     ],
-)
+)  # fmt: skip
 def test_a_queue_that_is_wrong_is_refused(
     queue: Queue, name: str, old: str, new: str, message: str
 ) -> None:
@@ -637,18 +459,15 @@ def test_a_queue_that_is_wrong_is_refused(
 
 
 def test_a_queue_that_does_not_fit_the_tree_is_refused(queue: Queue) -> None:
-    write(queue.pristine, {"mm/core.c": "Linux has it\n"})
+    write_tree(queue.pristine, {"mm/core.c": "Linux has it\n"})
     with pytest.raises(RedoubtError, match=r"kernel/mm/core\.c: Linux has this file"):
         queue.export()
     (queue.pristine / "mm/core.c").unlink()
     (queue.pristine / "mm/memory.c").unlink()
     with pytest.raises(RedoubtError, match=r"a patch changes mm/memory\.c, which is no file"):
         queue.export()
-
-
-def test_a_patch_may_not_change_a_file_of_ours(queue: Queue) -> None:
-    queue.edit("patches/arch/0001-use.patch", "a/ignored/table.c", "a/mm/core.c")
-    queue.edit("patches/arch/0001-use.patch", "b/ignored/table.c", "b/mm/core.c")
+    for side in "ab":
+        queue.edit("patches/arch/0001-use.patch", f"{side}/ignored/table.c", f"{side}/mm/core.c")
     with pytest.raises(RedoubtError, match=r"a patch changes mm/core\.c, a file of kernel/"):
         queue.export()
 
@@ -677,19 +496,20 @@ SIGNED = "Signed-off-by: Jörg Test <joerg@example.org>"
 
 
 def test_each_mail_is_signed_off_by_its_author_once(queue: Queue) -> None:
-    signed = f"\n{SIGNED}\nReviewed-by: A <a@example.org>\n"
-    queue.edit("patches/core/0001-hook.patch", "\nMore.\n", signed)
-    texts = [mail.read_text() for mail in queue.export()]
-    assert [text.count(SIGNED) for text in texts] == [1, 1, 1, 1]
-    assert f"\n\n{SIGNED}\nReviewed-by: A <a@example.org>\n---\n" in texts[0]
-    assert f"On this architecture.\n\n{SIGNED}\n---\n" in texts[2]
+    reviewed = "Reviewed-by: A <a@example.org>\n"
+    hook = queue.repo / "patches/core/0001-hook.patch"
+    text = hook.read_text()
+    # Behind other trailers, or where it stands.
+    for before, after in (
+        (f"{SIGNED}\n{reviewed}", f"{SIGNED}\n{reviewed}"),
+        (reviewed, f"{reviewed}{SIGNED}\n"),
+    ):
+        hook.write_text(text.replace("\nMore.\n", f"\n{before}"))
+        texts = [mail.read_text() for mail in queue.export()]
+        assert [text.count(SIGNED) for text in texts] == [1, 1, 1, 1]
+        assert f"\n\n{after}---\n" in texts[0]
+        assert f"On this architecture.\n\n{SIGNED}\n---\n" in texts[2]
     assert queue.check().ok
-
-
-def test_it_follows_other_trailers(queue: Queue) -> None:
-    queue.edit("patches/core/0001-hook.patch", "\nMore.\n", "\nReviewed-by: A <a@example.org>\n")
-    text = queue.export()[0].read_text()
-    assert f"\n\nReviewed-by: A <a@example.org>\n{SIGNED}\n---\n" in text
 
 
 @pytest.mark.parametrize("other", ["", "Signed-off-by: Some One <one@example.org>\n"])
@@ -697,15 +517,6 @@ def test_a_mail_that_its_author_did_not_sign_is_noticed(queue: Queue, other: str
     mails = queue.export()
     mails[0].write_text(mails[0].read_text().replace(f"{SIGNED}\n", other))
     assert queue.check().different == ("message of core/0001-hook.patch",)
-
-
-def test_a_mail_has_three_lines_of_context(queue: Queue) -> None:
-    before = PRISTINE["mm/memory.c"].splitlines(keepends=True)
-    after = "".join(before).replace("int line10;\n", "int line10 = 1;\n")
-    names = ("a/mm/memory.c", "b/mm/memory.c")
-    expected = difflib.unified_diff(before, after.splitlines(keepends=True), *names, n=3)
-    text = queue.export()[0].read_text()
-    assert "".join(expected) in re.sub(r"^(@@ .* @@).*$", r"\1", text, flags=re.MULTILINE)
 
 
 # === The cover letter ============================================================================
@@ -743,61 +554,12 @@ def test_a_cover_letter_that_is_out_of_date_is_noticed(queue: Queue, old: str, n
     assert queue.check().ok
 
 
-def test_the_same_text_gives_the_same_cover_letter(queue: Queue) -> None:
-    for command in (["init", "-q"], ["add", "patches"], ["commit", "-q", "-m", "x"]):
-        subprocess.run(["git", "-C", str(queue.repo), *command], check=True)
-    queue.export(letter=LETTER)
-    before = snapshot(queue.out)
-    queue.export(letter=LETTER)
-    assert snapshot(queue.out) == before
-    assert len(before) == 5
-
-
-def test_the_cover_letter_of_an_earlier_run_goes(queue: Queue) -> None:
-    queue.export(letter=LETTER)
-    queue.export()
-    assert not (queue.out / "0000-cover-letter.patch").exists()
-
-
 # --- its text
 
 
 def repository(where: Path) -> Path:
     """What the text of a cover letter is made of."""
-    write(
-        where,
-        {
-            "patches/COVER": "mm: do all of it\n\nThis is what for.\n",
-            "patches/topics": "topic kpkeys\nresults *-um.json\na.patch\n\tmm/a.c\n"
-            "topic asi\nneeds kpkeys\nb.patch\n\tmm/b.c\ntopic last\nc.patch\n\tmm/c.c\n",
-            "patches/series": "",
-            "patches/kpkeys/COVER": "mm: protect\n\nThis protects.\n",
-            "patches/asi/COVER": "mm: isolate\n\nThis isolates.\n",
-            "patches/last/COVER": "mm: end\n\nThis is the last.\n",
-            **{
-                f"patches/{name}.patch": "mm: x\n\nX.\n" for name in ("kpkeys/a", "asi/b", "last/c")
-            },
-            "configs/threat-model.toml": (
-                '[[bypass]]\nid = "spilled"\ngroup = "g"\ntitle = "A spilled level"\n'
-                'status = "closed"\nclosed_by = "Not used."\nshown_by = []\n'
-                '[[bypass]]\nid = "frame"\ngroup = "g"\ntitle = "A frame"\nstatus = "open"\n'
-                'why = "The window is as long as an interrupt takes, which is long enough to wrap."'
-                "\nshown_by = []\n"
-                '[[out_of_scope]]\ntitle = "Other data"\nwhy = "`cred`."\nshown_by = []\n'
-            ),
-            "results/test-long-um.json": json.dumps(
-                [
-                    {"target": "um", "variant": "-", "suites": [suite_of("tool", 9, 1, 1)]},
-                    {
-                        "target": "um",
-                        "variant": "on",
-                        "suites": [suite_of("levels", 3, 0, 2), suite_of("attacks", 4, 1, 0)],
-                    },
-                ]
-            ),
-        },
-    )
-    return where
+    return Path(shutil.copytree(Path(__file__).with_name("letter"), where, dirs_exist_ok=True))
 
 
 def test_the_text_has_stress_and_no_packages(tmp_path: Path) -> None:
@@ -809,15 +571,11 @@ def test_the_text_has_stress_and_no_packages(tmp_path: Path) -> None:
     mutants = {"mutants": [{"outcome": "survived"}], "target": "um", "sites": 5}
     packages = {"packages": [], "boot": None, "target": "x86_64", "config": "small"}
     for name, value in (("mutate-um", mutants), ("deb-x86_64", packages)):
-        write(where, {f"results/{name}.json": json.dumps(origin | value)})
+        write_tree(where, {f"results/{name}.json": json.dumps(origin | value)})
     text = cover.letter(where, Source(tmp_path, "7.3.4"))
     told = "um, 1 of 5 places taken out: 1 survived. It\n  failed.\n"
     assert f"\n- results/mutate-um.json: {told}" in text
     assert "deb-x86_64" not in text
-
-
-def suite_of(name: str, passed: int, failed: int, skipped: int) -> dict[str, Any]:
-    return {"name": name, "passed": passed, "failed": failed, "skipped": skipped}
 
 
 def test_the_text_comes_from_the_threat_model_and_results(tmp_path: Path) -> None:
@@ -874,12 +632,7 @@ def test_the_package_is_named_if_the_tree_is_its(
         ("patches/COVER", "This is", "Das ist für", "cannot have this line: Das ist für"),
         ("configs/threat-model.toml", "[[out_of_scope]]", "[[else]]", "is damaged: 'out_of_scope'"),
         ("configs/threat-model.toml", 'id = "frame"', 'name = "frame"', "is damaged: .* 'name'"),
-        (
-            "configs/threat-model.toml",
-            'status = "open"',
-            'status = "closed"',
-            "frame must be closed",
-        ),
+        ("configs/threat-model.toml", 'status = "open"', 'status = "closed"', "frame must be cl"),
         ("results/test-long-um.json", "suites", "sweets", "neither the result"),
     ],
 )
@@ -915,59 +668,50 @@ def test_our_own_cover_letter_can_be_sent() -> None:
     assert len(results.linear_maps) == text.count("ours/pristine")
 
 
-def test_what_a_mock_meets_is_not_just_met() -> None:
-    columns = ("target", "kind", "demanded", "found", "verdict")
+def test_what_a_mock_meets_is_not_just_met(monkeypatch: pytest.MonkeyPatch) -> None:
     row = ("fork, on/off", "time", "≤ +2 %", "(R) +3 %")
     verdicts = ("met", "met (mock)", "missed (mock)", "undecided")
-    one = tables.Table("targets", "", columns, tuple((*row, verdict) for verdict in verdicts))
-    assert list(cover._demands(one)) == [
+    rows = tuple((*row, verdict) for verdict in verdicts)
+    one = tables.Table("targets", "", tables.TARGETS, rows)
+    monkeypatch.setattr(tables, "targets", lambda _: one)
+    assert list(cover._demands(None)) == [  # type: ignore[arg-type]
         "Of 4 demands, 2 are met, 1 of them with a mock.",
         "- fork, on/off (time): demanded ≤ +2\u00a0%, found (R) +3\u00a0%: missed (mock)",
         "- fork, on/off (time): demanded ≤ +2\u00a0%, found (R) +3\u00a0%: undecided",
     ]
 
 
+NARROW = """\
+A heading that is long
+
+              some
+              long
+name   size   name
+first  1 MiB  +1.0 %
+2nd    -      -
+
+name   size   b
+first  1 MiB  12345678
+2nd    -      -
+
+name   size   last
+first  1 MiB  yes
+2nd    -      no""".splitlines()
+
+
 def test_a_table_can_be_made_narrow() -> None:
-    one = tables.Table(
-        "kind",
-        "A heading that is long",
-        ("name", "size", "some long name", "b", "last"),
-        (("first", "1 MiB", "+1.0 %", "12345678", "yes"), ("2nd", "-", "-", "-", "no")),
-    )
-    assert tables.text(one, 37) == [
-        "A heading that is long",
-        "",
-        "                some",
-        "                long",
+    columns = ("name", "size", "some long name", "b", "last")
+    rows = (("first", "1 MiB", "+1.0 %", "12345678", "yes"), ("2nd", "-", "-", "-", "no"))
+    one = tables.Table("kind", "A heading that is long", columns, rows)
+    assert tables.text(one, 22) == NARROW
+    assert tables.text(one, 37)[4:] == [
         "name   size     name         b  last",
         "first  1 MiB  +1.0 %  12345678  yes",
         "2nd    -           -         -  no",
     ]
-    assert tables.text(one, 22) == [
-        "A heading that is long",
-        "",
-        "              some",
-        "              long",
-        "name   size   name",
-        "first  1 MiB  +1.0 %",
-        "2nd    -      -",
-        "",
-        "name   size   b",
-        "first  1 MiB  12345678",
-        "2nd    -      -",
-        "",
-        "name   size   last",
-        "first  1 MiB  yes",
-        "2nd    -      no",
-    ]
     assert tables.text(one)[2] == "name   size   some long name         b  last"
-
-
-def test_columns_are_chosen_by_name() -> None:
-    one = tables.Table("kind", "heading", ("a", "b", "c"), (("1", "2", "3"),))
-    assert tables.only(one, ("c", "a", "x")) == tables.Table(
-        "kind", "heading", ("a", "c"), (("1", "3"),)
-    )
+    chosen = tables.only(one, ("last", "name", "x"))
+    assert (chosen.columns, chosen.rows) == (("name", "last"), (("first", "yes"), ("2nd", "no")))
 
 
 # === checkpatch ==================================================================================
@@ -981,14 +725,14 @@ def test_checkpatch_judges_the_mails(queue: Queue) -> None:
     report = queue.check(judge=judge)
     assert report.ok
     assert report.findings == ()
-    assert series.render(report)[-2:] == ["checkpatch --strict: 0 findings", "series: clean"]
+    assert list(series.render(report))[-2:] == ["checkpatch --strict: 0 findings", "series: clean"]
 
     queue.edit("kernel/mm/core.c", "int core;", "int BAD;")
     queue.export(letter=LETTER)
     report = queue.check(judge=judge)
     assert not report.ok
     assert report.different == ()
-    lines = series.render(report)
+    lines = list(series.render(report))
     assert lines[0] == "mm/core.c:1: checkpatch: BADNESS: bad"
     assert lines[-2:] == [
         "checkpatch --strict: 1 findings",
@@ -1011,7 +755,7 @@ def test_a_mail_that_is_not_signed_off_is_a_finding(queue: Queue) -> None:
 @pytest.mark.guest
 @needs_source
 def test_the_real_checkpatch_takes_such_mails(queue: Queue) -> None:
-    write(queue.repo, {"kernel/mm/core.c": "// SPDX-License-Identifier: GPL-2.0\nint core;\n"})
+    write_tree(queue.repo, {"kernel/mm/core.c": "// SPDX-License-Identifier: GPL-2.0\nint core;\n"})
     queue.edit("patches/core/0001-hook.patch", "core\n\nIt", "core\n\n" + "x " * 50 + "\nIt")
     found = [str(one) for one in lint.check_mails(LINUX, queue.export())]
     name = "0001-mm-add-the-core.patch:1: checkpatch: COMMIT_LOG_LONG_LINE"
@@ -1033,11 +777,10 @@ def test_the_command_takes_its_own_mails_back(
     bad: bool,
 ) -> None:
     repository(queue.repo)
-    write(queue.repo, {"patches/topics": TOPICS, "patches/series": "\n".join(SERIES) + "\n"})
-    write(queue.repo, {f"patches/{name}/COVER": text for name, text in COVERS.items()})
+    shutil.copytree(DATA / "repo", queue.repo, dirs_exist_ok=True)
     queue.give_scripts()
     makefile = "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n"
-    write(queue.pristine, {"Makefile": makefile, "Kbuild": ""})
+    write_tree(queue.pristine, {"Makefile": makefile, "Kbuild": ""})
     monkeypatch.setenv("LINUX_SRC", str(queue.pristine))
     monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path / "build"))
     monkeypatch.setattr(paths, "repo", lambda: queue.repo)

@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import WALK, pool
+from guests import ended
 
-from redoubt.machine.boot import Result
-from redoubt.targets import UM, get_variant
 from redoubt.trial import shortage
 from redoubt.trial.shortage import ROUNDS
-
-ON, OFF = get_variant(UM, "on"), get_variant(UM, "off")
 
 
 def stressed(name: str, *, injected: int = 50, ops: int = 9, errors: int = 0, checks: int = 1,
@@ -42,12 +39,8 @@ def console(**replaced: list[str]) -> list[str]:
     return [*lines, *replaced.get("at_last", at_last), *WALK]
 
 
-def problems(
-    lines: list[str], *, status: int | None = 0, variant: str = "on", splats: tuple[str, ...] = ()
-) -> tuple[str, ...]:
-    outcome = "finished" if status is not None else "hang"
-    result = Result(outcome, status, tuple(lines), splats, Path("log"))
-    return shortage.parse(result, get_variant(UM, variant)).problems
+def problems(lines: list[str], *, variant: str = "on", **how: Any) -> tuple[str, ...]:
+    return tuple(shortage.judge(ended(lines, **how), variant == "on"))
 
 
 def test_a_good_run_has_no_problems() -> None:
@@ -117,14 +110,14 @@ def test_a_round_that_went_wrong_or_tested_nothing(
 
 
 def test_a_bad_end_is_bad() -> None:
-    assert "hang" in problems(console(), status=None)[0]
+    assert "hang" in problems(console(), outcome="hang")[0]
     assert "status 1" in problems(console(), status=1)[0]
-    assert problems([], status=0) != ()
+    assert problems([]) != ()
 
 
 def test_what_the_kernel_says_counts_but_for_traces_of_refused_memory() -> None:
     assert problems(console(), splats=("Call Trace:",)) == ()
-    assert problems(console(), splats=("WARNING: mm", "Call Trace:")) == ("WARNING: mm",)
+    assert problems(console(), splats=("WARNING: mm", "Call Trace:")) == ("kernel: WARNING: mm",)
 
 
 def test_without_protection_there_is_no_pool_to_judge() -> None:
@@ -140,8 +133,8 @@ def test_without_protection_there_is_no_pool_to_judge() -> None:
 
 
 def test_the_checker_is_asked_where_there_is_one() -> None:
-    for variant in (ON, OFF):
-        words = shortage.commands(variant.protected, 20, 2)
-        assert (["/bin/cat", "/sys/kernel/debug/kpkeys/check"] in words) is variant.protected
+    for protected in (True, False):
+        words = shortage.commands(protected, 20, 2)
+        assert (["/bin/cat", "/sys/kernel/debug/kpkeys/check"] in words) is protected
         names = [command[1] for command in words if command[0] == "/bin/faults"]
-        assert tuple(names) == shortage.rounds(variant.protected)
+        assert tuple(names) == shortage.rounds(protected)

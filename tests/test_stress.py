@@ -7,30 +7,30 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import WALK
+from guests import machine, say
 
 from redoubt.core import paths
 from redoubt.core.progress import Silent
 from redoubt.linux import build
 from redoubt.linux.build import Build
-from redoubt.machine import boot, guest, host
+from redoubt.machine import guest
 from redoubt.machine.boot import Machine
 from redoubt.targets import TARGETS, UM, X86_64, get_variant
-from redoubt.trial import check, experiment, shortage
+from redoubt.trial import check, shortage
 
 KINDS = {"huge", "collapse", "swap", "ldt", "module", "cpu"}
-WALK = ("tables 9", "untagged 0", "foreign 0")
 
 
 def configured(where: Path, *fragments: str, cpus: int = 2) -> Machine:
     """A machine with a kernel whose configuration is these fragments."""
     (where / ".config").write_text("".join(build.fragment(one).read_text() for one in fragments))
-    return Machine(Build(X86_64, where, where, where), where, host.EMULATED, cpus=cpus)
+    return machine(where=where, cpus=cpus)
 
 
 def checked(machine: Machine, last: str, monkeypatch: pytest.MonkeyPatch) -> check.Report:
     """What the checker makes of a guest whose stress ends with this line, or with several."""
-    ended = boot.Result("finished", 0, (*WALK, *last.split("\n"), *WALK), (), Path("log"))
-    monkeypatch.setattr(experiment, "boot", lambda *_, **__: ended)
+    say(monkeypatch, (*WALK, *last.split("\n"), *WALK))
     return check.run(machine, get_variant(X86_64, "on"), 10, Silent())
 
 
@@ -47,10 +47,8 @@ def test_each_kind_is_an_operation_of_the_guest() -> None:
 
 
 def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = configured(tmp_path, *UM.fragments)
-    report = checked(
-        machine, "@stress: ops=5 refused=0 errors=0 left-out=huge,collapse,swap", monkeypatch
-    )
+    said = "@stress: ops=5 refused=0 errors=0 left-out=huge,collapse,swap"
+    report = checked(configured(tmp_path, *UM.fragments), said, monkeypatch)
     assert (report.operations, report.stress_errors) == (5, 0)
     assert report.left_out == ("huge", "collapse", "swap")
     assert (report.missing, report.ok) == ((), True)

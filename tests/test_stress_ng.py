@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 from conftest import WALK, Done, pool
+from guests import ended, machine, say
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
 from redoubt.linux import build, rootless
-from redoubt.linux.build import Build
 from redoubt.machine import host
 from redoubt.machine.boot import Machine, Result
 from redoubt.suite import flavours
@@ -31,104 +31,22 @@ from redoubt.trial.stress import CLASSES
 
 ON, OFF = get_variant(UM, "on"), get_variant(UM, "off")
 
-# As stress-ng 0.19.02 says it, with --log-brief --metrics.
-TITLE = """\
-stressor       bogo ops real time  usr time  sys time   bogo ops/s     bogo ops/s CPU used per       RSS Max
-                          (secs)    (secs)    (secs)   (real time) (usr+sys time) instance (%)          (KB)
-"""  # noqa: E501
-SAID = f"""\
-setting to a 1 sec run per stressor
-dispatching hogs: 1 fork, 1 vm
-vm: using 16M per stressor instance (total 16M of 21.46G available memory)
-{TITLE}fork                920      1.00      0.23      0.25       919.35        1932.49        47.57          3424
-vm                66565      1.01      0.43      0.20     66220.99      105909.89        62.53         19620
-skipped: 0
-passed: 2: fork (1) vm (1)
-failed: 0
-metrics untrustworthy: 0
-successful run completed in 1.01 sec
-"""  # noqa: E501
-FIGURES = """\
-metrics:
-    - stressor: fork
-      bogo-ops: 920
-      bogo-ops-per-second-usr-sys-time: 1932.488920
-      bogo-ops-per-second-real-time: 919.351196
-      wall-clock-time: 1.000706
-      user-time: 0.230452
-      system-time: 0.245618
-      cpu-usage-per-instance: 47.573427
-      max-rss: 3424
 
-    - stressor: vm
-      bogo-ops: 66565
-      bogo-ops-per-second-usr-sys-time: 105909.887893
-      bogo-ops-per-second-real-time: 66220.988427
-      wall-clock-time: 1.005195
-      user-time: 0.425543
-      system-time: 0.202963
-      cpu-usage-per-instance: 62.525785
-      max-rss: 19620
+def recorded(name: str) -> str:
+    """What stress-ng 0.19.02 has said, with --log-brief --metrics, and its figures."""
+    return (Path(__file__).with_name("logs") / f"stress-ng-{name}").read_text()
 
-...
-"""
-SKIPPED = f"""\
-userfaultfd: stressor will be skipped, insufficient privilege
-swap stressor will be skipped, need to be running with CAP_SYS_ADMIN rights for this stressor
-setting to a 1 sec run per stressor
-dispatching hogs:
-{TITLE}skipped: 2: userfaultfd (1) swap (1)
-passed: 0
-failed: 0
-metrics untrustworthy: 0
-successful run completed in 0 secs
-"""
-NO_FIGURES = "metrics:\n...\n"
+
+SAID, FIGURES = recorded("passed.log"), recorded("passed.yaml")
+SKIPPED, NO_FIGURES = recorded("skipped.log"), "metrics:\n...\n"
 # A worker of fork got a SIGSEGV.
-FAILED = f"""\
-setting to a 2 secs run per stressor
-dispatching hogs: 1 fork, 1 vm
-vm: using 8M per stressor instance (total 8M of 20.77G available memory)
-stress-ng: info:  [16801] stressor terminated with unexpected signal 11 'SIGSEGV'
-{TITLE}fork                  0      0.00      0.00      0.00         0.00           0.00         0.00             0
-vm                41698      1.33      0.65      0.10     31336.60       55094.21        56.88         11524
-skipped: 0
-passed: 1: vm (1)
-failed: 1: fork (1)
-metrics untrustworthy: 0
-unsuccessful run completed in 1.34 sec
-"""  # noqa: E501
-FAILED_FIGURES = """\
-metrics:
-    - stressor: fork
-      bogo-ops: 0
-      max-rss: 0
-
-    - stressor: vm
-      bogo-ops: 41698
-      max-rss: 11524
-
-...
-"""
+FAILED, FAILED_FIGURES = recorded("failed.log"), recorded("failed.yaml")
 # Files may have one block here: nothing was done, which stress-ng calls passed, and the report ends
 # where the block did.
-CUT = """\
-metrics:
-    - stressor: memfd
-      bogo-ops: 0
-      bogo-ops-per-second-usr-sys-time: 0.000000
-      bogo-ops-per-second-real-time: 0.000000
-      wall-clock-time: 0.004258
-      user-time: 0.000998
-      system-time: 0.000795
-      cpu-usage-per-instance: """
-PASSED_NOTHING = """\
-skipped: 0
-passed: 2: memfd (1) shm (1)
-failed: 0
-metrics untrustworthy: 0
-successful run completed in 0 secs
-"""
+CUT = FIGURES[: FIGURES.index("47.57")].replace("fork", "memfd").replace("920", "0")
+PASSED_NOTHING = SKIPPED.replace(
+    "skipped: 2: userfaultfd (1) swap (1)\npassed: 0", "skipped: 0\npassed: 2: memfd (1) shm (1)"
+)
 
 
 # === A guest that says what we want ==============================================================
@@ -209,17 +127,13 @@ def configured(tmp_path: Path) -> Configured:
 
     def make(*fragments: str, target: Target = UM, cpus: int = 2) -> Machine:
         names = fragments or (*target.fragments, "kpkeys")
+        where = tmp_path / "-".join((target.name, *names))
+        where.mkdir(exist_ok=True)
         text = "".join(build.fragment(one).read_text() for one in names)
-        (tmp_path / ".config").write_text(text)
-        made = Build(target, tmp_path, tmp_path, tmp_path)
-        return Machine(made, tmp_path, host.EMULATED, cpus=cpus, memory_mb=stress.MEMORY_MB)
+        (where / ".config").write_text(text)
+        return machine(target, where, cpus=cpus, memory_mb=stress.MEMORY_MB)
 
     return make
-
-
-def ended(lines: list[str], **how: Any) -> Result:
-    return Result(**{"outcome": "finished", "status": 0, "console": tuple(lines), "splats": (),
-                     "log": Path("log"), **how})  # fmt: skip
 
 
 Judge = Callable[..., stress.Report]
@@ -273,14 +187,8 @@ def test_what_is_skipped_says_why() -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (
-            "disabled 'mlock' as it may hang or reboot the machine",
-            "as it may hang or reboot the machine",
-        ),
-        (
-            "mlock stressor must not run as root, skipping the stressor",
-            "must not run as root, skipping the stressor",
-        ),
+        ("disabled 'mlock' as it may hang the machine", "as it may hang the machine"),
+        ("mlock stressor must not run as root, skipping it", "must not run as root, skipping it"),
         ("stress-ng: fail:  [97] mlock: munlock failed, errno=12", "munlock failed, errno=12"),
         ("mlock-more: not of it", ""),
         ("mlock: using 4M per stressor instance (total 4M of 971.18M available memory)", ""),
@@ -360,9 +268,8 @@ def test_a_class_that_the_kernel_could_run_is_not_let_off(
     report = judge(skipped, machine)
     assert report.problems == problems
     (one,) = (one for one in report.stressors if one.name == "userfaultfd")
-    assert (one.outcome, one.why) == (
-        stress.SKIPPED, "stressor will be skipped, insufficient privilege",
-    )  # fmt: skip
+    why = "stressor will be skipped, insufficient privilege"
+    assert (one.outcome, one.why) == (stress.SKIPPED, why)
 
 
 def test_what_fails_is_told_with_its_reason(judge: Judge) -> None:
@@ -394,14 +301,9 @@ def test_a_stressor_that_was_late_is_no_failure_but_did_not_run(judge: Judge) ->
     # It was ended by force, and left nothing.
     killed = turn(2, ("bigheap", "munmap"), "terminating", "\n", "late")
     assert judge(console(second=part(turn(1, ALIVE), killed))).ok
-    only(
-        judge,
-        "class vm: no operations",
-        console(
-            part(turn(0, [one for one in ALIVE if one != "vm"])),
-            part(turn(1, ("vm",), "", "\n", "late")),
-        ),
-    )
+    others = part(turn(0, [one for one in ALIVE if one != "vm"]))
+    killed = turn(1, ("vm",), "", "\n", "late")
+    only(judge, "class vm: no operations", console(others, part(killed)))
     assert found["munmap"] == (stress.RAN, "")
     assert found["env"] == (stress.UNREACHED, "the time was up")
     assert found["swap"] == (stress.LEFT_OUT, "no CONFIG_SWAP")
@@ -411,12 +313,12 @@ def test_a_stressor_that_was_late_is_no_failure_but_did_not_run(judge: Judge) ->
 def test_a_guest_that_hangs_says_where(judge: Judge) -> None:
     begun = f"@stress-ng: begin 1 {asked('vm', 'mmap')}"
     lines = [*pool(), *WALK, *FIRST, *pool(), *WALK, begun]
-    (problem,) = judge(lines, outcome="hang", status=None, detail="no end after 9 s").problems
+    (problem,) = judge(lines, outcome="hang", detail="no end after 9 s").problems
     assert problem == ("the guest did not survive: hang in round 1 (vm, mmap): no end after 9 s")
-    (problem,) = judge([], outcome="died", status=None).problems
+    (problem,) = judge([], outcome="died").problems
     assert problem == "the guest did not survive: died"
     dirty = ["tables 9", "untagged 1", "aliases 0", "foreign 0"]
-    assert len(judge([*lines, *dirty], outcome="hang", status=None).problems) == 2
+    assert len(judge([*lines, *dirty], outcome="hang").problems) == 2
 
 
 def test_a_command_that_fails_in_the_guest(judge: Judge) -> None:
@@ -614,7 +516,7 @@ def test_readers_that_keep_a_writer_from_its_cpu_are_not_asked_for(
     configured: Configured, tmp_path: Path, options: str, left_out: bool
 ) -> None:
     machine = configured(*X86_64.fragments, target=X86_64)
-    with (tmp_path / ".config").open("a") as out:
+    with (machine.build.directory / ".config").open("a") as out:
         out.writelines(f"CONFIG_{option}=y\n" for option in options.split())
     assert set(stress.left_out(machine)) & {"madvise", "vma"} == ({"vma"} if left_out else set())
 
@@ -671,10 +573,7 @@ def test_the_guest_is_looked_at_before_between_and_after(
     assert calls[0][6:8] == ["5", check.FILE if variant.protected else "-"]
     faulty = configured(*UM.fragments, *UM.flavours["debug"])
     more = stress.commands(faulty, variant.protected, seconds)
-    assert [one[1] for one in more if one[0] == "/bin/faults"] == [
-        "pages",
-        "slab",
-    ]
+    assert [one[1] for one in more if one[0] == "/bin/faults"] == ["pages", "slab"]
 
 
 # === What the guest gets =========================================================================
@@ -683,17 +582,16 @@ def test_the_guest_is_looked_at_before_between_and_after(
 def elf(where: Path, source: str, *flags: str) -> Path:
     """A program or library made of C."""
     where.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        ["gcc", "-x", "c", "-", "-x", "none", "-o", where, *flags],
-        input=source.encode(),
-        check=True,
-    )
+    command = ["gcc", "-x", "c", "-", "-x", "none", "-o", where, *flags]
+    subprocess.run(command, input=source.encode(), check=True)
     return where
 
 
+needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+
+
+@needs_gcc
 def test_a_program_brings_its_loader_and_all_its_libraries(tmp_path: Path) -> None:
-    if not shutil.which("gcc"):
-        pytest.skip("needs gcc")
     libraries = tmp_path / "usr/lib/x86_64-linux-gnu"
     inner = elf(libraries / "libinner.so.1", "int f(void){return 1;}", "-shared", "-nostdlib",
                 "-Wl,-soname,libinner.so.1")  # fmt: skip
@@ -718,9 +616,8 @@ def test_a_program_brings_its_loader_and_all_its_libraries(tmp_path: Path) -> No
         rootless.program(tmp_path, "hello")
 
 
+@needs_gcc
 def test_a_static_program_is_all_there_is(tmp_path: Path) -> None:
-    if not shutil.which("gcc"):
-        pytest.skip("needs gcc")
     program = elf(tmp_path / "usr/bin/hello", "void _start(void){}", "-nostdlib", "-static")
     assert rootless.program(tmp_path, "hello") == {"usr/bin/hello": program}
 
@@ -758,7 +655,7 @@ def stressed(
         made = configured()
         monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
         monkeypatch.setattr(stress, "machine", lambda *_: made)
-        monkeypatch.setattr(experiment, "boot", lambda *_, **__: ended(lines, **how))
+        say(monkeypatch, lines, **how)
         return call("stress", "um", *words)
 
     return run
@@ -805,7 +702,7 @@ def test_the_suite_counts_classes_that_were_left_out_as_skipped(
     (item,) = flavours.stress_ng(Run(UM, "auto", True, Silent()))
     assert (item.passed, item.failed, item.skipped) == (1, 0, 2)
     assert seconds == [3 * flavours.STRESS_NG_S + int(stress._MARGIN)]
-    monkeypatch.setattr(experiment, "boot", lambda *_, **__: ended([], outcome="died", status=None))
+    say(monkeypatch, [], outcome="died")
     (item,) = flavours.stress_ng(Run(UM, "auto", True, Silent()))
     assert (item.passed, item.failed) == (0, 1)
     assert "died" in item.detail

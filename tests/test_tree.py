@@ -56,6 +56,52 @@ def make(kernel: Path, repo: Path) -> Path:
     return tree.materialise(kernel, kernel.parent / "tree", repo=repo)
 
 
+LOCAL = """\
+mm: change a file of kernel/
+
+--- a/mm/kpkeys/core.c
++++ b/mm/kpkeys/core.c
+@@ -1 +1,2 @@
+ int core;
++int bug;
+"""
+
+
+def test_a_patch_may_change_a_file_of_kernel(kernel: Path, repo: Path) -> None:
+    made = make(kernel, repo)
+    core = made / "mm/kpkeys/core.c"
+    series = (repo / "patches/series").read_text()
+    (repo / "patches/series").write_text(series + "two/0003-local.patch\n")
+    write_tree(repo, {"patches/two/0003-local.patch": LOCAL})
+    assert make(kernel, repo) == made
+    assert core.read_text() == "int core;\nint bug;\n"
+    assert not core.is_symlink()
+    assert (repo / "kernel/mm/kpkeys/core.c").read_text() == "int core;\n"
+
+    # An edit in kernel/ is seen, although it is no link.
+    (repo / "kernel/mm/kpkeys/core.c").write_text("int core;\n\nint more;\n")
+    with pytest.raises(RedoubtError, match=r"patch two/0003-local\.patch"):
+        make(kernel, repo)
+    (repo / "kernel/mm/kpkeys/core.c").write_text("int core;\n")
+    make(kernel, repo)
+    assert core.read_text() == "int core;\nint bug;\n"
+
+    # Without the patch it is a link again.
+    (repo / "patches/series").write_text(series)
+    make(kernel, repo)
+    assert core.readlink() == repo / "kernel/mm/kpkeys/core.c"
+
+
+def test_a_local_edit_of_a_copied_file_is_noticed(kernel: Path, repo: Path) -> None:
+    with (repo / "patches/series").open("a") as file:
+        file.write("two/0003-local.patch\n")
+    write_tree(repo, {"patches/two/0003-local.patch": LOCAL})
+    made = make(kernel, repo)
+    (made / "mm/kpkeys/core.c").write_text("int core;\nint other;\n")
+    with pytest.raises(RedoubtError, match=r"    mm/kpkeys/core\.c"):
+        make(kernel, repo)
+
+
 def stages(where: Path) -> list[str]:
     """What a run left unfinished beside the tree."""
     return [entry.name for entry in where.iterdir() if entry.name.startswith(".tree-")]

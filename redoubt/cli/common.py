@@ -24,7 +24,7 @@ from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.linux import source, tree
 from redoubt.machine import host, kernels, provenance
 from redoubt.ship import branch, htmldocs
-from redoubt.ship.deb import deb, shipped
+from redoubt.ship.deb import deb
 from redoubt.targets import TARGETS, Emulator, Target, Variant, get_target, get_variant
 
 app = typer.Typer(
@@ -135,7 +135,6 @@ _UNFINISHED = (
     source.UNFINISHED,
     tree.UNFINISHED,
     branch.UNFINISHED,
-    shipped.UNFINISHED,
     deb.UNFINISHED,
     htmldocs.UNFINISHED,
 )

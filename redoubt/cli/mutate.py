@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -62,11 +63,11 @@ def mutate_kernel(
             return
         enforcing = task.boots(chosen, host.needs_enforcing(chosen, where))
         run = Run(chosen, where, False, task.display, judge.PATIENCE_S)
-        shop = judge.workshop(run, enforcing, pristine, found, sites, paths.repo())
+        shop = judge.Workshop(run, enforcing, pristine, found, sites, paths.repo())
         if add and json_file:
             # Before hours of work, not after.
             judge.added(json_file, chosen.name, sites, ())
-        results = judge.judge_all(picked, shop, shop.kept(), _show_mutant)
+        results = judge.judge_all(picked, shop, shop.kept(), partial(_show_mutant, len(picked)))
     results = [replace(result, commit=task.origin["commit"]) for result in results]
     if add and json_file:
         results = judge.added(json_file, chosen.name, sites, results)
@@ -74,13 +75,13 @@ def mutate_kernel(
     task.end(report.as_json(), ["", *judge.render(report)], report.ok)
 
 
-def _show_mutant(result: judge.Result, standing: judge.Standing) -> None:
+def _show_mutant(total: int, result: judge.Result, number: int, left_s: float | None) -> None:
     site, verdict = result.site, result.verdict
     how = f" by {verdict.by}: {verdict.words}" if verdict.by else ""
-    left = f", about {standing.left_s / 60:.0f} min left" if standing.left_s else ""
+    left = f", about {left_s / 60:.0f} min left" if left_s else ""
     known = ", known" if result.known else ""
     out.print(
-        f"[{standing.done}/{standing.total}{known}{left}] {site.file}:{site.line} {site.function} "
+        f"[{number}/{total}{known}{left}] {site.file}:{site.line} {site.function} "
         f"({site.kind}): {verdict.outcome}{how}",
         markup=False,
     )

@@ -212,10 +212,9 @@ def chosen_ways(target: Target, kinds: Sequence[str]) -> list[Way]:
         if kind not in known:
             raise RedoubtError(f"unknown kind '{kind}'", "kinds: " + ", ".join(known))
     wanted = {*(kinds or (known if target.emulator else (TIME, EVENTS)))}
-    return [
-        way for way in ways(target)
-        if way.kind in wanted or (way.kind == MOCK and TIME in wanted)
-    ]  # fmt: skip
+    if TIME in wanted:
+        wanted.add(MOCK)
+    return [way for way in ways(target) if way.kind in wanted]
 
 
 Maker = Callable[[Target, str, Way, Progress], Machine]
@@ -276,22 +275,24 @@ def run(
     known &= set(plan.target.measured) or known
     variants = [name for name in workloads.VARIANTS[way.kind] if name.removesuffix("-b") in known]
     # Exact figures need no rounds; of instructions a second boot shows that they are exact.
-    rounds = plan.rounds if way.kind in TIMED else (2 if way.kind == INSTRUCTIONS else 1)
+    rounds = {INSTRUCTIONS: 2, EVENTS: 1}.get(way.kind, plan.rounds)
     specs = {name: plan.specs(way.kind, name) for name in variants}
     machines = {
         name: _fitted(maker(plan.target, name, way, progress), way, specs[name])
         for name in variants
         if specs[name]
     }
-    boots = []
-    quiet = 0
+    boots: list[Boot] = []
+    # Time is taken while nobody else uses the core: each boot is told what earlier ones know of it.
+    quiet: list[int] = []
     with progress.step(f"Measuring {plan.target.name}: {way.kind}, {rounds} rounds"):
         for number, order in enumerate(workloads.interleaved(list(machines), rounds, plan.seed)):
             for place, name in enumerate(order):
                 progress.detail(f"round {number + 1} of {rounds}, {name}")
+                options = [f"--quiet={min(quiet, default=0)}"] if way.kind in TIMED else []
                 result = start(
                     machines[name],
-                    ["/bin/bench", *_quietly(way, quiet), *map(str, specs[name])],
+                    ["/bin/bench", *options, *map(str, specs[name])],
                     timeout=_EMULATED_TIMEOUT if machines[name].emulated else _TIMEOUT[way.kind],
                     name=f"bench-{plan.target.name}-{way.kind}-{name}",
                     progress=progress,
@@ -300,19 +301,8 @@ def run(
                 waits = plan.target.emulator is not None
                 series = _measured(result, name, specs[name], waits=waits)
                 boots.append(Boot(way.kind, number, place, name, series))
-                quiet = _quietest(quiet, result.console)
+                quiet += [int(said[1]) for said in map(_QUIET.match, result.console) if said]
     return boots
-
-
-def _quietly(way: Way, quiet: int) -> list[str]:
-    """Time is taken while nobody else uses the core; `quiet` is what earlier boots know of that."""
-    return [f"--quiet={quiet}"] if way.kind in TIMED else []
-
-
-def _quietest(quiet: int, lines: Iterable[str]) -> int:
-    """The least number of cycles of the boots so far, 0 if none said it."""
-    said = [int(match[1]) for match in map(_QUIET.match, lines) if match]
-    return min([*said, *([quiet] if quiet else [])], default=0)
 
 
 def _measured(

@@ -249,12 +249,13 @@ def _timed(
             base = None if work.gauge else bases.get(name)
             if base in samples:
                 figure = dataclasses.replace(figure, base=base)
+                limit = work.limit_at(target, kind, size, name)
                 if kind == INSTRUCTIONS:
-                    figure = _counted(figure, boots, samples[base], noise, work)
+                    figure = _counted(figure, boots, samples[base], noise, limit)
                 else:
                     one_seed = _seed(seed, work.name, size, name)
                     found_ratio = stats.median_ratio(boots, samples[base], seed=one_seed)
-                    figure = _estimated(figure, found_ratio, noise, work)
+                    figure = _estimated(figure, found_ratio, noise, limit)
             figures.append(figure)
     return figures
 
@@ -269,10 +270,9 @@ def _noise(samples: dict[str, list[list[float]]], kind: str, seed: int) -> float
             max(abs(math.log(statistics.median(boot) / statistics.median(first))), _quartiles(boot))
             for boot, first in every
         )
-    one, other = samples.get("pristine-b"), samples.get("pristine")
-    if one is None or other is None:
+    if not {"pristine", "pristine-b"} <= samples.keys():
         return math.inf
-    return stats.median_ratio(one, other, seed=seed).spread
+    return stats.median_ratio(samples["pristine-b"], samples["pristine"], seed=seed).spread
 
 
 def _quartiles(values: list[float]) -> float:
@@ -284,18 +284,20 @@ def _quartiles(values: list[float]) -> float:
 
 
 def _counted(
-    figure: Figure, boots: list[list[float]], base: list[list[float]], noise: float, work: Workload
+    figure: Figure,
+    boots: list[list[float]],
+    base: list[list[float]],
+    noise: float,
+    limit: float | None,
 ) -> Figure:
     """A ratio without an interval: it is exact up to `noise`."""
     value, before = statistics.median(boots[0]), statistics.median(base[0])
     ratio = value / before
-    mark = "~" if abs(math.log(ratio)) <= noise else ("(R)" if ratio > 1 else "(I)")
-    figure = dataclasses.replace(figure, ratio=ratio, mark=mark)
-    limit = work.limit_at(figure.target, INSTRUCTIONS, figure.size, figure.variant)
-    if limit is None:
-        return figure
-    verdict = judge_count(value, before, noise, limit)
-    return dataclasses.replace(figure, limit=limit, verdict=verdict)
+    exact = stats.Estimate(ratio, ratio, ratio)
+    verdict = None if limit is None else judge_count(value, before, noise, limit)
+    return dataclasses.replace(
+        figure, ratio=ratio, mark=stats.mark(exact, noise), limit=limit, verdict=verdict
+    )
 
 
 def judge_count(value: float, base: float, noise: float, most: float) -> str:
@@ -312,20 +314,21 @@ def judge_count(value: float, base: float, noise: float, most: float) -> str:
     return MISSED if excess > doubt else UNDECIDED
 
 
-def _estimated(figure: Figure, found: stats.Estimate, noise: float, work: Workload) -> Figure:
-    figure = dataclasses.replace(
-        figure, ratio=found.ratio, ci_low=found.low, ci_high=found.high,
-        mark=stats.mark(found, noise),
-    )  # fmt: skip
-    if figure.variant == "on":
-        limit = work.limit_at(figure.target, figure.kind, figure.size)
-        if limit is not None:
-            verdict = judge(found, noise, 0, limit)
-            return dataclasses.replace(figure, limit=limit, verdict=verdict)
+def _estimated(figure: Figure, found: stats.Estimate, noise: float, limit: float | None) -> Figure:
+    least = 0.0
     if figure.variant == "off":
-        verdict = judge(found, noise, 1 / OFF_LIMIT, OFF_LIMIT)
-        return dataclasses.replace(figure, limit=OFF_LIMIT, verdict=verdict)
-    return figure
+        least, limit = 1 / OFF_LIMIT, OFF_LIMIT
+    return dataclasses.replace(
+        figure, ratio=found.ratio, ci_low=found.low, ci_high=found.high,
+        mark=stats.mark(found, noise), limit=limit,
+        verdict=None if limit is None else judge(found, noise, least, limit),
+    )  # fmt: skip
+
+
+def _limited(figure: Figure, limit: float) -> Figure:
+    """The figure with a demand on its ratio, or its value without one, that it meets or misses."""
+    number = figure.value if figure.ratio is None else figure.ratio
+    return dataclasses.replace(figure, limit=limit, verdict=MET if number <= limit else MISSED)
 
 
 def judge(found: stats.Estimate, noise: float, least: float, most: float) -> str:
@@ -346,19 +349,17 @@ def judge(found: stats.Estimate, noise: float, least: float, most: float) -> str
 
 def _booted(target: str, found: dict[Key, list[Series]]) -> list[Figure]:
     """What a boot takes until its first program, against the pristine kernel."""
-    values = {
-        name: statistics.median(ns for one in series for ns in one.ns)
-        for (name, workload, _), series in found.items()
-        if workload == "boot"
-    }
-    if not {"on", "pristine"} <= values.keys():
+    on, pristine = (found.get((name, "boot", 0)) for name in ("on", "pristine"))
+    if not on or not pristine:
         return []
-    ratio = values["on"] / values["pristine"]
-    return [
-        Figure(target, INSTRUCTIONS, "boot", 0, "on", BOOT_METRIC, values["on"], "pristine", ratio,
-               mark="(R)" if ratio > 1 else "(I)", limit=BOOT_LIMIT,
-               verdict=MET if ratio <= BOOT_LIMIT else MISSED)
-    ]  # fmt: skip
+    value, base = (statistics.median(ns for one in boots for ns in one.ns)
+                   for boots in (on, pristine))  # fmt: skip
+    ratio = value / base
+    figure = Figure(
+        target, INSTRUCTIONS, "boot", 0, "on", BOOT_METRIC, value, "pristine", ratio,
+        mark="(R)" if ratio > 1 else "(I)",
+    )  # fmt: skip
+    return [_limited(figure, BOOT_LIMIT)]
 
 
 def large_pages_lost(layout: dict[str, float], pristine: dict[str, float]) -> float:
@@ -392,25 +393,14 @@ def _layouts(target: str, found: dict[Key, list[Series]]) -> list[Figure]:
                 continue
             before = {metric: float(pristine.stats[metric][-1]) for metric in LAYOUT}
             lost = large_pages_lost(layout, before)
-            limit = LARGE_PAGES_LOST + layout["pool_blocks"]
             figure = Figure(target, EVENTS, workload, size, name, LOST, lost, "pristine")
             if name == "on":
-                verdict = MET if lost <= limit else MISSED
-                figure = dataclasses.replace(figure, limit=limit, verdict=verdict)
+                figure = _limited(figure, LARGE_PAGES_LOST + layout["pool_blocks"])
             figures.append(figure)
     return figures
 
 
 # === Events ======================================================================================
-
-
-def _rate(series: list[Series], name: str) -> float | None:
-    """A statistic per operation, over all samples; None if the kernel does not count it."""
-    if any(name not in one.stats for one in series):
-        return None
-    return sum(sum(one.stats[name]) for one in series) / sum(
-        one.ops * len(one.ns) for one in series
-    )
 
 
 def _events(target: str, found: dict[Key, list[Series]]) -> tuple[list[Figure], dict[Key, float]]:
@@ -420,33 +410,41 @@ def _events(target: str, found: dict[Key, list[Series]]) -> tuple[list[Figure], 
     for work, size in _places(found):
         for name in VARIANTS[EVENTS]:
             series = found.get((name, work.name, size), [])
-            raised = _rate(series, "switches_pgtables") if series else None
-            if raised is None:
+            counts = _per_op(series)
+            if "switches_pgtables" not in counts:
                 continue
-            writes = _WRITES_PER_RAISE * raised
+            writes = _WRITES_PER_RAISE * counts["switches_pgtables"]
             switches[name, work.name, size] = writes
-            ops = sum(one.ops * len(one.ns) for one in series)
             # Fork visits a table and its copy; unmapping empties a table and comes back to free it.
-            tables = work.visits * sum(sum(one.tables) for one in series) / ops
+            tables = work.visits * counts["tables"]
+            calls, pages = counts.get("tag_calls"), counts.get("ptps_tagged")
             values: dict[str, float | None] = {
                 "switches_per_op": writes,
-                "nested_guards_per_op": _rate(series, "guards_nested"),
+                "nested_guards_per_op": counts.get("guards_nested"),
                 "tables_per_op": tables,
                 "switches_per_table": writes / tables if tables else None,
-                "tag_operations_per_op": _rate(series, "tag_calls"),
-                "tag_operations_per_1000_ptps": _per_1000(series),
-            }
-            for metric, value in values.items():
-                if value is not None:
-                    figure = Figure(target, EVENTS, work.name, size, name, metric, value,
-                                    switches_per_op=writes)  # fmt: skip
-                    figures.append(_bounded(figure, tables))
+                "tag_operations_per_op": calls,
+                "tag_operations_per_1000_ptps": 1000 * calls / pages
+                if calls is not None and pages else None,
+            }  # fmt: skip
+            figures += [
+                _bounded(
+                    Figure(target, EVENTS, work.name, size, name, metric, value,
+                           switches_per_op=writes),
+                    tables,
+                )
+                for metric, value in values.items()
+                if value is not None
+            ]  # fmt: skip
     return figures, switches
 
 
-def _per_1000(series: list[Series]) -> float | None:
-    calls, pages = _rate(series, "tag_calls"), _rate(series, "ptps_tagged")
-    return 1000 * calls / pages if calls is not None and pages else None
+def _per_op(series: list[Series]) -> dict[str, float]:
+    """Tables, and the statistics that all samples have, per operation."""
+    ops = sum(one.ops * len(one.ns) for one in series)
+    counted = [{"tables": one.tables, **one.stats} for one in series]
+    names = set.intersection(*map(set, counted)) if counted else set()
+    return {name: sum(sum(one[name]) for one in counted) / ops for name in names}
 
 
 def _bounded(figure: Figure, tables: float) -> Figure:
@@ -454,13 +452,9 @@ def _bounded(figure: Figure, tables: float) -> Figure:
     if figure.variant != "on":
         return figure
     if figure.metric == "switches_per_op" and figure.workload in BOUNDED and tables:
-        limit = bound(tables)
-    elif figure.metric == "switches_per_op" and figure.workload in SWITCHLESS:
-        limit = 0
-    elif figure.metric == "tag_operations_per_1000_ptps" and figure.workload == "fork":
-        limit = TAGS_PER_1000
-    else:
-        return figure
-    return dataclasses.replace(
-        figure, limit=limit, verdict=MET if figure.value <= limit else MISSED
-    )
+        return _limited(figure, bound(tables))
+    if figure.metric == "switches_per_op" and figure.workload in SWITCHLESS:
+        return _limited(figure, 0)
+    if figure.metric == "tag_operations_per_1000_ptps" and figure.workload == "fork":
+        return _limited(figure, TAGS_PER_1000)
+    return figure

@@ -56,11 +56,8 @@ def _percent(figure: Figure) -> tuple[float, float, float]:
     assert figure.ratio is not None
     low = figure.ratio if figure.ci_low is None else figure.ci_low
     high = figure.ratio if figure.ci_high is None else figure.ci_high
-    return (
-        100 * (figure.ratio - 1),
-        100 * max(0, figure.ratio - low),
-        100 * max(0, high - figure.ratio),
-    )
+    below, above = max(0, figure.ratio - low), max(0, high - figure.ratio)
+    return 100 * (figure.ratio - 1), 100 * below, 100 * above
 
 
 def _bars(
@@ -154,9 +151,8 @@ def plots(report: Report) -> dict[str, bytes]:
     """All plots of a report, by the end of their file names: "overhead-time", "size-time", …"""
     made = {}
     for kind in report.kinds:
-        if kind == EVENTS or not any(one.ratio for one in report.figures if one.kind == kind):
-            continue
-        made[f"overhead-{kind}"] = overhead(report, kind)
-        if sizes := by_size(report, kind):
-            made[f"size-{kind}"] = sizes
+        if kind != EVENTS and any(one.ratio for one in report.figures if one.kind == kind):
+            made[f"overhead-{kind}"] = overhead(report, kind)
+            if sizes := by_size(report, kind):
+                made[f"size-{kind}"] = sizes
     return made

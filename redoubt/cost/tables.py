@@ -45,18 +45,7 @@ _MOCKED = {
     INSTRUCTIONS: "Instructions on an emulated CPU (QEMU -icount), with a mock: the pkey register "
     "is one that nothing looks at, and nothing was protected; this is not time, and predicts none",
 }
-# Columns that are there only if these variants were measured; and those of address space isolation.
-_NEEDED = {f"{name}/{base}": (name, base) for name, base in COMPARISONS} | {
-    "switches/op": ("on",),
-    "target (on/off)": ("on",),
-}
-_ISOLATED = ("asi/off", "asi-leaving/off")
-SHORT = {
-    TIME: "time",
-    MOCK: "time, mock",
-    EVENTS: "events",
-    INSTRUCTIONS: "instructions",
-}
+SHORT = {TIME: "time", MOCK: "time, mock", EVENTS: "events", INSTRUCTIONS: "instructions"}
 LEGEND = (
     "Change of the median, with its 95 % confidence interval. (R) regression, (I) improvement, "
     "~ not significant: the interval contains no change, or the effect is within what the "
@@ -135,92 +124,95 @@ def demand(figure: Figure | None) -> str:
     """What is demanded of a figure, and whether it holds."""
     if figure is None or figure.limit is None:
         return ""
-    if figure.ratio is None:
-        limit = count(figure.limit)
-    else:
-        limit = change(figure.limit).replace(".0 ", " ")
-    verdict = f"{figure.verdict} (mock)" if figure.kind == MOCK else f"{figure.verdict}"
-    return f"≤ {limit}: {verdict}"
+    limit = count(figure.limit) if figure.ratio is None else _whole(change(figure.limit))
+    return f"≤ {limit}: {figure.verdict}" + (" (mock)" if figure.kind == MOCK else "")
 
 
+def _whole(percent: str) -> str:
+    return percent.replace(".0 ", " ")
+
+
+# Finds a figure of one workload and size: of a variant and, where there are several, a metric.
 Find = Callable[..., Figure | None]
+Cell = Callable[[Find], str]
 
 
-def _finder(report: Report, kind: str) -> tuple[list[tuple[str, int]], Find]:
-    found = {
-        (one.workload, one.size, one.variant, one.metric): one
-        for one in report.figures
-        if one.kind == kind and one.metric not in (BOOT_METRIC, LOST, *LAYOUT)
+def _ratio(variant: str) -> Cell:
+    return lambda find: cell(find(variant))
+
+
+def _count(*which: str, field: str = "value") -> Cell:
+    return lambda find: count(getattr(find(*which), field, None))
+
+
+def _off(find: Find) -> str:
+    figure = find("off")
+    return amount(figure.value, figure.kind) if figure else "-"
+
+
+def _event_demands(find: Find) -> str:
+    named = {
+        "switches": find("on", "switches_per_op"),
+        "tag ops": find("on", "tag_operations_per_1000_ptps"),
     }
-    unit = {(one.workload, one.size): one.metric for one in found.values() if kind != EVENTS}
+    return ", ".join(f"{name} {told}" for name, one in named.items() if (told := demand(one)))
 
-    def find(place: tuple[str, int], variant: str, metric: str | None = None) -> Figure | None:
-        return found.get((*place, variant, metric or unit[place]))
 
-    return list(dict.fromkeys((one.workload, one.size) for one in found.values())), find
+_RATIOS: dict[str, Cell] = {
+    "off": _off,
+    "off/pristine": _ratio("off"),
+    "on-unbatched/off": _ratio("on-unbatched"),
+    "on/off": _ratio("on"),
+}
+_DEMANDED: dict[str, Cell] = {
+    "switches/op": _count("on", field="switches_per_op"),
+    "target (on/off)": lambda find: demand(find("on")),
+}
+_TIMES = {**_RATIOS, "A/A": _ratio("pristine-b"), **_DEMANDED}
+_COLUMNS: dict[str, dict[str, Cell]] = {
+    TIME: _TIMES,
+    MOCK: _TIMES,
+    INSTRUCTIONS: {
+        **_RATIOS,
+        **_DEMANDED,
+        "asi/off": _ratio("asi"),
+        "asi-leaving/off": _ratio("asi-leaving"),
+    },
+    EVENTS: {
+        "tables": _count("on", "tables_per_op"),
+        "switches/op, on-unbatched": _count("on-unbatched", "switches_per_op"),
+        "switches/op, on": _count("on", "switches_per_op"),
+        "bound": _count("on", "switches_per_op", field="limit"),
+        "nested guards/op": _count("on", "nested_guards_per_op"),
+        "tag ops/1000 PTPs": _count("on", "tag_operations_per_1000_ptps"),
+        "target": _event_demands,
+    },
+}
+# Columns that are there only if these variants were measured.
+_NEEDED = {
+    **{f"{name}/{base}": {name, base} for name, base in COMPARISONS},
+    **{name: {"on"} for name in _DEMANDED},
+}
 
 
 def table(report: Report, kind: str) -> Table:
     """The table of a kind of figures of a report."""
-    places, find = _finder(report, kind)
-    make = {EVENTS: _event_row, INSTRUCTIONS: _instruction_row}.get(kind, _time_row)
-    columns = {
-        EVENTS: ("workload", "size", "tables", "switches/op, on-unbatched", "switches/op, on",
-                 "bound", "nested guards/op", "tag ops/1000 PTPs", "target"),
-        INSTRUCTIONS: ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off",
-                       "switches/op", "target (on/off)", *_ISOLATED),
-    }.get(kind, ("workload", "size", "off", "off/pristine", "on-unbatched/off", "on/off", "A/A",
-                 "switches/op", "target (on/off)"))  # fmt: skip
-    rows = tuple((place[0], WORKLOADS[place[0]].label(place[1]), *make(place, find, kind))
-                 for place in places)  # fmt: skip
-    made = Table(kind, heading(kind, report.target), columns, rows)
     there = {one.variant for one in report.figures}
-    gone = {column for column, needed in _NEEDED.items() if not there.issuperset(needed)}
-    return only(made, [name for name in columns if name not in gone])
-
-
-def _off(place: tuple[str, int], find: Find, kind: str) -> str:
-    figure = find(place, "off")
-    return amount(figure.value, kind) if figure else "-"
-
-
-def _time_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]:
-    on = find(place, "on")
-    return (
-        _off(place, find, kind), cell(find(place, "off")), cell(find(place, "on-unbatched")),
-        cell(on), cell(find(place, "pristine-b")), count(on.switches_per_op if on else None),
-        demand(on),
+    columns = {
+        name: made for name, made in _COLUMNS[kind].items() if _NEEDED.get(name, set()) <= there
+    }
+    # By place; those that have one metric only also without it.
+    found: dict[tuple[str, int], dict[tuple[str, ...], Figure]] = {}
+    for one in report.figures:
+        if one.kind == kind and one.metric not in (BOOT_METRIC, LOST, *LAYOUT):
+            place = found.setdefault((one.workload, one.size), {})
+            place[one.variant, one.metric] = place[one.variant,] = one
+    rows = tuple(
+        (name, WORKLOADS[name].label(size),
+         *(made(lambda *words, place=place: place.get(words)) for made in columns.values()))
+        for (name, size), place in found.items()
     )  # fmt: skip
-
-
-def _instruction_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]:
-    names = ("off", "on-unbatched", "on")
-    on = find(place, "on")
-    return (
-        _off(place, find, kind), *(cell(find(place, name)) for name in names),
-        count(on.switches_per_op if on else None), demand(on),
-        *(cell(find(place, name.removesuffix("/off"))) for name in _ISOLATED),
-    )  # fmt: skip
-
-
-def _event_row(place: tuple[str, int], find: Find, kind: str) -> tuple[str, ...]:
-    def value(variant: str, metric: str) -> str:
-        figure = find(place, variant, metric)
-        return count(figure.value if figure else None)
-
-    on = find(place, "on", "switches_per_op")
-    tags = find(place, "on", "tag_operations_per_1000_ptps")
-    demands = [
-        f"{name} {demand(one)}"
-        for name, one in (("switches", on), ("tag ops", tags))
-        if one and one.limit is not None
-    ]
-    return (
-        value("on", "tables_per_op"), value("on-unbatched", "switches_per_op"),
-        value("on", "switches_per_op"), count(on.limit if on else None),
-        value("on", "nested_guards_per_op"), value("on", "tag_operations_per_1000_ptps"),
-        ", ".join(demands),
-    )  # fmt: skip
+    return Table(kind, heading(kind, report.target), ("workload", "size", *columns), rows)
 
 
 # === Direct map ==================================================================================
@@ -302,15 +294,15 @@ def _hooks(report: Report, kind: str) -> tuple[str, ...]:
         verdict: [one for one in judged if one.verdict == verdict]
         for verdict in (MISSED, UNDECIDED, MET)
     }
-    found = ", ".join(f"{len(those)} {verdict}" for verdict, those in verdicts.items() if those)
-    worst = next((verdict for verdict, those in verdicts.items() if those), NOT_HERE)
-    if verdicts[MISSED]:
+    there = {verdict: those for verdict, those in verdicts.items() if those}
+    found = ", ".join(f"{len(those)} {verdict}" for verdict, those in there.items())
+    if missed := verdicts[MISSED]:
         found += ": " + ", ".join(
-            f"{WORKLOADS[one.workload].title(one.size)} {change(one.ratio or 1)}"
-            for one in verdicts[MISSED]
+            f"{WORKLOADS[one.workload].title(one.size)} {change(one.ratio or 1)}" for one in missed
         )
-    verdict = f"{worst} (mock)" if kind == MOCK and judged else worst
-    limit = change(OFF_LIMIT).replace("+", "± ").replace(".0 ", " ")
+    # The worst of all.
+    verdict = next(iter(there), NOT_HERE) + (" (mock)" if kind == MOCK and judged else "")
+    limit = _whole(change(OFF_LIMIT).replace("+", "± "))
     return ("all workloads, off/pristine", SHORT[kind], limit, found, verdict)
 
 

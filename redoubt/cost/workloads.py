@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 
 MIB = 1 << 20
@@ -68,19 +71,9 @@ class Limit:
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload: `sizes` in bytes, or in the `unit` it names, operations and samples per boot.
-
-    `host_excluded` leaves out what UML spends in calls of its host, which other architectures do
-    not have. `limits` are what this project demands.
-    `emulated` are the sizes whose instructions are counted, where everything is ten times slower.
-    `gauge` is one that is no operation of a kernel, but tells a price: it is compared with nothing.
-    `ours` is one that the pristine kernel does not have. `visits` is how many page tables it visits
-    for each that the kernel counts. `only` are the targets that have it, if not all do. `once` is
-    one that a boot does a single time.
-    """
+    """A workload, as configs/bench.toml has it, which explains the fields."""
 
     name: str
-    what: str
     sizes: tuple[int, ...]
     emulated: tuple[int, ...]
     ops: int
@@ -98,28 +91,25 @@ class Workload:
         """What is asked of one boot of a variant for a kind of figure."""
         if self.ours and variant.startswith("pristine"):
             return []
+        return [
+            self._spec(kind, size, quick)
+            for size in (self.emulated if kind == INSTRUCTIONS else self.sizes)
+        ]
+
+    def _spec(self, kind: str, size: int, quick: bool) -> Spec:
+        ops = self.ops_at(size)
         if kind in TIMED:
-            return [
-                Spec(
-                    self.name, size, self.ops_at(size),
-                    min(3, self.samples) if quick else self.samples_at(size), 1,
-                )
-                for size in self.sizes
-            ]  # fmt: skip
+            # Fewer of what takes long.
+            usual = max(3, self.samples // 2) if size >= _LARGE else self.samples
+            return Spec(self.name, size, ops, min(3, self.samples) if quick else usual, 1)
         if kind == EVENTS:
             # The first of the largest, as later ones do not make the pool grow.
-            return [
-                Spec(self.name, size, min(self.ops_at(size), 256), 1, int(size < _LARGE))
-                for size in self.sizes
-            ]
+            return Spec(self.name, size, min(ops, 256), 1, int(size < _LARGE))
         if self.once:
-            return [Spec(self.name, size, self.ops, 1, 0) for size in self.emulated]
+            return Spec(self.name, size, ops, 1, 0)
         # Ticks of the guest's clock fall into some samples and not into others, and into all of
         # what takes long.
-        samples = min(self.samples, 7)
-        return [
-            Spec(self.name, size, min(self.ops_at(size), 256), samples, 1) for size in self.emulated
-        ]
+        return Spec(self.name, size, min(ops, 256), min(self.samples, 7), 1)
 
     def on(self, target: str) -> bool:
         """Does a target have it?"""
@@ -129,21 +119,15 @@ class Workload:
         """Operations a sample: for what is sized in pages, as many as the guest flushes at once."""
         return max(16, _PAGES_PER_FLUSH // size) if self.unit == "page" else self.ops
 
-    def samples_at(self, size: int) -> int:
-        """Samples a boot: fewer of what takes long."""
-        return max(3, self.samples // 2) if size >= _LARGE else self.samples
-
     def limit_at(self, target: str, kind: str, size: int, variant: str = "on") -> float | None:
         """The ratio demanded of a variant of a target for a kind of figure at a size, if one is."""
-        for limit in self.limits:
-            bound = TIMED if limit.kind == TIME else (limit.kind,)
-            if (
-                (limit.target, limit.variant) == (target, variant)
-                and kind in bound
-                and limit.size in (None, size)
-            ):
-                return limit.ratio
-        return None
+        kind = TIME if kind == MOCK else kind
+        found = (
+            limit.ratio for limit in self.limits
+            if (limit.target, limit.kind, limit.variant) == (target, kind, variant)
+            and limit.size in (None, size)
+        )  # fmt: skip
+        return next(found, None)
 
     def title(self, size: int) -> str:
         """Name and size for people."""
@@ -165,90 +149,30 @@ def size_label(size: int) -> str:
 
 # PAGES_PER_FLUSH in kernel/mm/kpkeys_bench/vmalloc.c.
 _PAGES_PER_FLUSH = 4096
-_MAPPINGS = (64 * MIB, 256 * MIB, 1024 * MIB)
 _LARGE = 1024 * MIB
-_SMALL = (64 * MIB,)
-_READS = (4 << 10, 128 << 10, 2 * MIB)
-_PAGES = (1, 4, 16, 64, 256)
-# PCs; and all targets whose instructions are counted and whose time is not.
-_PC = ("x86_64", "x86_64-mktme")
-_COUNTED = (*_PC, "arm64")
-
-
-def _time(ratio: float, size: int | None = None) -> Limit:
-    return Limit("um", TIME, ratio, size)
-
-
-def _x86(ratio: float, variant: str = "on", size: int | None = None) -> Limit:
-    return Limit("x86_64", INSTRUCTIONS, ratio, size, variant)
-
-
-def _arm(ratio: float) -> Limit:
-    return Limit("arm64", INSTRUCTIONS, ratio)
-
-
-# Hooks of address space isolation that do nothing: these are on top of kpkeys'.
-_UNISOLATED = _x86(1.003, "off")
-
-# Several keys for memory, of which none is used.
-_UNENCRYPTED = Limit("x86_64-mktme", INSTRUCTIONS, 1.003, variant="off")
 
 # The ratio to the pristine kernel that is demanded of booting.
 BOOT_LIMIT = 1.3
 
-WORKLOADS = {
-    workload.name: workload
-    for workload in (
-        # What is there when nothing has run, and what many processes change in that.
-        Workload("boot", "from reset to the first program", (), (0,), 1, 1,
-                 only=_PC, once=True),
-        Workload("storm", "many processes at a time, as their user sees them", (), (64,), 4, 1,
-                 unit="process", only=_PC, once=True),
-        Workload("null-syscall", "getppid(), as its user sees it", (0,), (0,), 256, 10,
-                 only=_COUNTED, limits=(_x86(1.0),)),
-        Workload("interrupt", "an interrupt that a CPU sends to itself", (), (0,), 256, 10,
-                 only=_COUNTED),
-        Workload("fork", "copying one mapping: dup_mmap()", _MAPPINGS, _SMALL, 1, 8,
-                 limits=(_time(1.02, 1024 * MIB), _x86(1.01), _arm(1.01), _UNENCRYPTED),
-                 visits=2),
-        Workload("munmap", "unmapping one mapping", _MAPPINGS, _SMALL, 1, 8,
-                 limits=(_time(1.01, 1024 * MIB), _x86(1.005), _arm(1.005), _UNENCRYPTED),
-                 visits=2),
-        Workload("fork-large", "fork of folios of 64 KiB", _SMALL, _SMALL, 1, 8,
-                 limits=(_x86(1.02), _arm(1.02)), visits=2, only=_COUNTED),
-        Workload("munmap-large", "munmap of folios of 64 KiB", _SMALL, _SMALL, 1, 8,
-                 limits=(_x86(1.02), _arm(1.02)), visits=2, only=_COUNTED),
-        Workload("exit", "giving up the copy: exit_mmap()", _MAPPINGS[:2], _SMALL, 1, 8,
-                 visits=2),
-        Workload("fault", "touching one mapping, page by page", _SMALL, _SMALL, 1, 8,
-                 limits=(_time(1.02), _x86(1.003), _arm(1.005), _UNISOLATED, _UNENCRYPTED)),
-        Workload("page-cache", "writing a file, and deleting it, as its user sees it", (), _SMALL,
-                 1, 8, only=_PC, limits=(_UNISOLATED,)),
-        Workload("file-read", "reading somewhere in a file, as its user sees it", (), _READS,
-                 16, 8, only=_PC, limits=(_x86(1.04, "asi", 4096), _UNENCRYPTED)),
-        Workload("file-write", "writing somewhere in a file, as its user sees it", (), _READS,
-                 16, 8, only=_PC),
-        Workload("read-by-two", "two processes at a time read 256 times each, the second of which "
-                 "is made for that", (), _READS[:1], 1, 8, only=_PC),
-        Workload("pipe", "a byte to another process, and one back", (), (0,), 256, 8, only=_PC),
-        Workload("thread-switch", "to another thread, and back", (), (0,), 256, 8, only=_PC),
-        Workload("mprotect", "changing one mapping, there and back", _SMALL, _SMALL, 8, 10,
-                 limits=(_x86(1.01),)),
-        Workload("exec-exit", "exec and exit, the part in the kernel", (0,), (0,), 32, 10,
-                 limits=(_time(1.02),)),
-        Workload("vmalloc", "vmalloc() and vfree()", _PAGES, _PAGES, 0, 10,
-                 unit="page", host_excluded=True, limits=(_time(1.06, 1),)),
-        Workload("vmalloc-random", "vmalloc() and vfree() of up to so much", (100,), (100,), 0, 10,
-                 unit="page", host_excluded=True),
-        Workload("vm_map_ram", "vm_map_ram() and vm_unmap_ram()", (1, 16), (1, 16), 0, 10,
-                 unit="page", host_excluded=True, limits=(_time(1.10),)),
-        Workload("buildlike", "compiling in the guest, as its user sees it", (4,), (2,), 1, 2,
-                 unit="file", limits=(_x86(1.02, "asi"),)),
-        Workload("switch", "raising and lowering the level once", (0,), (0,), 4096, 10,
-                 gauge=True, ours=True),
-        Workload("nothing", "reading the clock", (0,), (0,), 4096, 10, gauge=True),
-    )
-}  # fmt: skip
+_SHIFTS = {"K": 10, "M": 20, "G": 30}
+
+
+def _bytes(size: int | str) -> int:
+    return int(size[:-1]) << _SHIFTS[size[-1]] if isinstance(size, str) else size
+
+
+def _loaded(file: Path) -> Iterator[Workload]:
+    for name, entry in tomllib.loads(file.read_text(encoding="utf-8")).items():
+        lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
+        lists |= {key: tuple(map(_bytes, lists[key])) for key in ("sizes", "emulated")}
+        limits = (
+            Limit(**one | {"size": _bytes(one["size"])} if "size" in one else one)
+            for one in lists.get("limits", ())
+        )
+        yield Workload(name, **entry | lists | {"limits": tuple(limits)})
+
+
+WORKLOADS = {work.name: work for work in _loaded(paths.repo() / "configs" / "bench.toml")}
 
 
 def chosen(names: Sequence[str], target: str) -> list[Workload]:

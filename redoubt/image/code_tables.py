@@ -17,6 +17,8 @@ _MIXED = (".rodata", ".data", ".init.data")
 _NEAR = 4
 _ALTERNATIVE = struct.Struct("<iiIBB")
 _LABEL = struct.Struct("<iiq")
+_POINTER = struct.Struct("<Q")
+_OFFSET = struct.Struct("<i")
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,11 @@ def alternatives(elf: Elf) -> list[Alternative]:
     """The table of instructions that are replaced at boot, by what the CPU can do."""
     found: list[Alternative] = []
     for section in elf.sections:
-        if section.name != ".altinstructions":
-            continue
-        # Two offsets relative to themselves, 32 bits of conditions, the two lengths.
-        for at in range(0, len(section.data) - _ALTERNATIVE.size + 1, _ALTERNATIVE.size):
-            original, other, _, length, other_length = _ALTERNATIVE.unpack_from(section.data, at)
-            start = section.address + at + original
-            there = section.address + at + 4 + other
-            found.append(Alternative(start, start + length, there, there + other_length))
+        if section.name == ".altinstructions":
+            # Two offsets relative to themselves, 32 bits of conditions, the two lengths.
+            for place, (original, other, _, length, other_length) in section.records(_ALTERNATIVE):
+                start, there = place + original, place + 4 + other
+                found.append(Alternative(start, start + length, there, there + other_length))
     return found
 
 
@@ -74,7 +73,7 @@ def references(elf: Elf, wanted: set[int], known: Container[int]) -> set[int]:
     found: set[int] = set()
     labels = range(*_label_table(elf))
     for section in elf.sections:
-        if not section.alloc or section.executable or section.type == SHT_NOBITS:
+        if not section.alloc or section.code or section.type == SHT_NOBITS:
             continue
         if section.name not in _DESCRIPTIONS:
             found |= _pointers(section, wanted)
@@ -84,9 +83,7 @@ def references(elf: Elf, wanted: set[int], known: Container[int]) -> set[int]:
 
 def _pointers(section: Section, wanted: set[int]) -> set[int]:
     """The addresses of `wanted` that this section holds as a pointer."""
-    data = section.data
-    words = struct.iter_unpack("<Q", data[: len(data) // 8 * 8])
-    return {pointer for (pointer,) in words if pointer in wanted}
+    return {pointer for _, (pointer,) in section.records(_POINTER) if pointer in wanted}
 
 
 def _offsets(
@@ -94,31 +91,23 @@ def _offsets(
 ) -> set[int]:
     """The addresses of `wanted` that this section holds relative to the place, if not `known`."""
     found: set[int] = set()
-    code = [
-        range(one.address, one.address + one.size)
-        for one in elf.sections
-        if one.alloc and one.executable
-    ]
-    data = section.data
-    offsets = [offset for (offset,) in struct.iter_unpack("<i", data[: len(data) // 4 * 4])]
+    code = [range(one.address, one.address + one.size) for one in elf.sections if one.code]
+    targets = [place + offset for place, (offset,) in section.records(_OFFSET)]
 
-    def leads_to_code(number: int) -> bool:
-        address = section.address + 4 * number + offsets[number]
-        return any(address in part for part in code)
-
-    for number, offset in enumerate(offsets):
+    for number, target in enumerate(targets):
         place = section.address + 4 * number
-        if place + offset not in wanted or any(place in part for part in known):
+        if target not in wanted or any(place in part for part in known):
             continue
         # Of an exception table's entries: where to go on, not where it may happen.
         if section.name == "__ex_table" and number % 3 == 0:
             continue
         # Where all kinds of data are, some of them look like an offset. Those that are stand in
         # tables, near others.
-        near = range(max(number - _NEAR, 0), min(number + _NEAR + 1, len(offsets)))
-        if section.name in _MIXED and not any(
-            leads_to_code(other) for other in near if other != number
-        ):
+        near = [
+            *targets[max(number - _NEAR, 0) : number],
+            *targets[number + 1 : number + 1 + _NEAR],
+        ]
+        if section.name in _MIXED and not any(one in part for one in near for part in code):
             continue
-        found.add(place + offset)
+        found.add(target)
     return found

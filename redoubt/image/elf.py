@@ -2,23 +2,23 @@
 """The part of ELF that we read: 64-bit little-endian, as our targets are.
 
 Only what is needed: sections with their bytes, symbols, relocations with addends, and what a
-program is linked with. Anything else (32-bit, big-endian, REL relocations) is refused with a
-RedoubtError rather than misread.
+program is linked with. Anything else (32-bit, big-endian, REL relocations, more sections than the
+header can count) is refused with a RedoubtError rather than misread.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from redoubt.core.errors import RedoubtError
 
 EM_X86_64 = 62
 EM_AARCH64 = 183
-# What disassembles for a machine.
-OBJDUMP = {EM_X86_64: "objdump", EM_AARCH64: "aarch64-linux-gnu-objdump"}
 
 SHT_SYMTAB = 2
 SHT_RELA = 4
@@ -27,7 +27,6 @@ SHT_NOBITS = 8
 SHT_REL = 9
 SHF_ALLOC = 2
 SHF_EXEC = 4
-SHN_XINDEX = 0xFFFF
 
 STB_LOCAL = 0
 STT_FUNC = 2
@@ -64,13 +63,18 @@ class Section:
         return bool(self.flags & SHF_ALLOC)
 
     @property
-    def executable(self) -> bool:
-        """True if the section holds instructions."""
-        return bool(self.flags & SHF_EXEC)
+    def code(self) -> bool:
+        """True if the section holds instructions of the running kernel."""
+        return self.alloc and bool(self.flags & SHF_EXEC)
+
+    def records(self, layout: struct.Struct) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """The records of a table, each with its address."""
+        whole = self.data[: len(self.data) // layout.size * layout.size]
+        for number, record in enumerate(layout.iter_unpack(whole)):
+            yield self.address + number * layout.size, record
 
 
-@dataclass(frozen=True)
-class Symbol:
+class Symbol(NamedTuple):
     """One symbol-table entry. `section` is the section index, or a reserved SHN_* value."""
 
     name: str
@@ -81,9 +85,13 @@ class Symbol:
     value: int
     size: int
 
+    @property
+    def names_place(self) -> bool:
+        """True unless it stands for a whole file or section."""
+        return self.type not in (STT_FILE, STT_SECTION)
 
-@dataclass(frozen=True)
-class Relocation:
+
+class Relocation(NamedTuple):
     """One relocation with addend against a symbol."""
 
     offset: int
@@ -102,40 +110,26 @@ class Elf:
             self._raw = path.read_bytes()
         except OSError as error:
             raise RedoubtError(f"cannot read {path}: {error.strerror}") from error
+        if self._raw[:6] != b"\x7fELF\x02\x01":
+            raise RedoubtError(f"{path} is not a 64-bit little-endian ELF file")
         try:
-            self._parse()
+            self.sections = list(self._sections())
         except (struct.error, IndexError, ValueError) as error:
             raise RedoubtError(f"{path} is a damaged ELF file") from error
 
-    def _parse(self) -> None:
-        raw = self._raw
-        if raw[:6] != b"\x7fELF\x02\x01":
-            raise RedoubtError(f"{self.path} is not a 64-bit little-endian ELF file")
-        header = _HEADER.unpack_from(raw)
+    def _sections(self) -> Iterator[Section]:
+        header = _HEADER.unpack_from(self._raw)
         self.machine: int = header[2]
         offset, entry_size, count, names = header[6], header[11], header[12], header[13]
-        if offset and (count == 0 or names == SHN_XINDEX):
-            # More sections than the header can count: the first section header says how many.
-            first = _SECTION.unpack_from(raw, offset)
-            count = count or first[5]
-            names = first[6] if names == SHN_XINDEX else names
-        rows = [_SECTION.unpack_from(raw, offset + i * entry_size) for i in range(count)]
+        if offset and not count:
+            raise RedoubtError(f"{self.path} has too many sections, not supported")
+        rows = [_SECTION.unpack_from(self._raw, offset + i * entry_size) for i in range(count)]
         strings = self._slice(rows[names][4], rows[names][5]) if rows else b""
-        self.sections: list[Section] = [
-            Section(
-                index=i,
-                name=_string(strings, row[0]),
-                type=row[1],
-                flags=row[2],
-                address=row[3],
-                size=row[5],
-                link=row[6],
-                info=row[7],
-                align=row[8],
-                data=b"" if row[1] == SHT_NOBITS else self._slice(row[4], row[5]),
-            )
-            for i, row in enumerate(rows)
-        ]
+        for index, row in enumerate(rows):
+            name, kind, flags, address, start, size, link, info, align, _ = row
+            data = b"" if kind == SHT_NOBITS else self._slice(start, size)
+            title = _string(strings, name)
+            yield Section(index, title, kind, flags, address, size, link, info, align, data)
 
     def _slice(self, offset: int, size: int) -> bytes:
         data = self._raw[offset : offset + size]
@@ -146,33 +140,20 @@ class Elf:
     @cached_property
     def symbols(self) -> list[Symbol]:
         """The symbol table in file order, the empty entry 0 included; [] if stripped."""
-        for section in self.sections:
-            if section.type != SHT_SYMTAB:
-                continue
-            if any(other.type == 18 and other.link == section.index for other in self.sections):
-                raise RedoubtError(f"{self.path} has extended section indexes, not supported")
-            strings = self.sections[section.link].data
-            return [
-                Symbol(
-                    name=_string(strings, name),
-                    bind=info >> 4,
-                    type=info & 15,
-                    visibility=other & 3,
-                    section=index,
-                    value=value,
-                    size=size,
-                )
-                for name, info, other, index, value, size in _SYMBOL.iter_unpack(section.data)
-            ]
-        return []
+        table = next((one for one in self.sections if one.type == SHT_SYMTAB), None)
+        if table is None:
+            return []
+        strings = self.sections[table.link].data
+        return [
+            Symbol(_string(strings, name), info >> 4, info & 15, other & 3, index, value, size)
+            for name, info, other, index, value, size in _SYMBOL.iter_unpack(table.data)
+        ]
 
     @property
     def interpreter(self) -> str | None:
         """The path of the loader that a program asks for; None if it needs none."""
-        for section in self.sections:
-            if section.name == ".interp":
-                return _string(section.data, 0)
-        return None
+        named = (_string(one.data, 0) for one in self.sections if one.name == ".interp")
+        return next(named, None)
 
     @property
     def needed(self) -> list[str]:
@@ -188,16 +169,14 @@ class Elf:
     def relocations(self) -> dict[int, list[Relocation]]:
         """Relocations by the index of the section they patch."""
         result: dict[int, list[Relocation]] = {}
-        symbols = self.symbols
         for section in self.sections:
             if section.type == SHT_REL:
                 raise RedoubtError(f"{self.path} has relocations without addend, not supported")
-            if section.type != SHT_RELA:
-                continue
-            result.setdefault(section.info, []).extend(
-                Relocation(offset, info & 0xFFFFFFFF, symbols[info >> 32], addend)
-                for offset, info, addend in _RELA.iter_unpack(section.data)
-            )
+            if section.type == SHT_RELA:
+                result.setdefault(section.info, []).extend(
+                    Relocation(offset, info & 0xFFFFFFFF, self.symbols[info >> 32], addend)
+                    for offset, info, addend in _RELA.iter_unpack(section.data)
+                )
         return result
 
 

@@ -33,30 +33,19 @@ these lines.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-import subprocess
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from redoubt.core.diff import Hunk, hunks
 from redoubt.core.errors import RedoubtError
-from redoubt.image.elf import (
-    OBJDUMP,
-    SHT_NOBITS,
-    STB_LOCAL,
-    STT_FILE,
-    STT_SECTION,
-    Elf,
-    Section,
-    Symbol,
-)
-
-# Objects only one of the builds may have, with the reason. With the options off there is none.
-PERMITTED_ONE_SIDED: dict[str, str] = {}
+from redoubt.core.process import run_lines
+from redoubt.image.elf import EM_AARCH64, STB_LOCAL, Elf, Section, Symbol
 
 HOST_DIRECTORIES = ("scripts", "tools")
 WHOLE_KERNELS = (
@@ -72,7 +61,6 @@ TIMESTAMP_OBJECTS = (
 CONFIG_OBJECT = "arch/um/kernel/config.o"
 DETAIL_LINES = 6
 
-_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 # Bytes, or on arm64 the word that they are.
 _INSN = re.compile(r"^\s*([0-9a-f]+):\t((?:(?:[0-9a-f]{2}){1,4} )+)\s*(?:\t(.*))?$")
 _IMMEDIATE = re.compile(r"[$#]0x([0-9a-f]+)")
@@ -82,7 +70,6 @@ _CONFIG_LINE = re.compile(r'^"(?:(CONFIG_\w+)=.*|# (CONFIG_\w+) is not set)\\n",
 _EMPTY_LINE = '"\\n",'
 # The beginning of an object for 32 bits, or 16.
 _ELF32 = b"\x7fELF\x01"
-_BITS_18 = (1 << 18) - 1
 _SHN_RESERVED = {0: "undefined", 0xFFF1: "absolute", 0xFFF2: "common"}
 
 
@@ -116,8 +103,6 @@ class Report:
     `config_text` tells that the object with the text of .config differs by our options' lines.
     """
 
-    pristine: Path
-    patched: Path
     compared: int
     identical: int
     config_text: bool
@@ -133,18 +118,7 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
-        return {
-            "ok": self.ok,
-            "compared": self.compared,
-            "identical": self.identical,
-            "config_text": self.config_text,
-            "line_changes": [vars(change) for change in self.line_changes],
-            "differing": [
-                {"object": item.object, "detail": list(item.detail)} for item in self.differing
-            ],
-            "only_pristine": list(self.only_pristine),
-            "only_patched": list(self.only_patched),
-        }
+        return {"ok": self.ok, **asdict(self)}
 
 
 def render(report: Report) -> list[str]:
@@ -172,31 +146,27 @@ def render(report: Report) -> list[str]:
 
 def _objects(build: Path) -> set[str]:
     """The kernel's object files in a build directory, by relative path."""
-    found: set[str] = set()
-    for directory, subdirectories, files in os.walk(build):
-        relative = PurePosixPath(Path(directory).relative_to(build).as_posix())
-        if str(relative) == ".":
-            # `source` is a link to the source tree; walk() does not follow it.
-            subdirectories[:] = [name for name in subdirectories if name not in HOST_DIRECTORIES]
-        for name in files:
-            if name.endswith(".o") and not name.startswith(".tmp_"):
-                found.add(str(relative / name))
-    return found - set(WHOLE_KERNELS)
+    # `source` is a link to the source tree, which is not followed.
+    found = {file.relative_to(build) for file in build.rglob("*.o")}
+    kernel = {
+        str(name)
+        for name in found
+        if name.parts[0] not in HOST_DIRECTORIES and not name.name.startswith(".tmp_")
+    }
+    return kernel - set(WHOLE_KERNELS)
 
 
 def _config(build: Path) -> dict[str, str]:
     """The configuration of a build: option = value, `n` for one that is not set."""
-    path = build / ".config"
     try:
-        text = path.read_text(encoding="utf-8")
+        text = (build / ".config").read_text(encoding="utf-8")
     except OSError as error:
         raise RedoubtError(
             f"{build} is not a kernel build: no .config ({error.strerror})"
         ) from error
-    result = dict(re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE))
     unset = re.findall(r"^# (CONFIG_\w+) is not set$", text, re.MULTILINE)
-    result.update(dict.fromkeys(unset, "n"))
-    return result
+    found = re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE)
+    return dict(found) | dict.fromkeys(unset, "n")
 
 
 def _check_configs(pristine: Path, patched: Path) -> None:
@@ -210,51 +180,47 @@ def _check_configs(pristine: Path, patched: Path) -> None:
         )
 
 
-def _source_root(build: Path) -> Path:
-    """The source tree a build was made from."""
-    link = build / "source"
-    if link.is_symlink() and not link.exists():
-        raise RedoubtError(
-            f"the source tree of {build} is gone: {os.readlink(link)}",
-            "line numbers are judged by the source; build again",
-        )
-    return Path(os.path.realpath(link)) if link.exists() else build
+# Is a file generated, and its path in the build or the source.
+_Where = tuple[bool, str]
 
 
 class _Side:
-    """One of the two builds."""
+    """One of the two builds, and the source tree it was made from."""
 
     def __init__(self, build: Path) -> None:
         self.build = Path(os.path.realpath(build))
-        self.source = _source_root(self.build)
+        link = self.build / "source"
+        if link.is_symlink() and not link.exists():
+            raise RedoubtError(
+                f"the source tree of {self.build} is gone: {os.readlink(link)}",
+                "line numbers are judged by the source; build again",
+            )
+        self.source = Path(os.path.realpath(link)) if link.exists() else self.build
 
-    def dependencies(self, name: str) -> list[tuple[str, str]]:
-        """The files an object was compiled from: (`build` or `source`, path relative to it)."""
+    def files(self, name: str) -> dict[_Where, Path]:
+        """The files an object was compiled from."""
         path = self.build / name
-        command = path.with_name(f".{path.name}.cmd")
         try:
-            text = command.read_text(encoding="utf-8", errors="surrogateescape")
+            text = (path.parent / f".{path.name}.cmd").read_text(errors="surrogateescape")
         except OSError:
-            return []
+            return {}
         words: list[str] = []
-        for key in ("source", "deps"):
-            match = re.search(rf"^{key}_\S+ := ((?:.*\\\n)*.*)$", text, re.MULTILINE)
-            if match:
-                plain = re.sub(r"\$\(wildcard [^)]*\)", " ", match[1].replace("\\\n", " "))
-                words += plain.split()
-        result: dict[tuple[str, str], None] = {}
+        for match in re.finditer(r"^(?:source|deps)_\S+ := ((?:.*\\\n)*.*)$", text, re.MULTILINE):
+            words += re.sub(r"\$\(wildcard [^)]*\)", " ", match[1].replace("\\\n", " ")).split()
+        found: dict[_Where, Path] = {}
         for word in words:
             full = Path(os.path.normpath(self.build / word))
             # A build directory may lie inside the source tree: ask for it first.
-            for kind, root in (("build", self.build), ("source", self.source)):
-                if full.is_relative_to(root):
-                    result[kind, str(full.relative_to(root))] = None
-                    break
-        return list(result)
+            if full.is_relative_to(self.build):
+                found[True, str(full.relative_to(self.build))] = full
+            elif full.is_relative_to(self.source):
+                found[False, str(full.relative_to(self.source))] = full
+        return found
 
-    def file(self, kind: str, relative: str) -> Path:
-        """The file a dependency names on this side."""
-        return (self.build if kind == "build" else self.source) / relative
+    def file(self, where: _Where) -> Path:
+        """Such a file on this side."""
+        generated, name = where
+        return (self.build if generated else self.source) / name
 
 
 # === Line numbers ================================================================================
@@ -265,23 +231,20 @@ class _Moved:
     """A source file both trees have, in different versions."""
 
     name: str
-    hunks: tuple[tuple[int, int, int, int], ...]
-    lines: tuple[str, ...]
+    hunks: list[Hunk]
+    lines: list[str]
 
     def maps(self, old: int, new: int) -> bool:
         """True if the unchanged line `old` is line `new` of the patched file."""
         if not 1 <= old <= len(self.lines) or not re.search(r"[()]", self.lines[old - 1]):
             return False
         shift = 0
-        for start, count, new_start, new_count in self.hunks:
-            # With a count of 0 diff names the line *before* the gap.
-            first = start if count else start + 1
-            if old < first:
+        for hunk in self.hunks:
+            if old < hunk.old.start:
                 break
-            if old < first + count:
+            if old in hunk.old:
                 return False
-            new_first = new_start if new_count else new_start + 1
-            shift = (new_first + new_count) - (first + count)
+            shift = hunk.new.stop - hunk.old.stop
         return new == old + shift
 
 
@@ -291,78 +254,50 @@ class _Lines:
     def __init__(self, pristine: _Side, patched: _Side) -> None:
         self.pristine = pristine
         self.patched = patched
-        self.files: dict[tuple[str, str], _Moved | None] = {}
+        self.files: dict[Path, _Moved | None] = {}
+        self.objects: dict[str, list[_Moved]] = {}
 
-    def explain(self, name: str) -> Callable[[int, int], str | None]:
-        """A function giving the file in which line `old` has become line `new`, if any."""
+    def explain(self, name: str, old: int, new: int) -> str | None:
+        """The file of an object in which line `old` has become line `new`, if there is one."""
+        if name not in self.objects:
+            files = self.pristine.files(name)
+            found = [self._moved(where, file) for where, file in files.items()]
+            self.objects[name] = [file for file in found if file]
+        return next((file.name for file in self.objects[name] if file.maps(old, new)), None)
 
-        @functools.cache
-        def moved() -> list[_Moved]:
-            # Most objects are identical and never ask.
-            found = (self._moved(*file) for file in self.pristine.dependencies(name))
-            return [file for file in found if file is not None]
-
-        def explain(old: int, new: int) -> str | None:
-            return next((file.name for file in moved() if file.maps(old, new)), None)
-
-        return explain
-
-    def _moved(self, kind: str, relative: str) -> _Moved | None:
-        key = (kind, relative)
-        if key not in self.files:
-            self.files[key] = _compare_sources(
-                relative, self.pristine.file(*key), self.patched.file(*key)
-            )
-        return self.files[key]
-
-
-def _compare_sources(name: str, old: Path, new: Path) -> _Moved | None:
-    """The hunks between two versions of a file; None if they are equal or one is missing."""
-    try:
-        before, after = old.read_bytes(), new.read_bytes()
-    except OSError:
-        return None
-    if before == after:
-        return None
-    result = _run(["diff", "-a", "-U0", str(old), str(new)], (0, 1))
-    hunks: list[tuple[int, int, int, int]] = []
-    for line in result.splitlines():
-        if match := _HUNK.match(line):
-            start, count, new_start, new_count = match.groups()
-            hunks.append((int(start), int(count or "1"), int(new_start), int(new_count or "1")))
-    return _Moved(name, tuple(hunks), tuple(before.decode("latin-1").split("\n")))
+    def _moved(self, where: _Where, old: Path) -> _Moved | None:
+        """A file if its versions differ and both exist."""
+        if old not in self.files:
+            new = self.patched.file(where)
+            try:
+                before, after = old.read_bytes(), new.read_bytes()
+            except OSError:
+                before = after = b""
+            lines = before.decode("latin-1").split("\n")
+            self.files[old] = _Moved(where[1], hunks(old, new), lines) if before != after else None
+        return self.files[old]
 
 
-def _run(command: list[str], good: tuple[int, ...] = (0,)) -> str:
-    """Output of a command; raises RedoubtError if it is missing or fails."""
-    try:
-        result = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            env={**os.environ, "LC_ALL": "C"},
-            check=False,
-        )
-    except FileNotFoundError as missing:
-        raise RedoubtError(
-            f"{command[0]} is missing", "apt-get install binutils diffutils"
-        ) from missing
-    if result.returncode not in good:
-        raise RedoubtError(f"{command[0]} failed: {result.stderr.strip()}")
-    return result.stdout
+def _run(*command: str | Path) -> list[str]:
+    """The lines that a command prints; raises RedoubtError if it is missing or fails."""
+    lines: list[str] = []
+    ended = run_lines(command, lines.append, env={"LC_ALL": "C"})
+    if ended.code:
+        raise RedoubtError("\n".join([f"{command[0]} failed ({ended}):", *lines[-10:]]))
+    return lines
 
 
 def _without_debug(path: Path) -> bytes:
     """An object without the sections for debuggers, which name its directory."""
     with tempfile.TemporaryDirectory(prefix="redoubt-") as scratch:
         stripped = Path(scratch) / path.name
-        _run(["objcopy", "--strip-debug", str(path), str(stripped)])
+        _run("objcopy", "--strip-debug", path, stripped)
         return stripped.read_bytes()
 
 
 # === Objects =====================================================================================
 
+# A section by its name, and how many of that name come before it.
 _Key = tuple[str, int]
 
 
@@ -374,46 +309,50 @@ class _Object:
         self.elf = Elf(path)
         self.sections: dict[_Key, Section] = {}
         self.keys: dict[int, _Key] = {}
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for section in self.elf.sections:
-            key = (section.name, counts.get(section.name, 0))
-            counts[section.name] = key[1] + 1
-            self.keys[section.index] = key
+            key = self.keys[section.index] = (section.name, counts[section.name])
+            counts[section.name] += 1
             if section.alloc:
                 self.sections[key] = section
+        # The compiler numbers local names: what they stand for is a place in a section.
         self.relocations = {
             self.keys[index]: sorted(
-                (item.offset, item.type, *self._place(item.symbol, item.addend)) for item in items
+                (one.offset, one.type, f"global {one.symbol.name}", one.addend)
+                if one.symbol.bind != STB_LOCAL
+                else (one.offset, one.type, self._home(one.symbol), one.symbol.value + one.addend)
+                for one in relocations
             )
-            for index, items in self.elf.relocations().items()
+            for index, relocations in self.elf.relocations().items()
             if self.keys[index] in self.sections
         }
-
-    def _place(self, symbol: Symbol, addend: int) -> tuple[str, int]:
-        """What a relocation refers to: a global name, or a place in a section."""
-        if symbol.bind != STB_LOCAL:
-            return f"global {symbol.name}", addend
-        return self._section(symbol), symbol.value + addend
-
-    def _section(self, symbol: Symbol) -> str:
-        if symbol.section in self.keys and symbol.section not in _SHN_RESERVED:
-            return "{}#{}".format(*self.keys[symbol.section])
-        return _SHN_RESERVED.get(symbol.section, f"index {symbol.section:#x}")
-
-    def symbols(self) -> dict[str, tuple[Any, ...]]:
-        """The symbols other files can see, defined or needed."""
-        return {
-            item.name: (
-                item.bind,
-                item.type,
-                item.visibility,
-                self._section(item),
-                item.value,
-                item.size,
-            )
-            for item in self.elf.symbols
-            if item.bind != STB_LOCAL and item.type not in (STT_FILE, STT_SECTION)
+        # Those that other files can see, defined or needed.
+        self.symbols = {
+            one.name: one._asdict() | {"section": self._home(one)}
+            for one in self.elf.symbols
+            if one.bind != STB_LOCAL and one.names_place
         }
+
+    def _home(self, symbol: Symbol) -> str:
+        if reserved := _SHN_RESERVED.get(symbol.section):
+            return reserved
+        if key := self.keys.get(symbol.section):
+            return "{}#{}".format(*key)
+        return f"index {symbol.section:#x}"
+
+    def disassembled(self, section: str, *options: str) -> list[str]:
+        """A section as objdump shows it."""
+        arm64 = self.elf.machine == EM_AARCH64
+        objdump = "aarch64-linux-gnu-objdump" if arm64 else "objdump"
+        return _run(objdump, "-d", "-w", "-z", *options, "-j", section, self.path)
+
+    def instructions(self, section: str) -> list[tuple[int, str, str]]:
+        """Offset, bytes and text of each instruction of a section."""
+        matches = filter(None, map(_INSN.match, self.disassembled(section)))
+        return [
+            (int(one[1], 16), one[2].strip(), _REMARK.sub("", one[3] or "").strip())
+            for one in matches
+        ]
 
 
 class _Differs(Exception):
@@ -424,23 +363,16 @@ class _Differs(Exception):
         self.detail = detail
 
 
+@dataclass(frozen=True)
 class _Pair:
-    """The comparison of one object on both sides."""
+    """The comparison of one object on both sides; `masks` are texts that stand for each other."""
 
-    def __init__(
-        self,
-        name: str,
-        old: _Object,
-        new: _Object,
-        explain: Callable[[int, int], str | None],
-        mask: tuple[bytes, bytes] | None,
-    ) -> None:
-        self.name = name
-        self.old = old
-        self.new = new
-        self.explain = explain
-        self.mask = mask
-        self.changes: list[LineChange] = []
+    name: str
+    old: _Object
+    new: _Object
+    lines: _Lines
+    masks: tuple[bytes, bytes] | None
+    changes: list[LineChange] = field(default_factory=list)
 
     def compare(self) -> list[LineChange]:
         """The line numbers that moved; raises _Differs if anything else differs."""
@@ -448,44 +380,40 @@ class _Pair:
         if old.elf.machine != new.elf.machine:
             raise _Differs("made for different machines")
         _same_names("sections", map(_title, old.sections), map(_title, new.sections))
-        before, after = old.symbols(), new.symbols()
         for key in old.sections:
             self._section(key)
-        _same_names("symbols", before, after)
-        for name, symbol in before.items():
-            if after[name] != symbol:
-                raise _Differs(f"symbol {name}: {symbol}", f"symbol {name}: {after[name]}")
+        _same_names("symbols", old.symbols, new.symbols)
+        for name, symbol in old.symbols.items():
+            if new.symbols[name] != symbol:
+                raise _Differs(f"symbol {name}: {symbol}", f"symbol {name}: {new.symbols[name]}")
         return self.changes
 
     def _section(self, key: _Key) -> None:
         old, new = self.old.sections[key], self.new.sections[key]
-        shape = (old.type, old.flags, old.align)
-        if shape != (new.type, new.flags, new.align):
-            raise _Differs(f"section {_title(key)}: type, flags or alignment differ")
+        title = f"section {_title(key)}:"
+        if (old.type, old.flags, old.align) != (new.type, new.flags, new.align):
+            raise _Differs(f"{title} type, flags or alignment differ")
         before, after = old.data, new.data
-        if self.mask is not None:
-            before = before.replace(self.mask[0], b"\1" * len(self.mask[0]))
-            after = after.replace(self.mask[1], b"\1" * len(self.mask[1]))
+        if self.masks:
+            before, after = (
+                data.replace(mask, b"\1" * len(mask))
+                for data, mask in zip((before, after), self.masks, strict=True)
+            )
         relocations = self.old.relocations.get(key, []), self.new.relocations.get(key, [])
         if old.size != new.size or relocations[0] != relocations[1]:
-            if old.executable:
-                raise _Differs(*self._code_detail(key))
+            if old.code:
+                raise self._different_code(key)
             if old.size != new.size:
-                raise _Differs(f"section {_title(key)}: {old.size} bytes, {new.size} in ours")
-            raise _Differs(f"section {_title(key)}:", *_first_pair(*map(_texts, relocations)))
-        if before == after or old.type == SHT_NOBITS:
-            return
-        if old.executable:
+                raise _Differs(f"{title} {old.size} bytes, {new.size} in ours")
+            raise _Differs(title, *_first_pair(*map(_texts, relocations)))
+        if before != after and old.code:
             self._code(key)
-        else:
+        elif before != after:
             self._data(key, before, after)
 
     def _data(self, key: _Key, before: bytes, after: bytes) -> None:
         for offset in range(0, len(before), 4):
-            old, new = before[offset : offset + 4], after[offset : offset + 4]
-            if old == new:
-                continue
-            if not self._word(key, offset, old, new):
+            if not self._word(key, offset, before[offset : offset + 4], after[offset : offset + 4]):
                 raise _Differs(
                     f"section {_title(key)}: differs at {offset:#x}",
                     f"- {before[offset : offset + 16].hex(' ')}",
@@ -493,25 +421,28 @@ class _Pair:
                 )
 
     def _word(self, key: _Key, offset: int, old: bytes, new: bytes) -> bool:
-        """True if an aligned word of data differs by line numbers only."""
-        a, b = int.from_bytes(old, "little"), int.from_bytes(new, "little")
-        same_above = len(old) == 4 and a >> 18 == b >> 18
-        if same_above and self._line(key, offset, a & _BITS_18, b & _BITS_18):
+        """True if an aligned word of data is the same, or differs by line numbers only."""
+        if old == new:
             return True
-        halves = [
-            (
-                offset + at,
-                int.from_bytes(old[at : at + 2], "little"),
-                int.from_bytes(new[at : at + 2], "little"),
+        low, new_low = (int.from_bytes(word, "little") for word in (old, new))
+        if len(old) == 4 and low >> 18 == new_low >> 18:
+            field_of_18_bits = (1 << 18) - 1
+            if self._line(key, offset, low & field_of_18_bits, new_low & field_of_18_bits):
+                return True
+        if len(old) % 2 and old[-1] != new[-1]:
+            return False
+        halves = ((at, old[at : at + 2], new[at : at + 2]) for at in (0, 2))
+        return all(
+            one == other
+            or self._line(
+                key, offset + at, int.from_bytes(one, "little"), int.from_bytes(other, "little")
             )
-            for at in range(0, len(old) - 1, 2)
-        ]
-        differing = [half for half in halves if half[1] != half[2]]
-        return bool(differing) and all(self._line(key, *half) for half in differing)
+            for at, one, other in halves
+        )
 
     def _line(self, key: _Key, offset: int, old: int, new: int) -> bool:
         """Note and accept a pair of numbers if it is a line that moved."""
-        file = self.explain(old, new)
+        file = self.lines.explain(self.name, old, new)
         if file is None:
             return False
         self.changes.append(LineChange(self.name, key[0], offset, file, old, new))
@@ -521,43 +452,29 @@ class _Pair:
         """Compare sections of code, instruction by instruction."""
         if key[1] or (key[0], 1) in self.old.keys.values():
             raise _Differs(f"several sections {key[0]} have different code")
-        old, new = (self._instructions(side, key[0]) for side in (self.old, self.new))
-        for (at, raw, text), (new_at, new_raw, new_text) in zip(old, new, strict=False):
-            if raw == new_raw and at == new_at:
-                continue
-            if at == new_at and len(raw) == len(new_raw):
-                numbers = _one_immediate(text, new_text)
-                if numbers is not None and self._line(key, at, *numbers):
-                    continue
-            raise _Differs(*self._code_detail(key))
+        old, new = self.old.instructions(key[0]), self.new.instructions(key[0])
         if len(old) != len(new):
-            raise _Differs(*self._code_detail(key))
+            raise self._different_code(key)
+        for (at, raw, text), (new_at, new_raw, new_text) in zip(old, new, strict=True):
+            if (at, raw) == (new_at, new_raw):
+                continue
+            same_place = (at, len(raw)) == (new_at, len(new_raw))
+            numbers = _one_immediate(text, new_text) if same_place else None
+            if numbers is None or not self._line(key, at, *numbers):
+                raise self._different_code(key)
 
-    @staticmethod
-    def _instructions(side: _Object, section: str) -> list[tuple[int, str, str]]:
-        """Offset, bytes and text of each instruction of a section."""
-        output = _run([_objdump(side), "-d", "-w", "-z", "-j", section, str(side.path)])
-        found: list[tuple[int, str, str]] = []
-        for line in output.splitlines():
-            if match := _INSN.match(line):
-                text = _REMARK.sub("", match[3] or "").strip()
-                found.append((int(match[1], 16), match[2].strip(), text))
-        return found
-
-    def _code_detail(self, key: _Key) -> list[str]:
+    def _different_code(self, key: _Key) -> _Differs:
         """The first differing lines of the disassembly, relocations included."""
-        texts: list[list[str]] = []
-        for side in (self.old, self.new):
-            command = [_objdump(side), "-dr", "-w", "-z", "--no-show-raw-insn", "-j", key[0]]
-            lines = _run([*command, str(side.path)]).splitlines()
-            texts.append([" ".join(line.split()) for line in lines if ":\t" in line or "<" in line])
-        title = f"section {_title(key)}:"
-        return [title, *(_first_pair(*texts) or ["the relocations differ"])]
-
-
-def _objdump(side: _Object) -> str:
-    """The disassembler for an object."""
-    return OBJDUMP.get(side.elf.machine, "objdump")
+        texts = [
+            [
+                " ".join(line.split())
+                for line in side.disassembled(key[0], "-r", "--no-show-raw-insn")
+                if ":\t" in line or "<" in line
+            ]
+            for side in (self.old, self.new)
+        ]
+        lines = _first_pair(*texts) or ["the relocations differ"]
+        return _Differs(f"section {_title(key)}:", *lines)
 
 
 def _one_immediate(old: str, new: str) -> tuple[int, int] | None:
@@ -579,17 +496,14 @@ def _texts(relocations: list[Any]) -> list[str]:
 
 def _first_pair(old: list[str], new: list[str]) -> list[str]:
     """The first lines in which two texts differ, `-` pristine and `+` ours."""
-    at = next(
-        (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b),
-        min(len(old), len(new)),
-    )
-    half = DETAIL_LINES // 2
-    return [f"- {line}" for line in old[at : at + half]] + [
-        f"+ {line}" for line in new[at : at + half]
-    ]
+    at = 0
+    while at < min(len(old), len(new)) and old[at] == new[at]:
+        at += 1
+    shown = slice(at, at + DETAIL_LINES // 2)
+    return [*(f"- {line}" for line in old[shown]), *(f"+ {line}" for line in new[shown])]
 
 
-def _same_names(what: str, old: Any, new: Any) -> None:
+def _same_names(what: str, old: Iterable[str], new: Iterable[str]) -> None:
     """Raise _Differs unless both sides have the same names."""
     before, after = set(old), set(new)
     if before != after:
@@ -599,19 +513,17 @@ def _same_names(what: str, old: Any, new: Any) -> None:
         )
 
 
-def _timestamps(old: _Side, new: _Side) -> tuple[bytes, bytes] | None:
+# === Everything ==================================================================================
+
+
+def _timestamps(*sides: _Side) -> tuple[bytes, bytes] | None:
     """The texts of the build times, None if they cannot be told."""
     found: list[bytes] = []
-    for side in (old, new):
-        try:
-            header = (side.build / "include/generated/utsversion.h").read_bytes()
-        except OSError:
-            return None
-        match = re.search(rb'^#define UTS_VERSION "(.+)"$', header, re.MULTILINE)
-        if match is None:
-            return None
-        found.append(match[1])
-    return found[0], found[1]
+    for side in sides:
+        header = side.build / "include/generated/utsversion.h"
+        text = header.read_bytes() if header.is_file() else b""
+        found += re.findall(rb'^#define UTS_VERSION "(.+)"$', text, re.MULTILINE)
+    return (found[0], found[1]) if len(found) == 2 else None
 
 
 def _only_our_options(pristine: _Side, patched: _Side) -> bool:
@@ -619,14 +531,13 @@ def _only_our_options(pristine: _Side, patched: _Side) -> bool:
     known = _config(pristine.build)
     texts: list[list[str]] = []
     for side in (pristine, patched):
-        try:
-            text = (side.build / CONFIG_OBJECT).with_suffix(".c").read_text(encoding="utf-8")
-        except OSError:
+        file = (side.build / CONFIG_OBJECT).with_suffix(".c")
+        if not file.is_file():
             return False
         texts.append(
             [
                 line
-                for line in text.splitlines()
+                for line in file.read_text(encoding="utf-8").splitlines()
                 # Kconfig sets menus and sources apart by empty lines.
                 if line != _EMPTY_LINE
                 and (not (match := _CONFIG_LINE.match(line)) or (match[1] or match[2]) in known)
@@ -635,33 +546,21 @@ def _only_our_options(pristine: _Side, patched: _Side) -> bool:
     return texts[0] == texts[1]
 
 
-class _Comparer:
-    """Compares the objects of two builds by their names."""
-
-    def __init__(self, pristine: _Side, patched: _Side) -> None:
-        self.pristine = pristine
-        self.patched = patched
-        self.lines = _Lines(pristine, patched)
-        self.times = _timestamps(pristine, patched)
-
-    def compare(self, name: str) -> list[LineChange]:
-        """The line numbers that moved; raises _Differs if anything else differs."""
-        mask = self.times if name in TIMESTAMP_OBJECTS else None
-        old, new = self.pristine.build / name, self.patched.build / name
-        before, after = old.read_bytes(), new.read_bytes()
-        if before == after:
-            return []
-        if before.startswith(_ELF32):
-            # Boot code of x86, in which no line tells its number.
-            before, after = _without_debug(old), _without_debug(new)
-            if mask and len(mask[0]) == len(mask[1]):
-                before = before.replace(*mask)
-            if before == after:
-                return []
-            raise _Differs("not an object of 64 bits, and not equal byte for byte")
-        return _Pair(
-            name, _Object(old), _Object(new), self.lines.explain(name), mask
-        ).compare()  # fmt: skip
+def _compare(name: str, lines: _Lines, masks: tuple[bytes, bytes] | None) -> list[LineChange]:
+    """The line numbers that moved in an object; raises _Differs if anything else differs."""
+    old, new = lines.pristine.build / name, lines.patched.build / name
+    before, after = old.read_bytes(), new.read_bytes()
+    if before == after:
+        return []
+    if not before.startswith(_ELF32):
+        return _Pair(name, _Object(old), _Object(new), lines, masks).compare()
+    # Boot code of x86, in which no line tells its number.
+    before, after = _without_debug(old), _without_debug(new)
+    if masks and len(masks[0]) == len(masks[1]):
+        before = before.replace(*masks)
+    if before != after:
+        raise _Differs("not an object of 64 bits, and not equal byte for byte")
+    return []
 
 
 def compare(pristine_build: Path, patched_build: Path) -> Report:
@@ -678,30 +577,29 @@ def compare(pristine_build: Path, patched_build: Path) -> Report:
             f"{pristine_build} and {patched_build} have no object file in common",
             "build both kernels first",
         )
+    lines, times = _Lines(pristine, patched), _timestamps(pristine, patched)
     identical = 0
     config_text = False
     changes: list[LineChange] = []
     differing: list[Difference] = []
-    comparer = _Comparer(pristine, patched)
     for name in common:
+        masks = times if name in TIMESTAMP_OBJECTS else None
         try:
-            found = comparer.compare(name)
+            found = _compare(name, lines, masks)
         except _Differs as difference:
             if name == CONFIG_OBJECT and _only_our_options(pristine, patched):
                 config_text = True
-                continue
-            differing.append(Difference(name, difference.detail))
+            else:
+                differing.append(Difference(name, difference.detail))
             continue
         changes += found
         identical += not found
     return Report(
-        pristine=pristine_build,
-        patched=patched_build,
         compared=len(common),
         identical=identical,
         config_text=config_text,
         line_changes=tuple(changes),
         differing=tuple(differing),
-        only_pristine=tuple(sorted(before - after - set(PERMITTED_ONE_SIDED))),
-        only_patched=tuple(sorted(after - before - set(PERMITTED_ONE_SIDED))),
+        only_pristine=tuple(sorted(before - after)),
+        only_patched=tuple(sorted(after - before)),
     )

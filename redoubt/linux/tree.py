@@ -2,7 +2,8 @@
 """Our tree: a copy of the pristine kernel, each file of kernel/ linked in, all patches pushed.
 
 Files are linked one by one, so that an edit in kernel/ is an edit of the tree, and patches are
-pushed with quilt, so that `quilt edit` and `quilt refresh` work in it.
+pushed with quilt, so that `quilt edit` and `quilt refresh` work in it. Files of kernel/ that a
+patch changes, as those of local topics do, are copied instead.
 """
 
 from __future__ import annotations
@@ -37,11 +38,15 @@ _GUESSED = re.compile(r"^Hunk #\d+ (?:succeeded at .*(?:offset|fuzz)|FAILED)", r
 
 @dataclass(frozen=True)
 class Queue:
-    """What makes a pristine tree ours: the files of kernel/ and the patches, in order."""
+    """What makes a pristine tree ours: the files of kernel/ and the patches, in order.
+
+    Files that are `copied` instead of linked leave the tree without a link to the repository.
+    """
 
     kernel: Path
     files: tuple[str, ...]
     patches: tuple[Path, ...]
+    copied: bool = False
 
 
 def queue(repo: Path) -> Queue:
@@ -124,6 +129,8 @@ def _key(pristine: Path, version: str, ours: Queue, repo: Path) -> str:
     known.update("\n".join(ours.files).encode())
     for patch in ours.patches:
         known.update(f"\n{patch}\n".encode() + patch.read_bytes())
+    for name in ours.files if ours.copied else _patched_files(ours):
+        known.update(_digest(ours.kernel / name).encode())
     return known.hexdigest()
 
 
@@ -154,10 +161,16 @@ def _drift(dest: Path, stamp: dict[str, dict[str, str]]) -> list[str]:
         if not file.is_file() or _digest(file) != digest:
             changed.append(name)
     for name, link in stamp["linked"].items():
-        file = dest / name
-        if not file.is_symlink() or os.readlink(file) != link:
+        if _content(dest / name) != link:
             changed.append(name)
     return changed
+
+
+def _content(file: Path) -> str | None:
+    """Where a link leads, or the digest of a file; None if there is neither."""
+    if file.is_symlink():
+        return os.readlink(file)
+    return _digest(file) if file.is_file() else None
 
 
 def _read_stamp(dest: Path) -> dict[str, dict[str, str]] | None:
@@ -174,13 +187,17 @@ def _read_stamp(dest: Path) -> dict[str, dict[str, str]] | None:
 def patched(pristine: Path, ours: Queue, into: Path) -> list[str]:
     """Patch copies of the files that a queue changes, and of no others; returns their names.
 
+    They are files of the pristine tree, or of kernel/.
+
     Raises RedoubtError if a patch does not apply exactly.
     """
     touched = _touched(ours)
+    ours_too = _copied(ours)
     for file in touched:
         (into / file).parent.mkdir(parents=True, exist_ok=True)
-        if (pristine / file).is_file():
-            shutil.copy2(pristine / file, into / file)
+        source = (ours.kernel if file in ours_too else pristine) / file
+        if source.is_file():
+            shutil.copy2(source, into / file)
     apply_series(into, list(ours.patches))
     return touched
 
@@ -215,6 +232,9 @@ def _undo(pristine: Path, dest: Path, stamp: dict[str, dict[str, str]]) -> dict[
         (dest / name).unlink(missing_ok=True)
     for name in stamp["patched"]:
         written[name] = (dest / name).stat().st_mtime_ns
+        if not (pristine / name).is_file():
+            (dest / name).unlink()
+            continue
         shutil.copy2(pristine / name, dest / name)
         # Newer than the objects of what it was, also if no patch changes it any more.
         os.utime(dest / name)
@@ -225,13 +245,15 @@ def _undo(pristine: Path, dest: Path, stamp: dict[str, dict[str, str]]) -> dict[
 def _redress(dest: Path, before: dict[str, str], written: dict[str, int]) -> None:
     """Files that are patched as before are as old as before: make has nothing to do for them."""
     for name, digest in before.items():
-        if _digest(dest / name) == digest:
+        file = dest / name
+        if file.is_file() and not file.is_symlink() and _digest(file) == digest:
             os.utime(dest / name, ns=(written[name], written[name]))
 
 
 def _dress(dest: Path, ours: Queue, repo: Path | None, base: str, key: str) -> None:
     """Link and patch a pristine copy, then stamp it; without `repo`, not with quilt."""
     linked = {}
+    patched = _patched_files(ours)
     for name in ours.files:
         file = dest / name
         if file.exists() or file.is_symlink():
@@ -240,8 +262,15 @@ def _dress(dest: Path, ours: Queue, repo: Path | None, base: str, key: str) -> N
                 "what changes an existing file is a patch: move it to patches/",
             )
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.symlink_to(ours.kernel / name)
-        linked[name] = str(ours.kernel / name)
+        if ours.copied or name in patched:
+            # patch does not follow links. A copy is as old as the original, so that make has
+            # nothing to do for what has not changed.
+            shutil.copy2(ours.kernel / name, file)
+            if name not in patched:
+                linked[name] = _digest(file)
+        else:
+            file.symlink_to(ours.kernel / name)
+            linked[name] = str(ours.kernel / name)
     if repo is None:
         apply_series(dest, list(ours.patches))
     elif ours.patches:
@@ -252,6 +281,11 @@ def _dress(dest: Path, ours: Queue, repo: Path | None, base: str, key: str) -> N
 def _touched(ours: Queue) -> list[str]:
     """The files that the patches change."""
     return sorted({n for patch in ours.patches for n in _TOUCHED.findall(patch.read_text())})
+
+
+def _patched_files(ours: Queue) -> list[str]:
+    """The files of kernel/ that the patches change."""
+    return sorted(set(ours.files) & set(_touched(ours)))
 
 
 def _write_stamp(dest: Path, ours: Queue, linked: dict[str, str], base: str, key: str) -> None:
@@ -299,7 +333,8 @@ def _materialise(
         current = stamp["key"].get("sha256") == key
         if changed and not current and _refreshed(pristine, dest, ours, changed):
             # Edited with quilt, and refreshed: the tree is only ahead of its stamp.
-            same = stamp["key"].get("base") == base and set(stamp["linked"]) == set(ours.files)
+            links = set(ours.files) - set(_copied(ours))
+            same = stamp["key"].get("base") == base and set(stamp["linked"]) == links
             _write_stamp(dest, ours, stamp["linked"], base, key if same else "")
             return _materialise(pristine, dest, repo, part, progress)
         if changed:

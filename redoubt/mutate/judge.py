@@ -31,7 +31,7 @@ from redoubt.trial import attack, check, experiment, ktap, lifecycle
 
 # A change here forgets all verdicts.
 _FORMAT = 2
-# What it is called for make, and where: its objects are in <build>/<target>/places.
+# What it is called for make, and where: its objects are in <build>/<target>/mutants.
 KIND = "mutants"
 _CUT = "[ cut here ]"
 # What KUnit asks with whether memory is protected: such a violation is as it should be.
@@ -80,30 +80,18 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/mutation.md."""
-        site, verdict = self.site, self.verdict
+        names = ("file", "line", "function", "kind", "number", "text", "mutated")
         return {
-            "file": site.file,
-            "line": site.line,
-            "function": site.function,
-            "kind": site.kind,
-            "number": site.number,
-            "text": site.text,
-            "mutated": site.mutated,
-            "outcome": verdict.outcome,
-            "by": verdict.by,
-            "words": verdict.words,
-            "seconds": round(verdict.seconds, 1),
+            **{name: getattr(self.site, name) for name in names},
+            **asdict(self.verdict),
+            "seconds": round(self.verdict.seconds, 1),
             "commit": self.commit,
         }
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How far a run is; `left_s` is an estimate in seconds, None if there is nothing to go by."""
-
-    done: int
-    total: int
-    left_s: float | None
+# Is told of each result when it is there, its number, and how many seconds all others will take:
+# None if there is nothing to go by.
+Show = Callable[[Result, int, float | None], None]
 
 
 # === Which =======================================================================================
@@ -172,13 +160,10 @@ def added(file: Path, target: str, sites: Sequence[Site], judged: Sequence[Resul
         before = json.loads(file.read_text()) if file.exists() else {"mutants": []}
         if before.get("target", target) != target:
             raise RedoubtError(f"{file} is about {before['target']}, not {target}")
-        known = {
-            f"{one['file']}:{one['function']}:{one['kind']}:{one['number']}": one
-            for one in before["mutants"]
-        }
-        for site in sites:
-            one = known.get(site.name)
-            if one and site.name not in found and one["text"] == site.text:
+        exist = {(site.name, site.text): site for site in sites}
+        for one in before["mutants"]:
+            site = exist.get((places.name_of(one), one["text"]))
+            if site and site.name not in found:
                 verdict = Verdict(one["outcome"], one["by"], one["words"], one["seconds"])
                 commit = one.get("commit", before.get("commit"))
                 found[site.name] = Result(site, verdict, True, commit)
@@ -196,12 +181,12 @@ def judge_all(
     sites: Sequence[Site],
     judge: Judge,
     kept: Kept,
-    show: Callable[[Result, Standing], None] = lambda result, standing: None,
+    show: Show = lambda result, number, left_s: None,
 ) -> list[Result]:
     """Judge the kernel as it is, then without each of the places, unless that was done before.
 
-    `show` gets each result when it is there. Raises RedoubtError if the kernel as it is does not
-    pass, which would make everything look noticed.
+    Raises RedoubtError if the kernel as it is does not pass, which would make everything look
+    noticed.
     """
     whole = kept.get(None)
     if whole is None:
@@ -217,7 +202,7 @@ def judge_all(
     pending = sum(verdict is None for verdict in known.values())
     spent: list[float] = []
     results = []
-    for done, site in enumerate(sites, 1):
+    for number, site in enumerate(sites, 1):
         verdict = known[site.name]
         if verdict is None:
             verdict = _timed(judge, site)
@@ -225,7 +210,7 @@ def judge_all(
             spent.append(verdict.seconds)
         results.append(Result(site, verdict, known[site.name] is not None))
         left = sum(spent) / len(spent) * (pending - len(spent)) if spent else None
-        show(results[-1], Standing(done, len(sites), left if pending else 0.0))
+        show(results[-1], number, left if pending else 0.0)
     return results
 
 
@@ -237,52 +222,36 @@ def _timed(judge: Judge, site: Site | None) -> Verdict:
 # === Reasons =====================================================================================
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Why nothing notices that a place is missing; `name` is that of the place."""
+def load_reasons(path: Path) -> dict[str, str]:
+    """Why nothing notices that some places are missing, by their names, from a file.
 
-    name: str
-    reason: str
-
-
-def load_reasons(path: Path) -> tuple[Reason, ...]:
-    """Read a file of known survivors; raises RedoubtError naming the key at fault.
-
-    Tables `survivor` with `file`, `function`, `kind`, `reason`, and `number` unless it is 1.
+    Tables `survivor` with `file`, `function`, `kind`, `reason`, and `number` unless it is 1. Raises
+    RedoubtError naming the key at fault.
     """
     raw = reasons.read(path, "the known survivors")
-
-    def bad(what: str) -> RedoubtError:
-        return RedoubtError(f"{path}: {what}")
-
-    entries = raw.get("survivor", [])
-    if set(raw) - {"survivor"} or not isinstance(entries, list):
-        raise bad("tables [[survivor]] are expected, and nothing else")
-    found: dict[str, Reason] = {}
-    for entry in entries:
-        words = {"file", "function", "kind", "reason"}
-        if not isinstance(entry, dict) or set(entry) - {"number"} != words:
-            raise bad(f"a survivor has the keys {', '.join(sorted(words))}, maybe number")
-        if not all(isinstance(entry[word], str) and entry[word].strip() for word in words):
-            raise bad(f"a survivor's {', '.join(sorted(words))} are text")
-        number = entry.get("number", 1)
-        if type(number) is not int or number < 1:
-            raise bad(f"the number of survivor {entry['function']} counts from 1")
-        name = f"{entry['file']}:{entry['function']}:{entry['kind']}:{number}"
+    if set(raw) - {"survivor"}:
+        raise RedoubtError(f"{path}: tables [[survivor]] are expected, and nothing else")
+    types = {"file": str, "function": str, "kind": str, "number": int, "reason": str}
+    found: dict[str, str] = {}
+    for entry in reasons.tables(path, raw, "survivor", types, {"number"}):
+        name = places.name_of({"number": 1, **entry})
         if name in found:
-            raise bad(f"two survivors {name}")
-        found[name] = Reason(name, entry["reason"].strip())
-    return tuple(found.values())
+            raise RedoubtError(f"{path}: two survivors {name}")
+        found[name] = entry["reason"].strip()
+    return found
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a run found: `sites` are all there are, `results` are of those that were judged."""
+    """What a run found: `sites` are all there are, `results` are of those that were judged.
+
+    `reasons` are as of load_reasons().
+    """
 
     target: str
     sites: tuple[Site, ...]
     results: tuple[Result, ...]
-    reasons: tuple[Reason, ...]
+    reasons: Mapping[str, str]
 
     def of(self, outcome: str) -> list[Result]:
         """The results with one outcome."""
@@ -291,22 +260,17 @@ class Report:
     @property
     def unexpected(self) -> list[Result]:
         """Survivors without a reason."""
-        known = {reason.name for reason in self.reasons}
-        return [result for result in self.of(SURVIVED) if result.site.name not in known]
+        return [one for one in self.of(SURVIVED) if one.site.name not in self.reasons]
 
     @property
-    def stale(self) -> list[tuple[Reason, str]]:
-        """Reasons for what is no survivor, with what it is instead."""
+    def stale(self) -> dict[str, str]:
+        """Names of reasons for what is no survivor, with what it is instead."""
         exist = {site.name for site in self.sites}
-        judged = {result.site.name: result.verdict for result in self.results}
-        found = []
-        for reason in self.reasons:
-            verdict = judged.get(reason.name)
-            if reason.name not in exist:
-                found.append((reason, "there is no such place"))
-            elif verdict and verdict.outcome != SURVIVED:
-                by = f" by {verdict.by}" if verdict.by else ""
-                found.append((reason, verdict.outcome + by))
+        found = {name: "there is no such place" for name in self.reasons if name not in exist}
+        for result in self.results:
+            verdict, name = result.verdict, result.site.name
+            if name in self.reasons and verdict.outcome != SURVIVED:
+                found[name] = verdict.outcome + (f" by {verdict.by}" if verdict.by else "")
         return found
 
     @property
@@ -316,21 +280,19 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/mutation.md."""
-        why = {reason.name: reason.reason for reason in self.reasons}
         return {
             "target": self.target,
             "ok": self.ok,
             "sites": len(self.sites),
             "mutants": [
-                result.as_json() | {"reason": why.get(result.site.name)} for result in self.results
+                one.as_json() | {"reason": self.reasons.get(one.site.name)} for one in self.results
             ],
-            "stale": [{"name": reason.name, "is": what} for reason, what in self.stale],
+            "stale": [{"name": name, "is": what} for name, what in self.stale.items()],
         }
 
 
 def render(report: Report) -> list[str]:
     """The report as lines of text."""
-    why = {reason.name: reason.reason for reason in report.reasons}
     lines = []
     for title, results in (
         ("SURVIVED, without a reason", report.unexpected),
@@ -341,9 +303,9 @@ def render(report: Report) -> list[str]:
             site = result.site
             lines.append(f"{title}: {site.file}:{site.line} {site.function} ({site.kind})")
             lines.append(f"    {site.text}  ->  {site.mutated}")
-            if told := why.get(site.name) or result.verdict.words:
+            if told := report.reasons.get(site.name) or result.verdict.words:
                 lines.append(f"    {told}")
-    lines += [f"STALE reason for {reason.name}: {what}" for reason, what in report.stale]
+    lines += [f"STALE reason for {name}: {what}" for name, what in report.stale.items()]
     counts = {outcome: len(report.of(outcome)) for outcome in (NOTICED, SURVIVED, SAME)}
     lines.append(
         f"{len(report.results)} of {len(report.sites)} places taken out: "
@@ -356,13 +318,13 @@ def render(report: Report) -> list[str]:
 # === Building and booting ========================================================================
 
 
-@dataclass(frozen=True)
+@dataclass
 class Workshop:
     """Builds and judges: call it as a Judge.
 
-    It works on copies of kernel/ and patches/ as they were when it was opened: `files` by their
-    names, `patches` in order. All `sites`, found in `sources`, are a choice in them. The tree is
-    <build>/tree-places, which no other command looks at.
+    It works on copies of the kernel/ and patches/ of a repository as they are when it is opened.
+    All `sites`, found in `sources`, are a choice in them. The tree is <build>/tree-mutants, which
+    no other command looks at. Raises RedoubtError if the series names a patch that does not exist.
     """
 
     run: Run
@@ -370,8 +332,15 @@ class Workshop:
     pristine: Path
     sources: Mapping[str, Source]
     sites: tuple[Site, ...]
-    files: Mapping[str, bytes]
-    patches: Mapping[str, bytes]
+    repo: Path
+
+    def __post_init__(self) -> None:
+        ours = tree.queue(self.repo)
+        self.files = {name: (ours.kernel / name).read_bytes() for name in ours.files}
+        self.files[places.HEADER] = _HEADER.read_bytes()
+        self.patches = {
+            f"{patch.parent.name}/{patch.name}": patch.read_bytes() for patch in ours.patches
+        }
 
     @property
     def place(self) -> Path:
@@ -438,31 +407,6 @@ class Workshop:
         programs = guest.programs(progress, target.cross_compile)
         made = kernels.Workbench(built, programs, self.host)
         return _ask(boots.noticing(self.run, made))
-
-
-def workshop(
-    run: Run,
-    host: str,
-    pristine: Path,
-    sources: Mapping[str, Source],
-    sites: Sequence[Site],
-    repo: Path,
-) -> Workshop:
-    """A workshop for the queue of a repository, of which these are some sources and all places.
-
-    Raises RedoubtError if the series names a patch that does not exist.
-    """
-    ours = tree.queue(repo)
-    files = {name: (ours.kernel / name).read_bytes() for name in ours.files}
-    return Workshop(
-        run,
-        host,
-        pristine,
-        sources,
-        tuple(sites),
-        files | {places.HEADER: _HEADER.read_bytes()},
-        {f"{patch.parent.name}/{patch.name}": patch.read_bytes() for patch in ours.patches},
-    )
 
 
 def _judging(fragments: Sequence[str]) -> list[Path]:

@@ -14,14 +14,24 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from redoubt.core.diff import hunks
 from redoubt.core.errors import RedoubtError
-from redoubt.core.process import run_lines
 from redoubt.linux import topics, tree
 from redoubt.targets import Target
 
 GUARD, SCOPE, CLASS, WRITER = "guard", "scope", "class", "writer"
 RAISE, BATCH, LEDGER, FIXUP, KEY = "raise", "batch", "ledger", "fixup", "key"
+
+
+def name_of(place: Mapping[str, Any]) -> str:
+    """What a place is called, whatever line it stands on."""
+    return "{file}:{function}:{kind}:{number}".format_map(place)
+
+
+def _one_line(code: str) -> str:
+    return " ".join(code.replace("\\\n", "\n").split())
 
 
 @dataclass(frozen=True)
@@ -44,18 +54,18 @@ class Site:
 
     @property
     def name(self) -> str:
-        """What it is called, whatever line it stands on."""
-        return f"{self.file}:{self.function}:{self.kind}:{self.number}"
+        """As of name_of()."""
+        return name_of(vars(self))
 
     @property
     def text(self) -> str:
         """What stands there, in one line."""
-        return " ".join(self.removed.replace("\\\n", "\n").split())
+        return _one_line(self.removed)
 
     @property
     def mutated(self) -> str:
         """What stands there without it, in one line."""
-        return " ".join(self.replacement.replace("\\\n", "\n").split())
+        return _one_line(self.replacement)
 
     def matches(self, pattern: str) -> bool:
         """Is a pattern of the shell the file, the end of its path, the function or the name?"""
@@ -99,7 +109,7 @@ class _Rule:
     """
 
     kind: str
-    pattern: re.Pattern[str]
+    pattern: str
     brackets: int
     leave: Callable[[str], str]
     alone: bool = False
@@ -113,29 +123,22 @@ _EXTABLE = ("_ASM_EXTABLE_PKS", "_ASM_EXTABLE_KPKEYS")
 _ADD = "kpkeys_hardened_pgtables_add"
 
 _RULES = (
-    _Rule(GUARD, re.compile(r"\bguard(?=\(kpkeys_)"), 2, _comment, alone=True),
+    _Rule(GUARD, r"\bguard(?=\(kpkeys_)", 2, _comment, alone=True),
     # What follows is a statement or a block, which remains.
-    _Rule(SCOPE, re.compile(r"\bscoped_(?:guard|class)(?=\(kpkeys_)"), 1, _comment),
-    _Rule(CLASS, re.compile(r"\bCLASS(?=\(kpkeys_)"), 2, _comment, alone=True),
-    _Rule(WRITER, re.compile(rf"\b(?:{'|'.join(_WRITERS)})(?=\()"), 1, _raw),
+    _Rule(SCOPE, r"\bscoped_(?:guard|class)(?=\(kpkeys_)", 1, _comment),
+    _Rule(CLASS, r"\bCLASS(?=\(kpkeys_)", 2, _comment, alone=True),
+    _Rule(WRITER, rf"\b(?:{'|'.join(_WRITERS)})(?=\()", 1, _raw),
+    _Rule(RAISE, r"\bkpkeys_raise(?=\()", 1, _comment, alone=True),
     # Also where an interrupt ends that came in between.
-    _Rule(
-        RAISE,
-        re.compile(
-            r"\b(?:kpkeys_raise(?=\()|x86_write_pkrs(?=\(PKRS_PGTABLES\))"
-            r"|arm64_write_pkey_reg(?=\(PGTABLES\)))"
-        ),
-        1,
-        _comment,
-        alone=True,
-    ),
-    _Rule(BATCH, re.compile(r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()"), 1, _comment, True),
-    _Rule(LEDGER, re.compile(r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()"), 1, _comment, True),
-    _Rule(FIXUP, re.compile(rf"\b(?:{'|'.join(_EXTABLE)})(?=\()"), 1, _comment),
+    _Rule(RAISE, r"\bx86_write_pkrs(?=\(PKRS_PGTABLES\))", 1, _comment, alone=True),
+    _Rule(RAISE, r"\barm64_write_pkey_reg(?=\(PGTABLES\))", 1, _comment, alone=True),
+    _Rule(BATCH, r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()", 1, _comment, alone=True),
+    _Rule(LEDGER, r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()", 1, _comment, alone=True),
+    _Rule(FIXUP, rf"\b(?:{'|'.join(_EXTABLE)})(?=\()", 1, _comment),
     # The handler, which no longer knows them.
-    _Rule(FIXUP, re.compile(r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b"), 0, _never),
-    _Rule(KEY, re.compile(rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()"), 1, _zero),
-    _Rule(KEY, re.compile(rf"\b{_ADD}(?=\()"), 1, _comment, alone=True),
+    _Rule(FIXUP, r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b", 0, _never),
+    _Rule(KEY, rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()", 1, _zero),
+    _Rule(KEY, rf"\b{_ADD}(?=\()", 1, _comment, alone=True),
 )
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -200,7 +203,7 @@ def find(file: str, text: str, lines: Collection[int] | None = None) -> list[Sit
     split = text.split("\n")
     found: list[tuple[int, _Rule, str]] = []
     for rule in _RULES:
-        for match in rule.pattern.finditer(text):
+        for match in re.finditer(rule.pattern, text):
             if any(start <= match.start() < end for start, end in comments):
                 continue
             end = _end(text, rule, match)
@@ -258,8 +261,7 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
         whole = text[start:end]
         without = text[start : site.start] + text[site.start + len(code) : end]
         # Of two copies only one may have the line breaks.
-        without = " ".join(without.replace("\\\n", "\n").split())
-        said = f"({{ if ({asked}) {without}; else {whole}; }})"
+        said = f"({{ if ({asked}) {_one_line(without)}; else {whole}; }})"
     elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
         said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"
     elif site.kind in (RAISE, BATCH, LEDGER) or name == _ADD:
@@ -303,17 +305,8 @@ class Source:
 
 
 def added(before: Path, after: Path) -> frozenset[int]:
-    """The lines (from 1) of a file that the other one has not: those that a patch would add.
-
-    As diff tells, with which the patches are made: where lines change places, it is a matter of
-    taste which of them have moved.
-    """
-    lines: list[str] = []
-    command = ["diff", "-a", "--old-line-format=", "--unchanged-line-format="]
-    ended = run_lines([*command, "--new-line-format=%dn\n", before, after], lines.append)
-    if ended.code not in (0, 1):
-        raise RedoubtError("\n".join([f"diff failed ({ended}):", *lines]))
-    return frozenset(map(int, lines))
+    """The lines (from 1) of a file that the other one has not: those that a patch would add."""
+    return frozenset(line for hunk in hunks(before, after) for line in hunk.new)
 
 
 def _read(file: Path) -> str:
@@ -348,7 +341,8 @@ def sources(target: Target, pristine: Path, repo: Path) -> dict[str, Source]:
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
         copies = Path(name)
         for file in tree.patched(pristine, tree.queue(repo), copies):
-            if _concerns(file, target):
+            # A local patch may change what is of kernel/.
+            if _concerns(file, target) and file not in result:
                 text = _read(copies / file)
                 result[file] = Source(text, added(pristine / file, copies / file))
     return result

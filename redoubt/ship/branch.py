@@ -132,7 +132,7 @@ def make(
         ended = git.ended("rebase", "-q", "--onto", target, base, NAME)
         stopped_at = where / ".git" / "rebase-merge" / "msgnum"
         # What rerere remembers how to mend needs nobody.
-        while ended.returncode and stopped_at.is_file() and not _unmerged(git):
+        while ended.returncode and stopped_at.is_file() and not commits.unmerged(git):
             before = stopped_at.read_text()
             ended = git.ended("-c", "core.editor=true", "rebase", "--continue")
             if stopped_at.is_file() and stopped_at.read_text() == before:
@@ -141,15 +141,10 @@ def make(
         raise failed("rebase", ended)
     if ended.returncode:
         number = int(stopped_at.read_text())
-        stopped = Outcome(names[number - 1], CONFLICTS, _unmerged(git))
+        stopped = Outcome(names[number - 1], CONFLICTS, commits.unmerged(git))
         return Branch(where, onto.version, tuple(names), stopped, tuple(names[number:]))
     git("update-ref", _MADE, NAME)
     return Branch(where, onto.version, tuple(names))
-
-
-def _unmerged(git: Git) -> tuple[str, ...]:
-    """The files that conflict."""
-    return tuple(git("diff", "--name-only", "--diff-filter=U").splitlines())
 
 
 def _start(where: Path, identity: dict[str, str]) -> None:
@@ -253,14 +248,7 @@ def rehearse(
 def _rehearsed(git: Git, commit: commits.Commit, other: Source) -> Outcome:
     """Apply one commit on top of what is checked out, and commit what of it does not conflict."""
     name = str(commit.patch)
-    git.ended("cherry-pick", "--no-commit", commit.id)
-    files = _unmerged(git)
-    if files:
-        git("reset", "-q", "--hard")
-        git.ended("cherry-pick", "--no-commit", "-X", "ours", commit.id)
-        for file in _unmerged(git):
-            # The other kernel has no such file.
-            git("rm", "-q", "-f", "--", file)
+    files = commits.applied(git, commit.id)
     changes = bool(git("diff", "--cached", "--name-only").strip())
     if changes:
         git("commit", "-q", "-C", commit.id)

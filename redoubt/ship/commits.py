@@ -156,8 +156,7 @@ class Commits:
         path = commit.patch.path
         variants = [path.with_suffix(f".without-{name}") for name in sorted(absent)]
         variants = [variant for variant in variants if variant.is_file()]
-        git.ended("cherry-pick", "--no-commit", commit.id)
-        conflicts = set(git("diff", "--name-only", "--diff-filter=U").split())
+        conflicts = set(applied(git, commit.id))
         if open_ones := conflicts - {name for variant in variants for name in touched(variant)}:
             git("reset", "-q", "--hard")
             raise RedoubtError(
@@ -166,29 +165,41 @@ class Commits:
                 "name what the topic needs in patches/topics, or say in "
                 f"{path.stem}.without-TOPIC what is different without",
             )
-        if conflicts:
-            git("reset", "-q", "--hard")
-            git("cherry-pick", "--no-commit", "-X", "ours", commit.id)
         for variant in variants:
             git("apply", "--index", str(variant))
         git("commit", "-q", "-C", commit.id)
         return Commit(commit.topic, commit.patch, git("rev-parse", "HEAD").strip())
 
 
-def exported(repo: Path) -> list[Topic]:
-    """The topics that leave the repository, which is all but the local ones."""
-    chosen = [topic for topic in load(repo) if not topic.local]
-    if not chosen:
-        raise RedoubtError(f"{repo}/patches/topics has no topic to export")
-    return chosen
+def unmerged(git: Git) -> tuple[str, ...]:
+    """The files that conflict."""
+    return tuple(git("diff", "--name-only", "--diff-filter=U").splitlines())
+
+
+def applied(git: Git, commit: str) -> tuple[str, ...]:
+    """Apply a commit to what is checked out, by a three-way merge, and commit nothing.
+
+    Hunks that conflict are left out; returns their files.
+    """
+    git.ended("cherry-pick", "--no-commit", commit)
+    conflicts = unmerged(git)
+    if conflicts:
+        git("reset", "-q", "--hard")
+        git.ended("cherry-pick", "--no-commit", "-X", "ours", commit)
+        for file in unmerged(git):
+            # There is no such file.
+            git("rm", "-q", "-f", "--", file)
+    return conflicts
 
 
 def chosen(repo: Path, names: Collection[str]) -> list[Topic]:
     """The topics of these names that leave the repository, and those they need; all if none.
 
-    Raises RedoubtError if there is no such topic.
+    Raises RedoubtError if there is no such topic, or none at all.
     """
-    known = exported(repo)
+    known = [topic for topic in load(repo) if not topic.local]
+    if not known:
+        raise RedoubtError(f"{repo}/patches/topics has no topic to export")
     return closure(known, names) if names else known
 
 
@@ -198,7 +209,7 @@ def make(pristine: Path, work: Path, repo: Path, author: tuple[str, str]) -> Com
     Each commit is signed off by the author. Raises RedoubtError for a patch that does not apply
     exactly, a message that a mail cannot carry, and a queue that contradicts itself.
     """
-    topics = exported(repo)
+    topics = chosen(repo, ())
     names = {name for topic in topics for patch in topic.patches for name in touched(patch)}
     if ours := names & {name for topic in topics for name in topic.files}:
         raise RedoubtError(f"a patch changes {min(ours)}, a file of kernel/")

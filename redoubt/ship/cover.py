@@ -17,15 +17,13 @@ from pathlib import Path
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.cost import tables
-from redoubt.cost.figures import MET
+from redoubt.cost.figures import MET, Report
 from redoubt.cost.tables import Table
-from redoubt.cost.workloads import EVENTS
 from redoubt.linux import source
 from redoubt.linux.source import Source
 from redoubt.linux.topics import Topic
-from redoubt.ship import commits, report, threats
+from redoubt.ship import commits, report, templates, threats
 from redoubt.ship.report import Results
-from redoubt.ship.threats import Model
 
 # Mails are read in a terminal, and answered to.
 WIDTH = 75
@@ -59,26 +57,35 @@ def letter(repo: Path, base: Source, names: Collection[str] = ()) -> str:
     alone = asked[0] if len(asked) == 1 else None
     place = repo / "patches" / alone.name if alone else repo / "patches"
     results = _about(report.load(repo / "results"), asked)
-    parts = [commits.message(place / "COVER").splitlines()]
-    for topic in chosen:
-        if topic != alone:
-            subject, _, text = commits.message(repo / "patches" / topic.name / "COVER").partition(
-                "\n\n"
-            )
-            parts.append([*_heading(subject), *text.splitlines()])
-    parts.append([*_heading("Base"), *_base(base)])
-    if any(topic.name == _PAGE_TABLES for topic in chosen):
-        model = threats.load(repo)
-        parts.append([*_heading("Known ways around it"), *_open(model)])
-        parts.append([*_heading("Out of scope"), *_out_of_scope(model)])
-    parts.append([*_heading("Tests"), *_tests(results)])
-    parts.append([*_heading("Costs"), *_costs(results)])
-    lines = []
-    for line in (line for part in parts for line in (*part, "")):
-        lines.append(line.translate(_ASCII).rstrip())
-        if not lines[-1].isascii():
-            raise RedoubtError(f"a cover letter is ASCII; it cannot have this line: {line}")
-    return "\n".join(lines)
+    counts, failed = _tests(results)
+    text = templates.render(
+        "cover.txt.j2",
+        message=commits.message(place / "COVER").strip(),
+        needed=[_needed(repo, topic) for topic in chosen if topic != alone],
+        base=base,
+        packaged=base.path == paths.build_dir() / "src",
+        package=source.PACKAGE,
+        model=threats.load(repo) if any(one.name == _PAGE_TABLES for one in chosen) else None,
+        results=results,
+        counts=counts,
+        failed=failed,
+        width=WIDTH,
+        text_width=_TEXT_WIDTH,
+        tables=tables,
+        filled=_filled,
+        origin=report.origin,
+        shown=_shown,
+        demands=_demands,
+    )
+    lines = [line.rstrip() for line in text.translate(_ASCII).splitlines()]
+    if wrong := [line for line in lines if not line.isascii()]:
+        raise RedoubtError(f"a cover letter is ASCII; it cannot have this line: {wrong[0]}")
+    return "\n".join(lines) + "\n"
+
+
+def _needed(repo: Path, topic: Topic) -> tuple[str, str]:
+    subject, _, text = commits.message(repo / "patches" / topic.name / "COVER").partition("\n\n")
+    return subject, text.strip()
 
 
 def _about(results: Results, asked: Sequence[Topic]) -> Results:
@@ -97,13 +104,9 @@ def _about(results: Results, asked: Sequence[Topic]) -> Results:
     )
 
 
-def _heading(title: str) -> list[str]:
-    return [title, "=" * len(title), ""]
-
-
-def _filled(text: str, begin: str = "") -> list[str]:
+def _filled(text: str, begin: str = "") -> str:
     """A paragraph, or one point of a list if it is to `begin` with a dash."""
-    return textwrap.wrap(
+    return textwrap.fill(
         # A number and its unit stay together.
         " ".join(text.split()).replace(" %", f"{_FIXED}%"),
         _TEXT_WIDTH,
@@ -114,109 +117,35 @@ def _filled(text: str, begin: str = "") -> list[str]:
     )
 
 
-# === Base ========================================================================================
-
-
-def _base(base: Source) -> Iterator[str]:
-    if base.path == paths.build_dir() / "src":
-        yield f"base-version: Linux {base.version}, Debian's package {source.PACKAGE}"
-        why = "There is no base-commit, as a package has no history."
-    else:
-        yield f"base-version: Linux {base.version}, a tree given as LINUX_SRC"
-        why = "There is no base-commit, as nothing else is known of that tree."
-    yield ""
-    yield from _filled(
-        f"{why} It may differ from the tag of this version; the index lines of the mails name the "
-        "blobs they were made on."
-    )
-
-
-# === Limits ======================================================================================
-
-
-def _open(model: Model) -> Iterator[str]:
-    """The ways around that are open."""
-    found = [one for one in model.bypasses if one.status == threats.OPEN]
-    if not found:
-        yield "None."
-    for one in found:
-        yield from _filled(f"{one.title}: {one.why}", "- ")
-
-
-def _out_of_scope(model: Model) -> Iterator[str]:
-    for one in model.out_of_scope:
-        yield from _filled(f"{one.title}: {one.why}", "- ")
-
-
-# === Tests =======================================================================================
-
-
-def _tests(results: Results) -> Iterator[str]:
+def _tests(results: Results) -> tuple[Table, list[str]]:
+    """How many tests of the kernel passed, by target and variant; and the suites that failed."""
     rows: list[tuple[str, ...]] = []
     failed: list[str] = []
-    # Packages are nobody's business there.
-    runs = [one for one in results.runs if one.kind != report.PACKAGES]
-    for one in runs:
-        verdict = "" if one.ok else " It failed."
-        yield from _filled(f"results/{one.file}: {one.words}.{verdict}", "- ")
-    if runs:
-        yield ""
-    for run in results.tests:
-        commit = f", last changed by commit {run.commit[:12]}" if run.commit else ""
-        yield f"results/{run.file}{commit}"
-        for entry in run.entries:
-            place = (entry["target"], entry["variant"])
-            suites = [one for one in entry["suites"] if not one["name"].startswith(_TOOL)]
-            counts = [sum(one[name] for one in suites) for name in ("passed", "failed", "skipped")]
-            rows.append((*place, *map(str, counts)))
-            failed += [f"{' '.join(place)}: {one['name']}" for one in suites if one["failed"]]
-    if not rows:
-        yield "No results."
-        return
-    yield ""
+    for entry in (entry for run in results.tests for entry in run.entries):
+        place = (entry["target"], entry["variant"])
+        suites = [one for one in entry["suites"] if not one["name"].startswith(_TOOL)]
+        counts = [sum(one[name] for one in suites) for name in ("passed", "failed", "skipped")]
+        rows.append((*place, *map(str, counts)))
+        failed += [f"{' '.join(place)}: {one['name']}" for one in suites if one["failed"]]
     columns = ("target", "protection", "passed", "failed", "skipped")
     what = (
         "Tests of the kernel, in KUnit and outside of it; skipped are mostly those that only one "
         "of on and off can run; no kernel was booted for '-'."
     )
-    yield from tables.text(Table("tests", what, columns, tuple(rows)), _TEXT_WIDTH)
-    yield ""
-    yield "Failed:" if failed else "None failed."
-    for name in failed:
-        yield from _filled(name, "- ")
+    return Table("tests", what, columns, tuple(rows)), failed
 
 
-# === Costs =======================================================================================
+def _shown(found: Report) -> list[Table]:
+    """The tables of a benchmark, those of its workloads with few columns."""
+    return [
+        tables.only(one, _COLUMNS) if _COLUMNS[0] in one.columns else one
+        for one in report.shown(found)
+    ]
 
 
-def _costs(results: Results) -> Iterator[str]:
-    if not (results.benchmarks or results.linear_maps):
-        yield "Nothing was measured."
-    for legend in dict.fromkeys(tables.legend(found) for _, found in results.benchmarks):
-        yield from (*_filled(legend), "")
-    for name, found in results.benchmarks:
-        yield from _origin(name, found.provenance)
-        if found.quick:
-            yield from ("", tables.NOT_PUBLISHABLE)
-        for one in tables.counted(found):
-            # Switches stand beside everything else.
-            if one.heading != tables.heading(EVENTS, found.target):
-                narrow = tables.only(one, _COLUMNS) if _COLUMNS[0] in one.columns else one
-                yield from ("", *tables.text(narrow, WIDTH))
-        yield from ("", *_demands(tables.targets(found)), "")
-    for linear in results.linear_maps:
-        yield from _origin(linear.file, linear.provenance)
-        yield from ("", *tables.text(report.linear_map_table(linear), WIDTH), "")
-
-
-def _origin(name: str, provenance: dict[str, object]) -> Iterator[str]:
-    """Where a result comes from; the command in a line of its own, however long."""
-    yield from _filled(f"results/{name}, on {report.origin(provenance)}:")
-    yield f"    {provenance['command']}"
-
-
-def _demands(one: Table) -> Iterator[str]:
+def _demands(found: Report) -> Iterator[str]:
     """What this project demands, and every demand that is not met."""
+    one = tables.targets(found)
     rows = [dict(zip(one.columns, row, strict=True)) for row in one.rows]
     mocked = sum(row["verdict"] == _MOCKED for row in rows)
     others = [row for row in rows if row["verdict"] not in (MET, _MOCKED)]
@@ -225,4 +154,4 @@ def _demands(one: Table) -> Iterator[str]:
     for row in others:
         limit = f" demanded {row['demanded']}," if row["demanded"] else ""
         text = f"{row['target']} ({row['kind']}):{limit} found {row['found']}: {row['verdict']}"
-        yield from _filled(text, "- ")
+        yield _filled(text, "- ")

@@ -18,11 +18,11 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from redoubt.core import paths
+from redoubt.core import paths, reasons
+from redoubt.core.diff import hunks
 from redoubt.core.errors import RedoubtError
 from redoubt.core.process import run_lines
 from redoubt.linux.build import cached, environment
@@ -33,112 +33,6 @@ from redoubt.ship import writers
 _IGNORED = "FILE_PATH_CHANGES"
 # What is about the message of a mail, and said of the last file in it.
 _OF_MESSAGE = ("COMMIT_", "MISSING_SIGN_OFF", "NO_AUTHOR_SIGN_OFF", "FROM_SIGN_OFF_MISMATCH")
-
-_REGISTERS = "registers and their fields are named as in the architecture's manual"
-# Of one file each, with the reason.
-PERMITTED: dict[str, tuple[frozenset[str], str]] = {
-    "arch/arm64/Kconfig.debug": (
-        frozenset({"CONFIG_DESCRIPTION"}),
-        "two lines say all that the options do",
-    ),
-    "arch/arm64/include/asm/el2_setup.h": (frozenset({"CAMELCASE"}), _REGISTERS),
-    "arch/arm64/include/asm/kpkeys_regs.h": (frozenset({"CAMELCASE"}), _REGISTERS),
-    "arch/arm64/include/asm/pgtable-prot.h": (frozenset({"CAMELCASE"}), _REGISTERS),
-    "arch/arm64/mm/kpkeys_test.c": (frozenset({"CAMELCASE"}), _REGISTERS),
-    "arch/x86/mm/mktme/pages.c": (
-        frozenset({"EXPORT_SYMBOL"}),
-        "the macro that defines a static key hides its name",
-    ),
-    "arch/x86/mm/physaddr.c": (
-        frozenset({"AVOID_BUG", "UNNECESSARY_PARENTHESES"}),
-        "lines of Linux in which one word changes",
-    ),
-    "include/linux/kpkeys.h": (
-        frozenset({"COMPLEX_MACRO", "MACRO_ARG_REUSE"}),
-        "the macros that declare a guard expand to declarations, which cannot stand in"
-        " parentheses, and put the name into several of them",
-    ),
-    "include/trace/events/kpkeys.h": (
-        frozenset({"PARENTHESIS_ALIGNMENT", "OPEN_ENDED_LINE"}),
-        "laid out as all files that declare trace events",
-    ),
-    "include/trace/events/asi.h": (
-        frozenset({"PARENTHESIS_ALIGNMENT", "OPEN_ENDED_LINE"}),
-        "laid out as all files that declare trace events",
-    ),
-    "mm/asi/asi.h": (
-        frozenset({"MACRO_ARG_UNUSED"}),
-        "without the option nothing is left of them, and the page allocator is what it was",
-    ),
-    "mm/asi/ephmap.h": (
-        frozenset({"MACRO_ARG_UNUSED"}),
-        "without the option nothing is left of them, and copies are what they were",
-    ),
-    "mm/kpkeys/pool.h": (
-        frozenset({"MACRO_ARG_REUSE", "BIT_MACRO"}),
-        "KPKEYS_POOL() declares several things whose names begin with its argument; numbers of"
-        " pages are no bits",
-    ),
-    "mm/kpkeys/pgtables.c": (
-        frozenset({"MACRO_ARG_REUSE"}),
-        "entries of all levels have types of their own, and it is given a pointer",
-    ),
-    "mm/kpkeys/pool.c": (frozenset({"CAMELCASE"}), "page flags are named so"),
-    "mm/kpkeys/tests/batch_test.c": (
-        frozenset({"USLEEP_RANGE"}),
-        "it waits with interrupts off",
-    ),
-    "arch/um/include/asm/kpkeys.h": (
-        frozenset({"MACRO_ARG_REUSE"}),
-        "the level is a constant, and has to stay one for the asm statement",
-    ),
-    "arch/x86/entry/calling.h": (
-        frozenset({"SPACING", "CAMELCASE"}),
-        "assembler: registers and local labels",
-    ),
-    "arch/x86/include/asm/asi.h": (
-        frozenset({"MACRO_ARG_UNUSED"}),
-        "without the option nothing is left of them",
-    ),
-    "arch/x86/include/asm/cpufeatures.h": (
-        frozenset({"SPACING"}),
-        "the numbers of all features are written so, and a script reads them",
-    ),
-    "arch/x86/include/asm/kpkeys.h": (
-        frozenset({"MACRO_ARG_REUSE", "SPACING"}),
-        "the level is a constant, and has to stay one for the asm statement, whose operand is no"
-        " remainder",
-    ),
-    "arch/x86/include/asm/msr.h": (
-        frozenset({"MACRO_ARG_UNUSED"}),
-        "without protection keys there is nowhere to jump to, and nothing to report",
-    ),
-    "arch/x86/include/asm/pgtable_lazy.h": (
-        frozenset({"SPACING"}),
-        "what names an operand of an asm statement is no remainder",
-    ),
-    "arch/x86/include/asm/pks.h": (
-        frozenset({"SINGLE_STATEMENT_DO_WHILE_MACRO"}),
-        "as in arch/x86/um/shared/sysdep/pkey.h",
-    ),
-    "arch/x86/kernel/process_64.c": (
-        frozenset({"PRINTK_WITHOUT_KERN_LEVEL"}),
-        "the level is an argument, as in all of __show_regs()",
-    ),
-    "arch/x86/mm/asi_switch_test.c": (
-        frozenset({"MACRO_ARG_REUSE"}),
-        "what is observed is a statement, between others that look at the same things",
-    ),
-    "arch/x86/um/shared/sysdep/pkey.h": (
-        frozenset({"SINGLE_STATEMENT_DO_WHILE_MACRO"}),
-        "a macro that is one asm statement: without the loop checkpatch wants parentheses, which"
-        " a statement cannot have",
-    ),
-    "tools/testing/selftests/x86/mktme.c": (
-        frozenset({"VOLATILE"}),
-        "a program has no READ_ONCE(), and what is tested are accesses",
-    ),
-}
 
 # sparse 0.6.4 does not know this keyword, and the kernel takes gcc's word that it is there.
 _SPARSE = "sparse -D__typeof_unqual__=__typeof__"
@@ -194,10 +88,6 @@ class Report:
         """True if nothing was found on our lines."""
         return not self.findings
 
-    def as_json(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return {**asdict(self), "ok": self.ok}
-
 
 def render(report: Report) -> list[str]:
     """The report as lines for a person."""
@@ -236,18 +126,15 @@ def _text(file: Path) -> list[str]:
         return []
 
 
-def changed_lines(before: Sequence[str], after: Sequence[str]) -> frozenset[int]:
-    """The numbers, from 1, of the lines of `after` that are not in `before`.
+def changed_lines(before: Path, after: Path) -> frozenset[int]:
+    """The numbers, from 1, of the lines of `after` that are not in `before`; either may not exist.
 
     Where lines were only taken away, the two lines around the gap stand in for them.
     """
+    nothing = Path(os.devnull)
     found: set[int] = set()
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for kind, _, _, low, high in matcher.get_opcodes():
-        if kind == "delete":
-            found.update({low, low + 1})
-        elif kind != "equal":
-            found.update(range(low + 1, high + 1))
+    for _, new in hunks(*(file if file.exists() else nothing for file in (before, after))):
+        found.update(new or {new.start - 1, new.start})
     return frozenset(found)
 
 
@@ -287,9 +174,7 @@ def our_lines(tree: Path, repo: Path) -> Lines:
         for name in _kept(tree, patch):
             # The first patch that touches a file keeps the pristine one.
             if name not in changed:
-                changed[name] = changed_lines(
-                    _text(tree / ".pc" / patch / name), _text(tree / name)
-                )
+                changed[name] = changed_lines(tree / ".pc" / patch / name, tree / name)
     return Lines(added, changed)
 
 
@@ -297,53 +182,77 @@ def our_lines(tree: Path, repo: Path) -> Lines:
 
 
 def _need(*programs: str) -> None:
-    """Raise RedoubtError for a program that is missing."""
     for program in programs:
         if not shutil.which(program):
             raise RedoubtError(f"{program}: not found", "run: scripts/prerequisites lint")
 
 
-def _checkpatch(
-    tree: Path, cwd: Path, home: Path, arguments: Sequence[str | Path]
-) -> Iterator[Finding]:
-    lines: list[str] = []
-    ended = run_lines(
-        ["perl", tree / "scripts" / "checkpatch.pl", "--strict", "--no-tree", "--terse",
-         "--no-summary", "--show-types", "--showfile", "--color=never", "--ignore", _IGNORED,
-         *arguments],
-        lines.append,
-        cwd=cwd,
-        # It reads a .checkpatch.conf there.
-        env={"HOME": str(home), "LC_ALL": "C"},
-    )  # fmt: skip
-    # Names that may be written in camel case, kept for the next time; the tree is not its place.
-    for cache in cwd.glob(".checkpatch-camelcase.*"):
-        cache.unlink()
-    matches = [match for line in lines if (match := _CHECKPATCH.match(line))]
-    if ended.code and not matches:
-        raise RedoubtError(
-            f"checkpatch failed (exit {ended.code}):\n" + "\n".join(lines[-10:]),
-            "it needs perl: scripts/prerequisites lint",
-        )
-    for match in matches:
-        yield Finding(match["file"], int(match["line"]), "checkpatch", match["text"])
+def permitted(file: Path) -> dict[str, frozenset[str]]:
+    """Types of findings that count in no mail, by the file they are on, from a TOML file.
+
+    Raises RedoubtError if an entry has no reason.
+    """
+    if not file.is_file():
+        return {}
+    found: dict[str, frozenset[str]] = {}
+    raw = reasons.read(file, "the permitted findings")
+    for entry in reasons.tables(
+        file, raw, "permitted", {"files": list, "types": list, "reason": str}, ()
+    ):
+        found |= dict.fromkeys(entry["files"], frozenset(entry["types"]))
+    return found
 
 
-def _permitted(finding: Finding) -> bool:
-    kinds, _ = PERMITTED.get(finding.file, (frozenset(), ""))
-    return finding.text.split(":")[0] in kinds
+@dataclass(frozen=True)
+class _Checkpatch:
+    """checkpatch.pl of a tree, which writes to `home` if anywhere."""
 
+    tree: Path
+    home: Path
+    permitted: Mapping[str, frozenset[str]]
 
-def _check_mail(
-    tree: Path, home: Path, file: Path, name: str, options: Sequence[str] = ()
-) -> Iterator[Finding]:
-    """The findings on one mail; `name` is what those on its message are reported for."""
-    for finding in _checkpatch(tree, home, home, [*options, file.resolve()]):
-        # Of the message it says the name of the mail, of the first or last file, or none.
-        if Path(finding.file).name in ("", file.name) or finding.text.startswith(_OF_MESSAGE):
-            yield Finding(name, 1, finding.tool, finding.text)
-        elif not _permitted(finding):
+    def run(self, cwd: Path, *arguments: str | Path) -> Iterator[Finding]:
+        """The findings that are not permitted.
+
+        Raises RedoubtError if the script does not run.
+        """
+        lines: list[str] = []
+        ended = run_lines(
+            ["perl", self.tree / "scripts" / "checkpatch.pl", "--strict", "--no-tree", "--terse",
+             "--no-summary", "--show-types", "--showfile", "--color=never", "--ignore", _IGNORED,
+             *arguments],
+            lines.append,
+            cwd=cwd,
+            # It reads a .checkpatch.conf there.
+            env={"HOME": str(self.home), "LC_ALL": "C"},
+        )  # fmt: skip
+        # Names that may be written in camel case, kept for the next time: not in the tree.
+        for cache in cwd.glob(".checkpatch-camelcase.*"):
+            cache.unlink()
+        matches = [match for line in lines if (match := _CHECKPATCH.match(line))]
+        if ended.code and not matches:
+            raise RedoubtError(
+                f"checkpatch failed (exit {ended.code}):\n" + "\n".join(lines[-10:]),
+                "it needs perl: scripts/prerequisites lint",
+            )
+        for match in matches:
+            if match["text"].split(":")[0] not in self.permitted.get(match["file"], ()):
+                yield Finding(match["file"], int(match["line"]), "checkpatch", match["text"])
+
+    def mail(self, file: Path, name: str, *options: str) -> Iterator[Finding]:
+        """The findings on one mail; `name` is what those on its message are reported for."""
+        for finding in self.run(self.home, *options, file.resolve()):
+            # Of the message it says the name of the mail, of the first or last file, or none.
+            of_message = finding.text.startswith(_OF_MESSAGE)
+            if of_message or Path(finding.file).name in ("", file.name):
+                finding = Finding(name, 1, finding.tool, finding.text)
             yield finding
+
+
+@contextmanager
+def _checkpatch(tree: Path, repo: Path) -> Iterator[_Checkpatch]:
+    with tempfile.TemporaryDirectory(prefix="redoubt-lint-") as home:
+        yield _Checkpatch(tree, Path(home), permitted(repo / "configs" / "lint.toml"))
 
 
 def check_mails(tree: Path, mails: Iterable[Path]) -> tuple[Finding, ...]:
@@ -353,11 +262,8 @@ def check_mails(tree: Path, mails: Iterable[Path]) -> tuple[Finding, ...]:
     Raises RedoubtError if perl is missing, or the script does not run.
     """
     _need("perl")
-    with tempfile.TemporaryDirectory(prefix="redoubt-lint-") as name:
-        home = Path(name)
-        return tuple(
-            finding for mail in mails for finding in _check_mail(tree, home, mail, mail.name)
-        )
+    with _checkpatch(tree, paths.repo()) as checkpatch:
+        return tuple(one for mail in mails for one in checkpatch.mail(mail, mail.name))
 
 
 def mail(tree: Path, patch: str, text: str) -> str:
@@ -365,9 +271,8 @@ def mail(tree: Path, patch: str, text: str) -> str:
 
     `text` is the stored patch, of which the message is taken; the difference comes from the tree.
     """
-    message = re.split(r"^(?:---|diff|Index:) ?.*$", text, maxsplit=1, flags=re.MULTILINE)[
-        0
-    ].strip()
+    message, *_ = re.split(r"^(?:---|diff|Index:) ?.*$", text, maxsplit=1, flags=re.MULTILINE)
+    message = message.strip()
     subject, _, body = message.removeprefix("Subject:").strip().partition("\n")
     applied = _applied(tree)
     later = applied[applied.index(patch) + 1 :]
@@ -380,16 +285,15 @@ def mail(tree: Path, patch: str, text: str) -> str:
     return "".join(parts)
 
 
-def _check_sources(tree: Path, repo: Path, added: Sequence[str], home: Path) -> Iterator[Finding]:
-    for name in added:
-        for finding in _checkpatch(tree, tree, home, ["-f", name]):
-            if not _permitted(finding):
-                yield finding
-    for patch in _applied(tree):
-        text = (repo / "patches" / patch).read_text(errors="replace")
-        file = home / patch.replace("/", "-")
-        file.write_text(mail(tree, patch, text))
-        yield from _check_mail(tree, home, file, f"patches/{patch}", ["--no-signoff"])
+def _check_sources(tree: Path, repo: Path, added: Sequence[str]) -> Iterator[Finding]:
+    with _checkpatch(tree, repo) as checkpatch:
+        for name in added:
+            yield from checkpatch.run(tree, "-f", name)
+        for patch in _applied(tree):
+            text = (repo / "patches" / patch).read_text(errors="replace")
+            file = checkpatch.home / patch.replace("/", "-")
+            file.write_text(mail(tree, patch, text))
+            yield from checkpatch.mail(file, f"patches/{patch}", "--no-signoff")
 
 
 # === W=1 and sparse ==============================================================================
@@ -507,9 +411,7 @@ def lint(tree: Path, builds: Mapping[Path, str], *, repo: Path | None = None) ->
     tree = tree.resolve()
     ours = our_lines(tree, repo)
     added = sorted(ours.added)
-    with tempfile.TemporaryDirectory(prefix="redoubt-lint-") as home:
-        findings = list(_check_sources(tree, repo, added, Path(home)))
-    findings += _check_writers(tree, repo)
+    findings = {*_check_sources(tree, repo, added), *_check_writers(tree, repo)}
     sources = sorted(n for n in ours.added | ours.changed.keys() if n.endswith(".c"))
     # A finding in a header comes once for each object that includes it.
     compiled: set[Finding] = set()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,22 +18,15 @@ from redoubt.cost.figures import Report
 from redoubt.cost.tables import Table
 from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME
 from redoubt.machine import provenance
-from redoubt.ship import threats
+from redoubt.ship import templates, threats
 from redoubt.trial import linear_map
 from redoubt.trial.asi import exits
 
+# Fields, of which the first that is there says which command wrote a result: see runs.txt.j2.
+KINDS = ("stressors", "mutants", "packages", "targets", "cpus")
+
 # Between these `redoubt report --readme` writes.
 BEGIN, END = "<!-- generated:begin -->", "<!-- generated:end -->"
-
-KINDS = {
-    TIME: "measured on a CPU whose protection keys enforce.",
-    MOCK: "measured on a CPU that has no protection keys. The write of their register is replaced "
-    "by one that takes time and changes nothing (rdtscp); nothing is protected in such a run.",
-    EVENTS: "counted by the kernel while protection is enforced, by the CPU or by an emulated one, "
-    "or on arm64 with a mock. Exact, and the same on any machine.",
-    INSTRUCTIONS: "counted by QEMU, whose emulated CPU enforces, but not that of arm64. Exact; but "
-    "an instruction is not a unit of time, and a write of the register counts as one.",
-}
 
 
 @dataclass(frozen=True)
@@ -44,6 +37,21 @@ class Tests:
     commit: str | None
     entries: list[dict[str, Any]]
 
+    def suites(self, prefix: str = "") -> list[tuple[str, ...]]:
+        """A row for each suite whose name begins so; the last cells are its counts."""
+        return [
+            (suite["name"], entry["variant"], entry["target"],
+             *(str(suite[name]) for name in ("passed", "failed", "skipped")))
+            for entry in self.entries
+            for suite in entry["suites"]
+            if suite["name"].startswith(prefix)
+        ]  # fmt: skip
+
+    def totals(self, prefix: str = "") -> tuple[int, ...]:
+        """How many tests of these suites passed, failed, and were skipped; empty if none are so."""
+        rows = [map(int, row[-3:]) for row in self.suites(prefix)]
+        return tuple(sum(column) for column in zip(*rows, strict=True))
+
 
 @dataclass(frozen=True)
 class LinearMap:
@@ -53,13 +61,38 @@ class LinearMap:
     provenance: dict[str, Any]
     rows: list[linear_map.Row]
 
+    @property
+    def lines(self) -> list[str]:
+        """Its table, for a document."""
+        return list(linear_map.render(self.rows))
+
+    @property
+    def table(self) -> Table:
+        """The same table."""
+        head, _, *rows = (
+            tuple(cell.strip() for cell in line.strip("|").split("|")) for line in self.lines
+        )
+        return Table("linear map", LINEAR_MAP, head, tuple(rows))
+
+    @property
+    def demands(self) -> Table:
+        """What is demanded of it, as tables.targets() has it for a benchmark."""
+        rows = tuple(
+            (
+                f"linear map of {row.memory_gib} GiB in {row.mapped_in}",
+                tables.SHORT[INSTRUCTIONS],
+                f"≤ {row.limit:g}",
+                f"{row.ratio:.3f}",
+                figures.MET if row.met else figures.MISSED,
+            )
+            for row in self.rows
+        )
+        return Table("targets", LINEAR_MAP, tables.TARGETS, rows)
+
 
 @dataclass(frozen=True)
 class Run:
-    """The result of another command, in words, with its provenance.
-
-    `kind` is STRESS, MUTANTS, PACKAGES, FLUSHES or EXITS.
-    """
+    """The result of another command, in words, with its provenance; `kind` is one of KINDS."""
 
     kind: str
     file: str
@@ -77,6 +110,19 @@ class Results:
     tests: list[Tests] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
 
+    @property
+    def demands(self) -> list[tuple[str, str, Table]]:
+        """File, target and demands of each result that has some."""
+        return [
+            *((name, one.target, tables.targets(one)) for name, one in self.benchmarks),
+            *((one.file, "arm64", one.demands) for one in self.linear_maps),
+        ]
+
+    @property
+    def legends(self) -> list[str]:
+        """How to read the tables of the benchmarks."""
+        return list(dict.fromkeys(tables.legend(one) for _, one in self.benchmarks))
+
 
 def load(directory: Path) -> Results:
     """The results of a directory.
@@ -86,116 +132,41 @@ def load(directory: Path) -> Results:
     found = Results()
     for file in sorted(directory.glob("*.json")):
         try:
-            value = json.loads(file.read_text())
+            _add(found, file, json.loads(file.read_text()))
         except (OSError, ValueError) as error:
             raise RedoubtError(f"cannot read {file}: {error}") from error
-        if isinstance(value, dict) and "tested" in value:
-            value = value["tested"]
-        if isinstance(value, dict) and "results" in value:
-            found.benchmarks.append((file.name, _benchmark(file, value)))
-        elif isinstance(value, dict) and "linear_map" in value:
-            found.linear_maps.append(_linear_map(file, value))
-        elif isinstance(value, list) and all(_is_entry(one) for one in value):
-            found.tests.append(Tests(file.name, provenance.last_commit(file), value))
-        elif isinstance(value, dict) and (kind := _kind(value)):
-            found.runs.append(_run(file, value, kind))
-        else:
-            raise RedoubtError(f"{file}: neither the result of a benchmark nor of a test run")
+        except (KeyError, TypeError) as error:
+            raise RedoubtError(f"{file} is damaged: {error!r}") from error
+        except RedoubtError as error:
+            raise RedoubtError(f"{file}: {error.message}") from error
     if found == Results():
         raise RedoubtError(f"no results in {directory}", "make bench, or make test-long")
     return found
 
 
-def _benchmark(file: Path, value: dict[str, Any]) -> Report:
-    try:
-        return figures.from_json(value)
-    except RedoubtError as error:
-        raise RedoubtError(f"{file}: {error.message}") from error
-
-
-def _linear_map(file: Path, value: dict[str, Any]) -> LinearMap:
-    try:
-        rows = [linear_map.row_from_json(row) for row in value["linear_map"]]
-    except (KeyError, TypeError) as error:
-        raise RedoubtError(f"{file} is damaged: {error!r}") from error
-    return LinearMap(file.name, value, rows)
+def _add(found: Results, file: Path, value: Any) -> None:
+    fields = value if isinstance(value, dict) else {}
+    entries = fields.get("tested", value)
+    if "results" in fields:
+        found.benchmarks.append((file.name, figures.from_json(fields)))
+    elif "linear_map" in fields:
+        rows = [linear_map.row_from_json(row) for row in fields["linear_map"]]
+        found.linear_maps.append(LinearMap(file.name, fields, rows))
+    elif isinstance(entries, list) and all(_is_entry(one) for one in entries):
+        found.tests.append(Tests(file.name, provenance.last_commit(file), entries))
+    elif kind := next((kind for kind in KINDS if kind in fields), None):
+        # A result that cannot say where it comes from is none.
+        origin(fields)
+        words = templates.render(
+            "runs.txt.j2", kind=kind, run=fields, isolated=exits.ON, reasons=exits.REASONS
+        )
+        found.runs.append(Run(kind, file.name, fields, bool(fields["ok"]), words.strip()))
+    else:
+        raise RedoubtError("neither the result of a benchmark nor of a test run")
 
 
 def _is_entry(value: Any) -> bool:
     return isinstance(value, dict) and {"target", "variant", "suites"} <= value.keys()
-
-
-# --- runs of other commands, each told in one sentence
-
-
-def _stressed(value: dict[str, Any]) -> str:
-    return (
-        f"{value['target']} ({value['variant']}), {value['seconds'] / 60:g} minutes of stress-ng "
-        f"in {value['rounds']} rounds: {value['checks']} checks of up to {value['tables']} page "
-        f"table pages, violations: {value['violations']}, pages lost: {value['leaked']}"
-    )
-
-
-def _mutated(value: dict[str, Any]) -> str:
-    found = Counter(one["outcome"] for one in value["mutants"])
-    return (
-        f"{value['target']}, {len(value['mutants'])} of {value['sites']} places taken out: "
-        + ", ".join(f"{number} {outcome}" for outcome, number in sorted(found.items()))
-    )
-
-
-def _packed(value: dict[str, Any]) -> str:
-    sizes = ", ".join(f"{one['name']} of {one['size']} bytes" for one in value["packages"])
-    booted = value["boot"]
-    protection = f"booted, protection {booted['protection']}" if booted else "not booted"
-    return f"{value['target']}, configuration {value['config']}: {sizes}; {protection}"
-
-
-def _left(value: dict[str, Any]) -> str:
-    rows = [one for one in value["rows"] if one["way"] == exits.ON]
-    left = {
-        one["operation"]: sum(one[reason] for reason in exits.REASONS) / one["times"]
-        for one in rows
-    }
-    return (
-        f"{value['target']} ({value['variant']}), {value['cpus']} CPU: exits for each operation "
-        f"with {exits.ON}: " + ", ".join(f"{name} {number:.3g}" for name, number in left.items())
-    )
-
-
-def _flushed(value: dict[str, Any]) -> str:
-    return (
-        f"{value['target']} ({value['variant']}), {value['memory_mb']} MiB: flushes that the pool "
-        "leaves: "
-        + ", ".join(
-            f"{one['operation']} {one['share']:.2%}" + ("" if one["met"] else " (missed)")
-            for one in value["targets"]
-        )
-    )
-
-
-# Fields, of which the first that is there says which command wrote it.
-STRESS, MUTANTS, PACKAGES, FLUSHES = "stressors", "mutants", "packages", "targets"
-EXITS = "cpus"
-_SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
-    STRESS: _stressed,
-    MUTANTS: _mutated,
-    PACKAGES: _packed,
-    FLUSHES: _flushed,
-    EXITS: _left,
-}
-
-
-def _kind(value: dict[str, Any]) -> str | None:
-    return next((kind for kind in _SAYS if kind in value), None)
-
-
-def _run(file: Path, value: dict[str, Any], kind: str) -> Run:
-    try:
-        origin(value)
-        return Run(kind, file.name, value, bool(value["ok"]), _SAYS[kind](value))
-    except (KeyError, TypeError) as error:
-        raise RedoubtError(f"{file} is damaged: {error!r}") from error
 
 
 # === Parts of the documents ======================================================================
@@ -212,104 +183,50 @@ def origin(collected: dict[str, Any]) -> str:
     )
 
 
-def benchmark_block(name: str, report: Report) -> str:
-    """The tables of a benchmark, from the result file `name` in results/."""
-    lines = [
-        f"From [results/{name}](../results/{name}): `{report.provenance['command']}` on "
-        f"{origin(report.provenance)}; {report.rounds} rounds, seed {report.seed}.",
-        "",
-    ]
-    if report.quick:
-        lines += [f"**{tables.NOT_PUBLISHABLE}**", ""]
-    for one in tables.counted(report):
-        # Switches stand beside times and instructions as well.
-        if one.heading != tables.heading(EVENTS, report.target) or report.kinds == [EVENTS]:
-            lines += [*tables.markdown(one), ""]
-    return "\n".join(lines)
-
-
-DIGEST = "Demands of this project on itself, and the verdicts of these runs"
 LINEAR_MAP = (
     "Counts of creating the linear map of arm64, on the pristine kernel and on ours: exact, of "
     "instructions as well (QEMU -icount: this is not time, and predicts none)."
 )
 
 
-def linear_map_block(found: LinearMap) -> str:
-    """The tables about the linear map."""
-    lines = [
-        f"From [results/{found.file}](../results/{found.file}): `{found.provenance['command']}` on "
-        f"{origin(found.provenance)}.",
-        "",
-        LINEAR_MAP,
-        "",
-        *linear_map.render(found.rows),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def linear_map_table(found: LinearMap) -> Table:
-    """The same table as of linear_map_block()."""
-    head, _, *rows = (
-        tuple(cell.strip() for cell in line.strip("|").split("|"))
-        for line in linear_map.render(found.rows)
-    )
-    return Table("linear map", LINEAR_MAP, head, tuple(rows))
-
-
-def linear_map_targets(found: LinearMap) -> Table:
-    """What is demanded of the linear map, as tables.targets() has it for a benchmark."""
-    rows = tuple(
-        (
-            f"linear map of {row.memory_gib} GiB in {row.mapped_in}",
-            tables.SHORT[INSTRUCTIONS],
-            f"≤ {row.limit:g}",
-            f"{row.ratio:.3f}",
-            figures.MET if row.met else figures.MISSED,
-        )
-        for row in found.rows
-    )
-    return Table("targets", LINEAR_MAP, tables.TARGETS, rows)
-
-
-def benchmark_blocks(results: Results) -> str:
-    """All tables, those of the demands first; text after a table needs an empty line before it."""
-    legends = dict.fromkeys(tables.legend(report) for _, report in results.benchmarks)
-    blocks = [digest_block(results), *(f"{legend}\n" for legend in legends)]
-    blocks += [benchmark_block(name, report) for name, report in results.benchmarks]
-    return "\n".join(blocks + [linear_map_block(one) for one in results.linear_maps])
-
-
-def digest_block(results: Results) -> str:
-    """A row for each result file and kind of figures: its demands, and those that are not met."""
+def benchmark_block(results: Results) -> str:
+    """All tables, those of the demands first."""
+    # A row for each result file and kind of figures: its demands, and those that are not met.
     rows = [
-        (f"[{report.target}](../results/{name})", *row)
-        for name, report in results.benchmarks
-        for row in tables.digest(tables.targets(report))
-    ]
-    rows += [
-        (f"[arm64](../results/{found.file})", *row)
-        for found in results.linear_maps
-        for row in tables.digest(linear_map_targets(found))
+        (f"[{target}](../results/{name})", *row)
+        for name, target, demands in results.demands
+        for row in tables.digest(demands)
     ]
     # Kinds that a machine cannot measure have no demands.
     judged = tuple(row for row in rows if row[2] != "0")
-    digest = Table("targets", DIGEST, ("target", *tables.DIGESTED), judged)
-    return "\n".join(tables.markdown(digest)) + "\n"
+    digest = "Demands of this project on itself, and the verdicts of these runs"
+    return templates.render(
+        "benchmarks.md.j2",
+        digest=Table("targets", digest, ("target", *tables.DIGESTED), judged),
+        results=results,
+        tables=tables,
+        origin=origin,
+        shown=shown,
+    )
+
+
+def shown(report: Report) -> list[Table]:
+    """The tables of a benchmark for a text: switches stand beside times and instructions there."""
+    events = tables.heading(EVENTS, report.target)
+    made = tables.counted(report)
+    return [one for one in made if one.heading != events or report.kinds == [EVENTS]]
 
 
 # Operations that README names, on the target that counts them with protection enforced.
 _NAMED = ("fork", "munmap", "fault")
 _SIZE = 64 << 20
 _COUNTED_ON = "x86_64"
-_PAGE = "[docs/benchmarks.md](docs/benchmarks.md)"
 
 
 def readme_block(results: Results) -> str:
     """Three sentences: the cost of protection, the cost of the hooks, and the demands."""
     counted = {
-        (one.workload, one.variant): one
+        (one.workload, one.variant): one.ratio
         for _, report in results.benchmarks
         if report.target == _COUNTED_ON
         for one in report.figures
@@ -317,48 +234,26 @@ def readme_block(results: Results) -> str:
     }
 
     def changes(variant: str) -> str:
-        return ", ".join(
-            f"{tables.change(one.ratio)} in {name}"
-            for name in _NAMED
-            if (one := counted.get((name, variant))) and one.ratio is not None
-        )
+        there = [name for name in _NAMED if (name, variant) in counted]
+        return ", ".join(f"{tables.change(counted[name, variant])} in {name}" for name in there)
 
-    lines = []
-    if on := changes("on"):
-        lines.append(
-            f"- Protection changes the number of instructions by {on}: x86-64, as QEMU counts "
-            f"them, 64 MiB of small pages ({_PAGE})."
-        )
-    if off := changes("off"):
-        lines.append(
-            f"- With protection built in and off the same kernel differs from pristine Linux by "
-            f"{off} ({_PAGE})."
-        )
     verdicts = Counter(
-        row[-1].removesuffix(" (mock)")
-        for demanded in (
-            *(tables.targets(report) for _, report in results.benchmarks),
-            *(linear_map_targets(found) for found in results.linear_maps),
-        )
-        for row in demanded.rows
+        row[-1].removesuffix(" (mock)") for *_, demands in results.demands for row in demands.rows
     )
-    met, undecided, missed = (
-        verdicts[name] for name in (figures.MET, figures.UNDECIDED, figures.MISSED)
+    return templates.render(
+        "readme.md.j2",
+        on=changes("on"),
+        off=changes("off"),
+        timed=any(TIME in report.kinds for _, report in results.benchmarks),
+        **{name: verdicts[name] for name in (figures.MET, figures.UNDECIDED, figures.MISSED)},
     )
-    timed = any(TIME in report.kinds for _, report in results.benchmarks)
-    lines.append(
-        f"- {met} of {met + undecided + missed} demands on cost are met, {undecided} are undecided "
-        f"and {missed} are missed; {'' if timed else 'no '}time was measured on silicon that "
-        f"enforces ({_PAGE})."
-    )
-    return "\n".join(lines) + "\n"
 
 
 def blocks(results: Results) -> dict[str, str]:
     """The generated parts of the documents, by the name of the document."""
     return {
         "README.md": readme_block(results),
-        "docs/benchmarks.md": benchmark_blocks(results),
+        "docs/benchmarks.md": benchmark_block(results),
         "docs/threat-model.md": threats.markdown(threats.load(paths.repo())),
     }
 
@@ -377,136 +272,60 @@ def with_block(text: str, block: str, name: str) -> str:
 
 # === HTML ========================================================================================
 
-_TEMPLATE = Path(__file__).with_name("report.html.j2")
 _ATTACKS = "attacks"
 
 
 def _tone(text: str) -> str:
     """How a cell is coloured. A regression is only one if it misses its demand."""
-    if text == "failed" or text.endswith(("missed", "missed (mock)")):
+    verdict = text.removesuffix(" (mock)")
+    if text == "failed" or verdict.endswith("missed"):
         return "worse"
-    if (
-        text.startswith("(I)")
-        or text in ("met", "passed")
-        or text.endswith((": met", "met (mock)"))
-    ):
-        return "better"
-    return ""
+    good = verdict in ("met", "passed") or verdict.endswith(": met")
+    return "better" if good or text.startswith("(I)") else ""
 
 
 def _verdict(good: bool) -> str:
     return "passed" if good else "failed"
 
 
-def _suites(tests: Tests, prefix: str = "") -> list[tuple[str, ...]]:
-    return [
-        (suite["name"], entry["variant"], entry["target"],
-         *(str(suite[name]) for name in ("passed", "failed", "skipped")))
-        for entry in tests.entries
-        for suite in entry["suites"]
-        if suite["name"].startswith(prefix)
-    ]  # fmt: skip
-
-
-def _totals(rows: Iterable[Sequence[str]]) -> tuple[int, int, int]:
-    """Passed, failed and skipped."""
-    counts = [tuple(map(int, row[-3:])) for row in rows]
-    passed, failed, skipped = (sum(column) for column in zip(*counts, strict=True))
-    return passed, failed, skipped
-
-
 def _summary(results: Results) -> Iterator[tuple[str, str, str, str]]:
     """File, subject, finding and verdict: attacks first."""
     for one in results.tests:
-        if attacks := _suites(one, _ATTACKS):
-            passed, failed, _ = _totals(attacks)
-            found = f"{passed} end as expected, {failed} do not"
-            yield one.file, "attacks", found, _verdict(not failed)
-    demands = [(name, tables.targets(report)) for name, report in results.benchmarks]
-    demands += [(found.file, linear_map_targets(found)) for found in results.linear_maps]
-    for name, table in demands:
-        for kind, number, met, undecided, missed in tables.digest(table):
+        if attacks := one.totals(_ATTACKS):
+            found = "{} end as expected, {} do not".format(*attacks)
+            yield one.file, "attacks", found, _verdict(not attacks[1])
+    for name, _, demands in results.demands:
+        for kind, number, met, undecided, missed in tables.digest(demands):
             if number != "0":
                 verdict = (
                     figures.MISSED if missed else figures.UNDECIDED if undecided else figures.MET
                 )
                 yield name, f"demands on {kind}", f"{met} of {number} are met", verdict
     for one in results.tests:
-        if rows := _suites(one):
-            passed, failed, skipped = _totals(rows)
-            found = f"{passed} passed, {failed} failed, {skipped} skipped"
-            yield one.file, "tests", found, _verdict(not failed)
+        if counts := one.totals():
+            found = "{} passed, {} failed, {} skipped".format(*counts)
+            yield one.file, "tests", found, _verdict(not counts[1])
     for run in results.runs:
         yield run.file, run.provenance["command"], run.words, _verdict(run.ok)
 
 
-def _facts(report: Report) -> dict[str, str]:
-    machine = report.provenance["machine"]
-    changed = ", with uncommitted changes" if report.provenance["dirty"] else ""
-    return {
-        "command": report.provenance["command"],
-        "commit": f"{report.provenance['commit'] or 'unknown'}{changed}",
-        "date": report.provenance["date"],
-        "CPU": f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_mib']} MiB",
-        "protection keys": "yes" if machine["pku"] else "no",
-        "host kernel": machine["kernel"],
-        "compiler": machine.get("compiler") or "unknown",
-        "emulator": ", ".join(machine.get("emulators") or ()) or machine.get("qemu") or "none",
-        "method": f"{report.rounds} rounds, seed {report.seed}",
-    }
-
-
-def _cost(name: str, report: Report) -> dict[str, Any]:
-    pictures = plots.plots(report)
-    titles = {"overhead": "Change by workload", "size": "Cost by mapping size"}
-    sections = [
-        (
-            one,
-            [
-                (f"{title}, {tables.SHORT[one.kind]}", base64.b64encode(picture).decode())
-                for which, title in titles.items()
-                if (picture := pictures.pop(f"{which}-{one.kind}", None))
-            ],
-        )
-        for one in tables.counted(report)
-    ]
-    return {
-        "file": name, "report": report, "facts": _facts(report), "sections": sections,
-        "demanded": tables.targets(report), "legend": tables.legend(report),
-    }  # fmt: skip
+def _pictures(report: Report) -> dict[str, str]:
+    made = plots.plots(report)
+    return {name: base64.b64encode(picture).decode() for name, picture in made.items()}
 
 
 def page(results: Results) -> str:
     """One HTML page that needs no other file."""
-    # Loaded here as no other verb needs it.
-    from jinja2 import Environment, StrictUndefined
-
-    made = Environment(autoescape=True, undefined=StrictUndefined).from_string(
-        _TEMPLATE.read_text()
-    )
-    return made.render(
+    return templates.render(
+        "report.html.j2",
         tone=_tone,
+        verdict=_verdict,
         mock=MOCK,
-        short=tables.SHORT,
-        kinds=KINDS,
-        quick=tables.NOT_PUBLISHABLE,
+        origin=origin,
+        tables=tables,
+        pictures_of=_pictures,
         summary=_summary(results),
-        attacks=[row for one in results.tests for row in _suites(one, _ATTACKS)],
-        costs=[_cost(name, report) for name, report in results.benchmarks],
-        linear_maps=[
-            {"file": one.file, "table": linear_map_table(one), "origin": origin(one.provenance)}
-            for one in results.linear_maps
-        ],
-        tests=[
-            {
-                "file": one.file, "commit": one.commit, "rows": rows,
-                "counts": "{} passed, {} failed, {} skipped".format(*_totals(rows)),
-            }
-            for one in results.tests if (rows := _suites(one))
-        ],
-        runs=[
-            (one.file, one.words, _verdict(one.ok), one.provenance["command"],
-             origin(one.provenance))
-            for one in results.runs
-        ],
-    )  # fmt: skip
+        attacks=[row for one in results.tests for row in one.suites(_ATTACKS)],
+        results=results,
+        tests=[one for one in results.tests if one.totals()],
+    )

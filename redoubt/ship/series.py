@@ -11,11 +11,10 @@ needs. How the mails look can be judged by a checker, too.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from redoubt.core.git import Git, run
 from redoubt.linux import topics as topics_module
 from redoubt.linux.topics import Topic, read
 from redoubt.ship import commits
-from redoubt.ship.commits import Commit, Commits, pick, place
+from redoubt.ship.commits import Commit, Commits, pick
 from redoubt.ship.lint import Finding
 
 # Blob names as long as the kernel's, and nothing that depends on the version of git.
@@ -39,33 +38,8 @@ COVER_LETTER = "0000-cover-letter.patch"
 _MAILS = "[0-9][0-9][0-9][0-9]-*.patch"
 
 _MAIL_TOUCHED = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.MULTILINE)
-
-
-# === Trees =======================================================================================
-
-
-@contextmanager
-def _scratch(near: Path | None = None, at: Path | None = None) -> Iterator[Path]:
-    """A directory that is gone afterwards.
-
-    It is `.redoubt-series` in `at` if that is given, the same each time. Otherwise it has a random
-    name, beside `near` if that is given and writable (so that files can be linked).
-    """
-    if at is not None:
-        fixed = at / ".redoubt-series"
-        shutil.rmtree(fixed, ignore_errors=True)  # of a run that was killed
-        fixed.mkdir(parents=True)
-        try:
-            yield fixed
-        finally:
-            shutil.rmtree(fixed, ignore_errors=True)
-        return
-    parent = None
-    if near is not None:
-        beside = Path(os.path.realpath(near)).parent
-        parent = beside if os.access(beside, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix=".redoubt-series-", dir=parent) as name:
-        yield Path(name)
+# The author of commits that no one sees.
+_NOBODY = ("Redoubt", "redoubt@localhost")
 
 
 # === Export ======================================================================================
@@ -92,7 +66,8 @@ def export(
     """
     repo = repo or paths.repo()
     wanted = commits.chosen(repo, topics)
-    with _scratch() as scratch:
+    with tempfile.TemporaryDirectory(prefix="redoubt-series-") as name:
+        scratch = Path(name)
         made = commits.make(pristine, scratch / "tree", repo, author or commits.author_of(repo))
         made.only(wanted)
         mails = scratch / "mails"
@@ -158,44 +133,33 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""
-        return {
-            "ok": self.ok,
-            "mails": [mail.name for mail in self.mails],
-            "files": self.files,
-            "different": list(self.different),
-            "alone": list(self.alone),
-            "entangled": list(self.entangled),
-            "built": list(self.built),
-            "full": self.full,
-            "findings": None if self.findings is None else [asdict(one) for one in self.findings],
-        }
+        return {"ok": self.ok, **asdict(self), "mails": [mail.name for mail in self.mails]}
 
 
-def render(report: Report) -> list[str]:
+def render(report: Report) -> Iterator[str]:
     """The report as lines of text."""
-    lines = [f"DIFFERS {name}" for name in report.different]
-    lines += [f"ENTANGLED {text}" for text in report.entangled]
-    lines += [str(finding) for finding in report.findings or ()]
+    yield from (f"DIFFERS {name}" for name in report.different)
+    yield from (f"ENTANGLED {text}" for text in report.entangled)
+    yield from (str(finding) for finding in report.findings or ())
     where = "the whole pristine tree" if report.full else "the files they touch"
-    lines.append(
+    yield (
         f"{len(report.mails)} mails applied with git am to {where}: {report.files} files compared, "
         f"{len(report.different)} differ from our tree"
     )
     if report.alone:
-        lines.append(f"topics that stand alone, with those they need: {', '.join(report.alone)}")
+        yield f"topics that stand alone, with those they need: {', '.join(report.alone)}"
     if report.built:
-        lines.append(f"prefixes built: {', '.join(report.built)}")
+        yield f"prefixes built: {', '.join(report.built)}"
     if report.findings is not None:
-        lines.append(f"checkpatch --strict: {len(report.findings)} findings")
+        yield f"checkpatch --strict: {len(report.findings)} findings"
     if report.different:
-        lines.append("series: the mails do not give our tree")
+        yield "series: the mails do not give our tree"
     elif report.entangled:
-        lines.append("series: a topic needs more than it says")
+        yield "series: a topic needs more than it says"
     elif report.findings:
-        lines.append("series: the mails are not fit to be sent")
+        yield "series: the mails are not fit to be sent"
     else:
-        lines.append("series: clean")
-    return lines
+        yield "series: clean"
 
 
 def check(
@@ -220,82 +184,108 @@ def check(
     mail; the tree is one directory that grows, so that a builder which keeps its objects rebuilds
     little. A builder that leaves a prefix out returns False, and the report does not name it. The
     tree may be hard-linked with pristine: build out of tree, never change it.
-    It stands in `work_in`, at the same path in each run, if that is given: ccache looks at paths.
-    With `full`, git am works on all of pristine (a minute) instead of on the touched files.
+    It stands in `work_in` (the build directory if none), at the same path in each run: ccache looks
+    at paths. With `full`, git am works on all of pristine (a minute) instead of on what is touched.
 
     Raises RedoubtError if git am refuses a mail, or with the builder's error and the topic's name.
     Different files are not an error but in the report; then nothing is built.
     """
     repo = repo or paths.repo()
-    # Nobody sees these commits, so they can be anyone's.
-    author = ("Redoubt", "redoubt@localhost")
     wanted = commits.chosen(repo, topics)
-    mails = sorted(set(out.glob(_MAILS)) - {out / COVER_LETTER}) if out.is_dir() else []
+    mails = sorted(set(out.glob(_MAILS)) - {out / COVER_LETTER})
     if not mails:
         raise RedoubtError(f"there are no mails in {out}", "export the series first")
-    with _scratch(pristine, work_in) as scratch:
-        made = commits.make(pristine, scratch / "expected", repo, author)
+    with _emptied((work_in or paths.build_dir()) / ".redoubt-series") as scratch:
+        made = commits.make(pristine, scratch / "expected", repo, _NOBODY)
         alone, entangled = _separate(made, wanted)
         ours = made.only(wanted)
-        expected = made.git.directory
-
-        work = scratch / "tree"
-        if full:
-            copy_tree(pristine, work, link=False)
-        else:
-            work.mkdir()
-            mailed = {
-                name
-                for mail in mails
-                for pair in _MAIL_TOUCHED.findall(read(mail))
-                for name in pair
-            }
-            pick(pristine, {name for name in mailed if (pristine / name).is_file()}, work)
-        git = Git(work, commits.identity(repo, author))
-        base = git.start()
-        git("am", "-q", *(str(mail.resolve()) for mail in mails))
-        taken = git("rev-list", "--reverse", f"{base}..HEAD").split()
+        git, base, taken = _taken(pristine, mails, scratch / "tree", made.git.identity, full=full)
         if len(taken) != len(ours):
             raise RedoubtError(f"{len(ours)} patches, but the mails make {len(taken)} commits")
+        steps = list(zip(ours, taken, strict=True))
+        # What our commits change of the files that the mails are applied to, and what they add.
+        changed = dict(_files(made.git, "HEAD").items() - _files(made.git, made.base).items())
+        expected, found = _files(git, base) | changed, _files(git, "HEAD")
+        names = sorted(expected | found)
         different = ["cover letter"] if letter and not _says(out / COVER_LETTER, letter) else []
         different += [
             f"message of {mine.patch}"
-            for mine, commit in zip(ours, taken, strict=True)
+            for mine, commit in steps
             if not _carries(git, commit, commits.message(mine.patch.path))
         ]
-        files = {
-            name
-            for one, first in ((git, base), (made.git, made.base))
-            for name in one("diff", "-z", "--no-renames", "--name-only", first, "HEAD").split("\0")
-            if name
-        }
-        if full:
-            files |= _names(work) | _names(pristine)
-        for name in sorted(files):
-            own = expected / name
-            if not _same(work / name, own if os.path.lexists(own) else pristine / name):
-                different.append(name)
-        found = judge(mails) if judge else None
+        different += [name for name in names if expected.get(name) != found.get(name)]
+        findings = judge(mails) if judge else None
         built: list[str] = []
         if build is not None and not different:
-            prefix = scratch / "prefix"
-            copy_tree(pristine, prefix, link=True)
-            for mine, after, commit in zip(ours, (*ours[1:], None), taken, strict=True):
-                _advance(git, commit, work, prefix)
-                if not each and after and after.topic == mine.topic:
-                    continue
-                name = str(mine.patch) if each else mine.topic.name
-                try:
-                    done = build(prefix, mine)
-                except RedoubtError as error:
-                    raise RedoubtError(
-                        f"the series up to {name} does not stand alone: {error}"
-                    ) from error
-                if done is not False:
-                    built.append(name)
-        return Report(
-            tuple(mails), len(files), tuple(different), tuple(built), full, found, alone, entangled
-        )
+            built = _built(git, steps, pristine, build, each=each)
+    return Report(
+        tuple(mails), len(names), tuple(different), tuple(built), full, findings, alone, entangled
+    )
+
+
+@contextmanager
+def _emptied(directory: Path) -> Iterator[Path]:
+    """A directory that is gone afterwards; of a run that was killed there may be one."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _taken(
+    pristine: Path, mails: Sequence[Path], work: Path, identity: Mapping[str, str], *, full: bool
+) -> tuple[Git, str, list[str]]:
+    """Apply mails in `work`; returns the repository, its first commit and those of the mails."""
+    if full:
+        copy_tree(pristine, work, link=False)
+    else:
+        work.mkdir()
+        pairs = (pair for mail in mails for pair in _MAIL_TOUCHED.findall(read(mail)))
+        pick(pristine, {name for pair in pairs for name in pair if (pristine / name).is_file()},
+             work)  # fmt: skip
+    git = Git(work, identity)
+    base = git.start()
+    git("am", "-q", *(str(mail.resolve()) for mail in mails))
+    return git, base, git("rev-list", "--reverse", f"{base}..HEAD").split()
+
+
+def _files(git: Git, commit: str) -> dict[str, str]:
+    """The files of a commit by name, each with its mode and the name of its content."""
+    entries = filter(None, git("ls-tree", "-r", "-z", commit).split("\0"))
+    return {name: content for content, _, name in (entry.partition("\t") for entry in entries)}
+
+
+def _built(
+    git: Git,
+    mailed: Sequence[tuple[Commit, str]],
+    pristine: Path,
+    build: Callable[[Path, Commit], bool | None],
+    *,
+    each: bool,
+) -> list[str]:
+    """Build after each topic, or each mail; returns the names of what was built."""
+    prefix = git.directory.with_name("prefix")
+    copy_tree(pristine, prefix, link=True)
+    last = {mine.topic.name: mine for mine, _ in mailed}
+    built = []
+    for mine, commit in mailed:
+        changed = git("diff-tree", "-r", "-z", "--no-commit-id", "--name-only", commit)
+        names = filter(None, changed.split("\0"))
+        # git replaces files and never writes into them: other links keep what they have. The others
+        # stay as old as they are, so that make has nothing to do for them.
+        git(f"--work-tree={prefix}", "checkout", "-q", commit, "--", *names)
+        if not each and mine is not last[mine.topic.name]:
+            continue
+        name = str(mine.patch) if each else mine.topic.name
+        try:
+            done = build(prefix, mine)
+        except RedoubtError as error:
+            raise RedoubtError(f"the series up to {name} does not stand alone: {error}") from error
+        if done is not False:
+            built.append(name)
+    return built
 
 
 def _separate(made: Commits, wanted: Sequence[Topic]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -328,29 +318,6 @@ def _says(cover: Path, letter: str) -> bool:
     return f"] {subject}\n" in headers and body.startswith(text)
 
 
-def _names(directory: Path) -> set[str]:
-    """All files below a directory, by relative path; git's own left out."""
-    found: set[str] = set()
-    for top, subdirectories, files in os.walk(directory):
-        if Path(top) == directory:
-            subdirectories[:] = [name for name in subdirectories if name != ".git"]
-            files = [name for name in files if name != ".git"]
-        links = [name for name in subdirectories if os.path.islink(os.path.join(top, name))]
-        found.update(os.path.relpath(os.path.join(top, name), directory) for name in files + links)
-    return found
-
-
-def _same(one: Path, other: Path) -> bool:
-    """True if both are the same: content and right to execute, or where a link points."""
-    if one.is_symlink() or other.is_symlink():
-        return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
-    if not one.is_file() or not other.is_file():
-        return False
-    if (one.stat().st_mode ^ other.stat().st_mode) & 0o100:
-        return False
-    return one.read_bytes() == other.read_bytes()
-
-
 def copy_tree(source: Path, destination: Path, *, link: bool) -> None:
     """Copy a source tree; with `link`, by hard links where the file system grants them."""
     ways = [["-l"], []] if link else [[]]
@@ -362,17 +329,6 @@ def copy_tree(source: Path, destination: Path, *, link: bool) -> None:
         shutil.rmtree(destination, ignore_errors=True)
     words = result.stderr.strip().splitlines()
     raise RedoubtError(f"cannot copy {source}: {words[0] if words else 'cp failed'}")
-
-
-def _advance(git: Git, commit: str, work: Path, prefix: Path) -> None:
-    """Bring the prefix tree from the commit before to `commit`, replacing files, never in place."""
-    git("checkout", "-q", commit)
-    changed = git("diff-tree", "-r", "-z", "--no-commit-id", "--name-only", commit).split("\0")
-    for name in filter(None, changed):
-        if (work / name).exists():
-            place(work / name, prefix / name)
-        else:
-            (prefix / name).unlink(missing_ok=True)
 
 
 def _drop_git(directory: Path) -> None:

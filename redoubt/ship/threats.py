@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from redoubt.core.errors import RedoubtError
+from redoubt.ship import templates
 
 # In the repository.
 FILE = Path("configs", "threat-model.toml")
@@ -75,27 +75,10 @@ def _fields(one: dict[str, Any]) -> dict[str, Any]:
 
 def markdown(model: Model) -> str:
     """The part of docs/threat-model.md that has a heading for each way around."""
-    return "\n".join(_lines(model)) + "\n"
+    return templates.render("threats.md.j2", model=model, tests=_tests)
 
 
-def _lines(model: Model) -> Iterator[str]:
-    group = ""
-    for one in model.bypasses:
-        if one.group != group:
-            group = one.group
-            yield from (f"## {group}", "")
-        yield from (f"### {one.id}: {one.title}", "")
-        text = f"**Open.** {one.why}" if one.status == OPEN else f"**Closed.** {one.closed_by}"
-        parts = (text, one.limits, _shown(one.shown_by), one.finding and f"({one.finding})")
-        yield from (" ".join(filter(None, parts)), "")
-    yield from ("## Out of scope", "")
-    for other in model.out_of_scope:
-        shown = _shown(other.shown_by) if other.shown_by else ""
-        yield f"- **{other.title}.** {other.why} {shown}".rstrip()
-
-
-def _shown(names: tuple[str, ...]) -> str:
-    """The tests, each kind named once."""
+def _tests(names: tuple[str, ...]) -> str:
     if not names:
         return "No test."
     found: dict[str, list[str]] = {}

@@ -8,10 +8,10 @@ tree has the semantic patch; configs/writers.toml has the stores that are right,
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from redoubt.core import reasons
 from redoubt.core.errors import RedoubtError
 from redoubt.core.process import run_lines
 
@@ -30,7 +30,8 @@ def known(file: Path) -> dict[str, str]:
 
     Raises RedoubtError if an entry has no reason.
     """
-    stores = tomllib.loads(file.read_text()).get("store", {}) if file.is_file() else {}
+    read = reasons.read(file, "the stores that are right") if file.is_file() else {}
+    stores = read.get("store", {})
     for place, why in stores.items():
         if not isinstance(why, str) or not why.strip():
             raise RedoubtError(f"{file}: {place} has no reason")

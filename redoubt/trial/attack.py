@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -12,8 +12,9 @@ from typing import Any
 from redoubt.core.errors import GuestError
 from redoubt.core.progress import Progress
 from redoubt.machine import guest
-from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine.boot import Machine, Result
 from redoubt.targets import Variant
+from redoubt.trial.experiment import matches, start
 
 # The flavour of a kernel in which nothing counts or asserts.
 FLAVOUR = "plain"
@@ -23,11 +24,12 @@ _LINE = re.compile(
     r"^@attack: (?P<name>\S+) outcome=(?P<outcome>succeeded|failed) prize=(?P<prize>.*) "
     r"attacker=(?P<how>exit|signal|timeout) (?P<number>\d+) alive=(?P<alive>yes|no)$"
 )
+_LISTED = re.compile(r"\s*(\S+)\s+(in-scope|out-of-scope)\s+(.*\S)")
 _VIOLATION = re.compile(r"kpkeys: violation: .*")
 _ABSENT = re.compile(r"^@attack: (?P<name>\S+) not on this target: (?P<why>.+)$")
 _OUT_OF_REACH = re.compile(r"^@attack: (?P<name>\S+) out of reach: (?P<why>.+)$")
 # EXIT_OUT_OF_REACH in guest/attacks/common.h.
-_EXIT_OUT_OF_REACH = "4"
+_EXIT_OUT_OF_REACH = "exit 4"
 # /proc/<pid>/comm holds that much of a program's name.
 _COMM = 15
 # Seconds for a boot with all attacks; the emulated host needs about 15. And for each further one.
@@ -75,12 +77,7 @@ class Outcome:
 
 def parse_list(lines: Sequence[str]) -> list[Attack]:
     """The attacks in the output of `attack --list`."""
-    found = []
-    for line in lines:
-        words = line.split(maxsplit=2)
-        if len(words) == 3 and words[1] in ("in-scope", "out-of-scope"):
-            found.append(Attack(words[0], words[1] == "in-scope", words[2]))
-    return found
+    return [Attack(match[1], match[2] == "in-scope", match[3]) for match in matches(_LISTED, lines)]
 
 
 def judge(target: str, variant: str, attack: str, lines: Sequence[str]) -> Outcome:
@@ -92,36 +89,33 @@ def judge(target: str, variant: str, attack: str, lines: Sequence[str]) -> Outco
     attack is about, which proves nothing. Anything else is an error.
     """
 
-    def outcome(what: str, detail: str) -> Outcome:
-        return Outcome(target, attack, variant, what, detail)
+    def said(pattern: re.Pattern[str]) -> re.Match[str] | None:
+        return next((one for one in matches(pattern, lines) if one["name"] == attack), None)
 
-    for none in filter(None, map(_ABSENT.match, lines)):
-        if none["name"] == attack:
-            return outcome(ABSENT, none["why"])
-    match = next((m for m in map(_LINE.match, lines) if m and m["name"] == attack), None)
-    if not match:
-        return outcome(ERROR, "the guest did not say what came of it")
-    if match["alive"] != "yes":
-        return outcome(ERROR, "the machine did not work any more afterwards")
-    if match["outcome"] == "succeeded":
-        return outcome(SUCCEEDED, match["prize"])
-    if match["prize"] != "intact":
-        return outcome(ERROR, f"failed, but its prize is not intact: {match['prize']}")
-    ended = f"{match['how']} {match['number']}"
-    if match["how"] == "exit" and match["number"] == _EXIT_OUT_OF_REACH:
-        for said in filter(None, map(_OUT_OF_REACH.match, lines)):
-            if said["name"] == attack:
-                return outcome(BLOCKED, said["why"])
-    if match["how"] != "signal":
-        return outcome(ERROR, f"failed, but was not stopped by the kernel ({ended})")
-    violations = [
-        found[0]
-        for line in lines
-        if (found := _VIOLATION.search(line)) and f", {attack[:_COMM]}[" in found[0]
-    ]
-    if not violations:
-        return outcome(ERROR, f"died ({ended}) without a violation")
-    return outcome(BLOCKED, violations[0])
+    ended = said(_LINE)
+    how = f"{ended['how']} {ended['number']}" if ended else ""
+    out_of_reach = said(_OUT_OF_REACH) if how == _EXIT_OUT_OF_REACH else None
+    found = map(_VIOLATION.search, lines)
+    violations = [one[0] for one in found if one and f", {attack[:_COMM]}[" in one[0]]
+    if absent := said(_ABSENT):
+        outcome, detail = ABSENT, absent["why"]
+    elif not ended:
+        outcome, detail = ERROR, "the guest did not say what came of it"
+    elif ended["alive"] != "yes":
+        outcome, detail = ERROR, "the machine did not work any more afterwards"
+    elif ended["outcome"] == "succeeded":
+        outcome, detail = SUCCEEDED, ended["prize"]
+    elif ended["prize"] != "intact":
+        outcome, detail = ERROR, f"failed, but its prize is not intact: {ended['prize']}"
+    elif out_of_reach:
+        outcome, detail = BLOCKED, out_of_reach["why"]
+    elif ended["how"] != "signal":
+        outcome, detail = ERROR, f"failed, but was not stopped by the kernel ({how})"
+    elif not violations:
+        outcome, detail = ERROR, f"died ({how}) without a violation"
+    else:
+        outcome, detail = BLOCKED, violations[0]
+    return Outcome(target, attack, variant, outcome, detail)
 
 
 def merge(outcomes: Sequence[Outcome]) -> Outcome:
@@ -143,13 +137,12 @@ def _told(line: str) -> str | None:
 
 def _split(lines: Sequence[str]) -> dict[str, list[list[str]]]:
     """The console cut into pieces that end with the line of an attack: one for each of its runs."""
-    pieces: dict[str, list[list[str]]] = {}
-    piece: list[str] = []
-    for line in lines:
-        piece.append(line)
+    pieces: dict[str, list[list[str]]] = defaultdict(list)
+    begin = 0
+    for number, line in enumerate(lines, 1):
         if name := _told(line):
-            pieces.setdefault(name, []).append(piece)
-            piece = []
+            pieces[name].append(list(lines[begin:number]))
+            begin = number
     return pieces
 
 
@@ -165,9 +158,10 @@ def _garbled(attacks: Sequence[Attack], times: int, result: Result) -> bool:
 
 def _chosen(attacks: Sequence[Attack], only: Sequence[str]) -> list[Attack]:
     known = {attack.name for attack in attacks}
-    for name in only:
-        if known and name not in known:
-            raise GuestError(f"there is no attack '{name}'", "attacks: " + ", ".join(sorted(known)))
+    if known and (unknown := [name for name in only if name not in known]):
+        raise GuestError(
+            f"there is no attack '{unknown[0]}'", "attacks: " + ", ".join(sorted(known))
+        )
     return [attack for attack in attacks if not only or attack.name in only]
 
 
@@ -186,20 +180,17 @@ def run(
     Raises RedoubtError if the guest does not say which attacks it has, or has none of that name.
     """
     target = machine.build.target.name
-    name = "-".join(filter(None, ("attack", target, flavour, variant.name)))
     repeat = ("--repeat", str(times)) if times > 1 else ()
     title = f"Attacking {target} ({', '.join(filter(None, (flavour, variant.name)))})"
     with progress.step(title):
         for _ in range(_BOOTS):
-            result = boot(
+            result = start(
                 replace(machine, args=(*machine.args, *_LOG_ALL, *_LOG_LITTLE)),
-                guest.sequence(
-                    [[guest.ATTACK, "--list"], [guest.ATTACK, *repeat, *(only or ("--all",))]]
-                ),
+                [guest.ATTACK, "--list"], [guest.ATTACK, *repeat, *(only or ("--all",))],
+                name="-".join(filter(None, ("attack", target, flavour, variant.name))),
                 timeout=_TIMEOUT + _TIMEOUT_MORE * (times - 1) * (len(only) or _MOST),
-                name=name,
                 progress=progress,
-            )
+            )  # fmt: skip
             attacks = _chosen(parse_list(result.console), only)
             if not _garbled(attacks, times, result):
                 break
@@ -209,7 +200,7 @@ def run(
     pieces = _split(result.console)
     outcomes = []
     for attack in attacks:
-        told = pieces.get(attack.name, [])
+        told = pieces[attack.name]
         # Of a run that the guest says nothing of, nothing is known.
         told += [[] for _ in range(times - len(told))]
         runs = [judge(target, variant.name, attack.name, piece) for piece in told]

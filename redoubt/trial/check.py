@@ -74,15 +74,14 @@ class Report:
     @property
     def ok(self) -> bool:
         """True if everything was protected all the time and nothing went wrong."""
+        looked: list[Sequence[Walk | Audit]] = [self.walks]
+        if self.audits is not None:
+            looked.append(self.audits)
         return (
             self.boot.outcome == "finished"
             and self.boot.status == 0
-            and len(self.walks) == 2
-            and all(walk.clean for walk in self.walks)
-            and (self.audits is None or [audit.clean for audit in self.audits] == [True, True])
-            and not self.stress_errors
-            and not self.missing
-            and not self.splats
+            and all([one.clean for one in found] == [True, True] for found in looked)
+            and not (self.stress_errors or self.missing or self.splats)
         )
 
     @property
@@ -91,20 +90,34 @@ class Report:
         return tuple(line for line in self.boot.console if _WRONG.match(line))
 
     def as_json(self) -> dict[str, Any]:
-        """The stable form, see docs/json.md: the worst of all walks."""
-        return {
-            "target": self.target,
-            "variant": self.variant,
-            "tables": max((walk.tables for walk in self.walks), default=0),
-            "untagged": max((walk.untagged + walk.aliases for walk in self.walks), default=0),
-            "foreign": max((walk.foreign for walk in self.walks), default=0),
-            "splats": len(self.splats),
-        }
+        """The stable form, see docs/json.md."""
+        names = {"target": self.target, "variant": self.variant}
+        return names | worst(self.walks) | {"splats": len(self.splats)}
+
+
+def worst(walks: Sequence[Walk]) -> dict[str, int]:
+    """The most that any walk has found, see docs/json.md."""
+    return {
+        "tables": max((walk.tables for walk in walks), default=0),
+        "untagged": max((walk.untagged + walk.aliases for walk in walks), default=0),
+        "foreign": max((walk.foreign for walk in walks), default=0),
+    }
+
+
+def look(machine: Machine) -> list[list[str]]:
+    """What a guest runs to check itself, and to audit address space isolation if it has that."""
+    return [["/bin/cat", FILE], *asi.look(machine)]
 
 
 def parse_walks(lines: Sequence[str]) -> tuple[Walk, ...]:
-    """The results of the checker on a console; the last line of each is "foreign"."""
-    return tuple(Walk(*one) for one in experiment.looks(lines, list(Walk.__annotations__)))
+    """The results of the checker on a console."""
+    return experiment.looks(Walk, lines)
+
+
+def unclean(machine: Machine, lines: Sequence[str], looks: int) -> list[str]:
+    """What is wrong with what so many of these looks must have found."""
+    problems = experiment.unclean(parse_walks(lines), looks, "walks of the checker")
+    return problems + (asi.unclean(lines, looks) if asi.asked_for(machine) else [])
 
 
 def exceptions(lines: Sequence[str]) -> tuple[str, ...]:
@@ -115,11 +128,7 @@ def exceptions(lines: Sequence[str]) -> tuple[str, ...]:
 def possible(machine: Machine) -> set[str]:
     """The kinds of operations that not every machine has, and this one should."""
     have = machine.build.configuration()
-    kinds = {
-        kind
-        for kind, names in _OPTIONS.items()
-        if all(have.get(name, "n") == "y" for name in names)
-    }
+    kinds = {kind for kind, names in _OPTIONS.items() if all(have.get(n) == "y" for n in names)}
     return kinds if machine.cpus > 1 else kinds - {"cpu"}
 
 
@@ -142,36 +151,23 @@ def run(
             "check the variant on",
         )
     target = machine.build.target.name
-    look = [["/bin/cat", FILE], *asi.look(machine)]
     stress = [["/bin/stress", str(stress_s), str(max(2, machine.cpus))]] if stress_s else []
-    commands = [*look, *stress, *look]
+    commands = [*look(machine), *stress, *look(machine)]
     if counts(machine):
         commands.append(["/bin/cat", STATS])
-    title = f"Checking {target} ({variant.name}), {stress_s} s of stress on {machine.cpus} CPUs"
     result = experiment.start(
-        machine,
-        *commands,
-        title=title,
-        timeout=stress_s * 3 + _MARGIN,
-        name=f"check-{target}-{variant.name}-{machine.cpus}{label}",
-        progress=progress,
-    )
+        machine, *commands, name=f"check-{target}-{variant.name}-{machine.cpus}{label}",
+        timeout=stress_s * 3 + _MARGIN, progress=progress,
+        title=f"Checking {target} ({variant.name}), {stress_s} s of stress on {machine.cpus} CPUs",
+    )  # fmt: skip
     operations, errors = 0, 0 if not stress_s else 1
-    left_out: tuple[str, ...] = ()
-    for line in result.console:
-        if match := _STRESS.match(line):
-            operations, errors = int(match[1]), int(match[2])
-            left_out = tuple(match[3].split(",")) if match[3] else ()
+    left_out: list[str] = []
+    for match in experiment.matches(_STRESS, result.console):
+        operations, errors = int(match[1]), int(match[2])
+        left_out = match[3].split(",") if match[3] else []
+    missing = [kind for kind in left_out if kind in possible(machine)]
     return Report(
-        target,
-        variant.name,
-        parse_walks(result.console),
-        exceptions(result.console),
-        operations,
-        errors,
-        result.complaints,
-        result,
-        left_out,
-        tuple(kind for kind in left_out if kind in possible(machine)),
+        target, variant.name, parse_walks(result.console), exceptions(result.console), operations,
+        errors, result.complaints, result, tuple(left_out), tuple(missing),
         asi.parse_audits(result.console) if asi.asked_for(machine) else None,
-    )
+    )  # fmt: skip

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What experiments share: starting a guest, reading what it counted, and judging its end."""
+"""What experiments share: starting a guest, reading what it counted, judging and showing that."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -14,64 +15,69 @@ from redoubt.machine import guest
 from redoubt.machine.boot import Machine, Result, boot
 
 
+class _Judged(Protocol):
+    @property
+    def problems(self) -> Sequence[str]: ...
+
+
+class Verdict:
+    """The verdict on whatever lists its `problems`."""
+
+    @property
+    def ok(self: _Judged) -> bool:
+        """Is nothing wrong?"""
+        return not self.problems
+
+
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Verdict):
     """What a machine went through, what was wrong then, and the boot."""
 
     name: str
     problems: tuple[str, ...]
     boot: Result
 
-    @property
-    def ok(self) -> bool:
-        """True if nothing was wrong."""
-        return not self.problems
 
+@dataclass(frozen=True)
+class Row:
+    """One row of a report: counts of the kernel. Further fields say of what."""
 
-class Row(Protocol):
-    """One row of a report."""
+    counts: Mapping[str, int]
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/json.md."""
-        ...
+        fields = {name: value for name, value in vars(self).items() if name != "counts"}
+        return {**fields, **self.counts}
 
 
 AnyRow = TypeVar("AnyRow", bound=Row)
 
 
 @dataclass(frozen=True)
-class Report(Generic[AnyRow]):
+class Report(Verdict, Generic[AnyRow]):
     """All rows, and what was wrong in words."""
 
     rows: tuple[AnyRow, ...]
     problems: tuple[str, ...]
 
-    @property
-    def ok(self) -> bool:
-        """Did everything run to its end, and was nothing wrong?"""
-        return not self.problems
-
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/json.md."""
-        return {
-            "ok": self.ok,
-            "problems": list(self.problems),
-            "rows": [row.as_json() for row in self.rows],
-        }
+        rows = [row.as_json() for row in self.rows]
+        return {"ok": self.ok, "problems": list(self.problems), "rows": rows}
 
 
 def start(
     machine: Machine,
     *commands: Sequence[str],
-    title: str,
     name: str,
     timeout: float,
     progress: Progress,
+    title: str = "",
     watch: Callable[[str], None] = lambda line: None,
 ) -> Result:
     """Boot, run the commands one after the other, power off: see boot()."""
     words = commands[0] if len(commands) == 1 else guest.sequence(commands)
-    with progress.step(title):
+    with progress.step(title) if title else nullcontext():
         return boot(machine, words, timeout=timeout, name=name, progress=progress, watch=watch)
 
 
@@ -84,31 +90,62 @@ def bad_end(result: Result, complaints: Iterable[str] | None = None) -> list[str
     return problems
 
 
+# === Reading a console ===========================================================================
+
+
+def matches(pattern: re.Pattern[str], lines: Iterable[str]) -> list[re.Match[str]]:
+    """The lines that begin as a pattern says."""
+    return [match for line in lines if (match := pattern.match(line))]
+
+
 def said(
     name: str, words: Sequence[str], lines: Iterable[str]
 ) -> Iterator[tuple[list[str], dict[str, int]]]:
     """The words and counts of each line "@name: word=text ... count=number ..."."""
-    head = " ".join(rf"{word}=(\S+)" for word in words)
-    pattern = re.compile(rf"^@{name}: {head}((?: \w+=-?\d+)+)$")
-    for line in lines:
-        if match := pattern.match(line):
-            *texts, rest = match.groups()
-            pairs = (word.split("=") for word in rest.split())
-            yield texts, {key: int(value) for key, value in pairs}
+    head = "".join(rf" {word}=(\S+)" for word in words)
+    for match in matches(re.compile(rf"^@{name}:{head}((?: \w+=-?\d+)+)$"), lines):
+        *texts, rest = match.groups()
+        pairs = (word.split("=") for word in rest.split())
+        yield texts, {key: int(value) for key, value in pairs}
 
 
-def looks(lines: Iterable[str], names: Sequence[str]) -> Iterator[list[int]]:
-    """The numbers of each look at a file of lines "name number"; the last name ends a look.
+class Look(Protocol):
+    """One look of a kernel at itself."""
+
+    @property
+    def clean(self) -> bool:
+        """Did it find nothing wrong?"""
+        ...
+
+
+AnyLook = TypeVar("AnyLook", bound=Look)
+
+
+def looks(kind: type[AnyLook], lines: Iterable[str]) -> tuple[AnyLook, ...]:
+    """All looks on a console, made of lines "field number"; the last field ends one.
 
     A message of the kernel may follow on the same line of the console.
     """
-    pattern = re.compile(rf"^({'|'.join(names)}) (\d+)")
+    fields = list(kind.__annotations__)
+    found = []
     counts: dict[str, int] = {}
-    for match in filter(None, map(pattern.match, lines)):
+    for match in matches(re.compile(rf"^({'|'.join(fields)}) (\d+)"), lines):
         counts[match[1]] = int(match[2])
-        if match[1] == names[-1]:
-            yield [counts.get(name, 0) for name in names]
+        if match[1] == fields[-1]:
+            found.append(kind(*(counts.get(name, 0) for name in fields)))
             counts = {}
+    return tuple(found)
+
+
+def unclean(found: Sequence[Look], expected: int, what: str) -> list[str]:
+    """What is wrong with looks of which there must be so many."""
+    problems = [f"not clean: {one}" for one in found if not one.clean]
+    if len(found) != expected:
+        problems.append(f"{len(found)} {what}, expected {expected}")
+    return problems
+
+
+# === Counting, and showing what was counted ======================================================
 
 
 def count(
@@ -128,10 +165,9 @@ def count(
     rows: list[AnyRow] = []
     problems: list[str] = []
     for way, machine in machines.items():
-        name = f"{command[0].rpartition('/')[2]}-{way}"
         result = start(
-            machine, command, title=f"{title} ({way})", name=name, timeout=timeout,
-            progress=progress,
+            machine, command, name=f"{command[0].rpartition('/')[2]}-{way}", timeout=timeout,
+            progress=progress, title=f"{title} ({way})",
         )  # fmt: skip
         found = parse(result.console, way)
         if result.outcome != "finished" or result.status or not found:
@@ -139,3 +175,20 @@ def count(
         problems += [f"{way}: {problem}" for problem in (*judge(found), *result.complaints)]
         rows += found
     return tuple(rows), tuple(problems)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], texts: int = 1) -> Iterator[str]:
+    """A table for people: so many columns of texts, and then numbers."""
+    lines = [[str(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = zip(line, widths, strict=True)
+        yield "  ".join(
+            cell.ljust(width) if number < texts else cell.rjust(width)
+            for number, (cell, width) in enumerate(cells)
+        ).rstrip()
+
+
+def wrong(problems: Iterable[str]) -> Iterator[str]:
+    """The problems, for people."""
+    return (f"WRONG: {problem}" for problem in problems)

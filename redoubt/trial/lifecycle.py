@@ -7,16 +7,15 @@ Each must end with page tables that are all protected, and a register that still
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from redoubt.core.progress import Progress
-from redoubt.machine import guest
-from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine.boot import Machine, Result
 from redoubt.trial import check, ktap
 from redoubt.trial.asi import asi
-from redoubt.trial.experiment import Outcome, bad_end
+from redoubt.trial.experiment import Outcome, bad_end, matches, start
 
 SLEEPS = 2
 DIMM_MB = 256
@@ -39,41 +38,27 @@ _KEXEC = "@power: kexec"
 _NO_ROOT = "Unable to mount root fs"
 
 
-def _look(machine: Machine) -> list[list[str]]:
-    """The checker, and the audit of address space isolation where there is that."""
-    return [["/bin/cat", check.FILE], *asi.look(machine)]
+def _through(
+    machine: Machine,
+    commands: Sequence[Sequence[str]],
+    name: str,
+    progress: Progress,
+    looks: int = 1,
+    timeout: float = _TIMEOUT,
+) -> tuple[Result, list[str]]:
+    """Go through commands with so many looks at page tables: the end, and what is wrong with it."""
+    name = f"{name}-{machine.build.target.name}"
+    result = start(machine, *commands, name=name, timeout=timeout, progress=progress)
+    unclean = check.unclean(machine, result.console, looks)
+    return result, [*bad_end(result, result.splats), *unclean]
 
 
-def _unclean(machine: Machine, result: Result, looks: int) -> list[str]:
-    """What is wrong with what so many looks at a machine must have found."""
-    walks = check.parse_walks(result.console)
-    problems = [f"not clean: {walk}" for walk in walks if not walk.clean]
-    if len(walks) != looks:
-        problems.append(f"{len(walks)} walks of the checker, expected {looks}")
-    if asi.asked_for(machine):
-        problems += asi.unclean(result.console, looks)
-    return problems
-
-
-def _kunit(machine: Machine) -> tuple[Machine, list[list[str]]]:
-    """The machine whose KUnit suites run when they are told to, and what tells them."""
-    suites = machine.build.target.kunit_later
-    return (
-        replace(machine, args=(*machine.args, *_KUNIT_LATER)),
-        [["/bin/put", f"{_KUNIT}/{suite}/run", "again"] for suite in suites],
-    )
-
-
-def _unrefused(machine: Machine, kernel: Path, console: Sequence[str]) -> list[str]:
-    """What the KUnit suites found, if they ran."""
-    suites = {suite.name: suite for suite in ktap.parse_runs(kernel, console)}
-    problems = [
-        f"{name} did not run" for name in machine.build.target.kunit_later if name not in suites
+def _failed(suites: Iterable[ktap.Suite]) -> list[str]:
+    return [
+        f"{suite.name}: {suite.passed} passed, {suite.failures} failed"
+        for suite in suites
+        if suite.failed or not suite.passed
     ]
-    for suite in suites.values():
-        if suite.failed or not suite.passed:
-            problems.append(f"{suite.name}: {suite.passed} passed, {suite.failures} failed")
-    return problems
 
 
 def _refusing(
@@ -85,20 +70,15 @@ def _refusing(
     timeout: float = _TIMEOUT,
 ) -> Outcome:
     """Go through these commands, then let KUnit write to page tables, and look at them."""
-    told, again = _kunit(machine)
-    result = boot(
-        told,
-        guest.sequence([*commands, *again, *_look(machine)]),
-        timeout=timeout,
-        name=f"{name.split()[0]}-{machine.build.target.name}",
-        progress=progress,
+    told = replace(machine, args=(*machine.args, *_KUNIT_LATER))
+    later = machine.build.target.kunit_later
+    again = [["/bin/put", f"{_KUNIT}/{suite}/run", "again"] for suite in later]
+    result, problems = _through(
+        told, [*commands, *again, *check.look(machine)], name.split()[0], progress, timeout=timeout
     )
-    problems = (
-        *bad_end(result, result.splats),
-        *_unclean(machine, result, 1),
-        *_unrefused(machine, kernel, result.console),
-    )
-    return Outcome(name, problems, result)
+    suites = {suite.name: suite for suite in ktap.parse_runs(kernel, result.console)}
+    problems += [f"{suite} did not run" for suite in later if suite not in suites]
+    return Outcome(name, (*problems, *_failed(suites.values())), result)
 
 
 def running(machine: Machine, kernel: Path, progress: Progress, *, timeout: float) -> Outcome:
@@ -120,20 +100,12 @@ def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
 
 def memory(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     """Add memory, with page tables that map it, and take it away."""
-    look = [["/bin/cat", "/proc/meminfo"], *_look(machine)]
-    result = boot(
-        replace(
-            machine,
-            args=(*machine.args, "memhp_default_state=online_movable"),
-            devices=_DIMM,
-        ),
-        guest.sequence([*look, ["/bin/put", _EJECT, "1"], ["/bin/settle"], *look]),
-        timeout=_TIMEOUT,
-        name=f"memory-{machine.build.target.name}",
-        progress=progress,
-    )
-    problems = bad_end(result, result.splats) + _unclean(machine, result, 2)
-    totals = [int(match[1]) for line in result.console if (match := _MEMORY.match(line))]
+    args = (*machine.args, "memhp_default_state=online_movable")
+    look = [["/bin/cat", "/proc/meminfo"], *check.look(machine)]
+    commands = [*look, ["/bin/put", _EJECT, "1"], ["/bin/settle"], *look]
+    larger = replace(machine, args=args, devices=_DIMM)
+    result, problems = _through(larger, commands, "memory", progress, looks=2)
+    totals = [int(match[1]) for match in matches(_MEMORY, result.console)]
     if len(totals) != 2 or totals[0] - totals[1] != DIMM_MB * 1024:
         problems.append(f"memory was not taken away: MemTotal {totals} kB")
     return Outcome("memory hotplug", tuple(problems), result)
@@ -144,13 +116,11 @@ def kexec(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     emulator = machine.build.target.emulator
     console = f"console={emulator.console} " if emulator else ""
     again = f"{console}panic=-1 kunit.enable=1 kunit.filter_glob=kpkeys_pgtables kunit.autorun=1"
-    result = boot(
+    result = start(
         replace(machine, files={"boot/kernel": machine.build.image}),
         ["/bin/power", "kexec", "/boot/kernel", again],
-        timeout=_TIMEOUT,
-        name=f"kexec-{machine.build.target.name}",
-        progress=progress,
-    )
+        name=f"kexec-{machine.build.target.name}", timeout=_TIMEOUT, progress=progress,
+    )  # fmt: skip
     lines = result.console
     end = next((i for i, line in enumerate(lines) if _NO_ROOT in line), len(lines))
     # How it ends is as expected.
@@ -161,12 +131,7 @@ def kexec(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
         second = lines[lines.index(_KEXEC) + 1 :]
         if not any(_HARDENED in line for line in second):
             problems.append("the second kernel does not protect page tables")
-        suites = ktap.parse(kernel, second)
-        problems += [
-            f"{suite.name}: {suite.passed} passed, {suite.failures} failed"
-            for suite in suites
-            if suite.failed or not suite.passed
-        ]
+        problems += _failed(ktap.parse(kernel, second))
     if result.outcome != "panic" or _NO_ROOT not in result.detail:
         problems.append(f"the second kernel did not get to its end: {result.outcome}")
     return Outcome("kexec", tuple(problems), result)
@@ -174,17 +139,11 @@ def kexec(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
 
 def guests(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     """Run a guest of its own, which its KVM enters for each instruction of I/O."""
-    result = boot(
-        machine,
-        guest.sequence([["/bin/kvm", str(RUNS)], *_look(machine)]),
-        timeout=_TIMEOUT,
-        name=f"guests-{machine.build.target.name}",
-        progress=progress,
-    )
-    problems = bad_end(result, result.splats) + _unclean(machine, result, 1)
+    commands = [["/bin/kvm", str(RUNS)], *check.look(machine)]
+    result, problems = _through(machine, commands, "guests", progress)
     if f"@kvm: runs={RUNS}" not in result.console:
         problems.append("its guest did not run")
-    left = sum(int(match[1]) for line in result.console if (match := _LEFT.match(line)))
+    left = sum(int(match[1]) for match in matches(_LEFT, result.console))
     if asi.asked_for(machine) and left < RUNS:
         problems.append(f"the restricted address space was left {left} times for it, not {RUNS}")
     return Outcome("guests of KVM", tuple(problems), result)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,14 +20,15 @@ from redoubt.core.process import run_logged
 from redoubt.core.progress import Progress
 from redoubt.image import elf
 from redoubt.linux.build import Build
-from redoubt.machine import guest, host, qemu
-from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine import host, qemu
+from redoubt.machine.boot import Machine, Result
 from redoubt.machine.kernels import Workbench, workbench
 from redoubt.targets import Target, Way, get_variant
+from redoubt.trial.experiment import start
 
 _CREATED = re.compile(
     r"linear map: (?P<tables>\d+) tables, (?P<fixmap_set>\d+) fixmap slots set, "
-    r"(?P<fixmap_cleared>\d+) cleared, (?P<ticks>\d+) ticks at (?P<hz>\d+) Hz$"
+    r"(?P<fixmap_cleared>\d+) cleared, (?P<instructions>\d+) ticks at (?P<hz>\d+) Hz$"
 )
 _ENTRY = re.compile(
     r"^0x(?P<start>[0-9a-f]{16})-0x(?P<end>[0-9a-f]{16})\s+\d+[KMGTPE]\s(?P<what>.*)$"
@@ -71,11 +73,11 @@ class Setting:
     """
 
     name: str
-    args: tuple[str, ...] = ()
+    args: Sequence[str] = ()
     cpus: int = 1
     memory_mb: int = 512
-    devices: tuple[str, ...] = ()
-    holes: tuple[tuple[int, int], ...] = ()
+    devices: Sequence[str] = ()
+    holes: Sequence[tuple[int, int]] = ()
     fixmap: bool | None = False
     audited: bool = True
     compared: bool = True
@@ -112,40 +114,9 @@ class Setting:
         )
 
 
-_EL2 = ("-machine", "virtualization=on")
-# A page, a block, and what begins and ends in the middle of a page.
-_HOLES = ((0x45001000, 0x1000), (0x46000000, 0x200000), (0x4C000800, 0x345600))
-# Neither begins or ends where a block does.
-_NODES = (
-    "-object", "memory-backend-ram,id=a,size=301M", "-numa", "node,memdev=a",
-    "-object", "memory-backend-ram,id=b,size=511M", "-numa", "node,memdev=b",
-)  # fmt: skip
 _BLOCKS = "rodata=noalias"
 # Where a kernel for addresses of 52 bits has those of 48, and does without its topmost level.
 NARROW = Way("CPU without LPA2", devices=("-cpu", "max,lpa2=off"))
-
-_SETTINGS = (
-    Setting("4 GiB in pages", ("nokaslr",), memory_mb=4096),
-    Setting("4 GiB in blocks", ("nokaslr", _BLOCKS), memory_mb=4096),
-    Setting("rodata=on", ("nokaslr", "rodata=on")),
-    Setting("rodata=off", ("nokaslr", "rodata=off"), audited=False),
-    Setting("KASLR", cpus=2),
-    Setting("4 CPUs", cpus=4, memory_mb=1000),
-    Setting("two nodes", ("nokaslr",), memory_mb=812, devices=_NODES),
-    Setting("holes", ("nokaslr",), holes=_HOLES),
-    Setting("memory at its limit", ("nokaslr", "mem=500001K", "crashkernel=64M")),
-    Setting("EL2", cpus=1, devices=_EL2),
-    Setting("EL2, 4 CPUs", cpus=4, memory_mb=1000, devices=_EL2),
-    Setting("EL2, blocks, 2 CPUs", (_BLOCKS,), cpus=2, devices=_EL2),
-)
-
-# What debugging options of the kernel are switched on with.
-_KFENCE = "kfence.sample_interval=100"
-_DEBUG_SETTINGS = (
-    Setting("KFENCE", ("nokaslr", _KFENCE), compared=False),
-    Setting("KFENCE, blocks", ("nokaslr", _KFENCE, _BLOCKS), compared=False),
-    Setting("free pages unmapped", ("nokaslr", "debug_pagealloc=on"), compared=False),
-)
 
 # MiB of memory with holes, and how far they are from each other, by KiB of a page. With a hole at
 # each multiple of what the tables take, there is no room for them; there must be more tables than
@@ -160,26 +131,30 @@ def _no_room(page_kib: int) -> Setting:
     memory_mb, every = _SHATTERED[page_kib]
     # Where QEMU puts the kernel, and behind it the initramfs and the device tree.
     kernel, initramfs = range(2, 8), range(at := min(memory_mb // 2, 128), at + 9)
-    holes = tuple(
+    holes = [
         (0x40000000 + (mib << 20), page_kib << 10)
         for mib in range(0, memory_mb, every)
         if mib not in kernel and mib not in initramfs
-    )
+    ]
     return Setting("no room", ("nokaslr",), memory_mb=memory_mb, holes=holes, fixmap=True)
 
 
 def settings(kernel: Build) -> tuple[Setting, ...]:
     """All that a kernel is booted with, as it is configured."""
+    known = tomllib.loads((paths.repo() / "configs" / "linear-map.toml").read_text())
+    always, debug = ([Setting(**one) for one in known[which]] for which in ("always", "debug"))
     page_kib = _page_size(kernel) >> 10
-    # Around a hole blocks do not fit, and of large tables the image has but four.
-    blocks = Setting(
-        "holes, blocks", ("nokaslr", _BLOCKS), holes=_HOLES, fixmap=None if page_kib > 4 else False
-    )
-    have = kernel.configuration()
-    debug = _DEBUG_SETTINGS if have.get("CONFIG_KFENCE") == "y" else ()
-    few = page_kib in _SHATTERED and not wide(kernel) and not debug
-    no_room = [_no_room(page_kib)] if few else []
-    return (*_SETTINGS, blocks, *no_room, *debug)
+    if page_kib > 4:
+        # Tables around holes in blocks are large, and of large ones the image has but four.
+        always = [replace(one, fixmap=None) if _splits(one) else one for one in always]
+    if kernel.configuration().get("CONFIG_KFENCE") == "y":
+        return (*always, *debug)
+    few = page_kib in _SHATTERED and not wide(kernel)
+    return (*always, _no_room(page_kib)) if few else tuple(always)
+
+
+def _splits(setting: Setting) -> bool:
+    return bool(setting.holes) and _BLOCKS in setting.args
 
 
 def wide(kernel: Build) -> bool:
@@ -195,14 +170,23 @@ def _page_size(kernel: Build) -> int:
 class Created:
     """What creating the linear map took, of the line in the kernel's log.
 
-    `ticks` are of the counter that runs with `hz`: instructions, on a machine that counts them.
+    `instructions` are ticks of the counter that runs with `hz`, on a machine that counts them.
     """
 
     tables: int
     fixmap_set: int
     fixmap_cleared: int
-    ticks: int
-    hz: int
+    instructions: int
+    hz: int = _COUNTING_HZ
+
+    @property
+    def fixmap(self) -> bool:
+        """Was a slot of the fixmap used?"""
+        return bool(self.fixmap_set or self.fixmap_cleared)
+
+    def as_json(self) -> dict[str, int]:
+        """The counts, see docs/json.md."""
+        return {name: value for name, value in vars(self).items() if name != "hz"}
 
 
 @dataclass(frozen=True)
@@ -217,10 +201,8 @@ class Seen:
 
 def created(lines: Sequence[str]) -> Created | None:
     """What the kernel says it took."""
-    for line in lines:
-        if match := _CREATED.search(line):
-            return Created(**{name: int(value) for name, value in match.groupdict().items()})
-    return None
+    found = next(filter(None, map(_CREATED.search, lines)), None)
+    return Created(*map(int, found.groups())) if found else None
 
 
 @dataclass(frozen=True)
@@ -248,17 +230,15 @@ class Listing:
             if self.text >= 0 and name != _IMAGE_END
         }
         merged: list[tuple[int, int, str]] = []
-        for start, end, what in self.ranges:
-            pieces = [(start, end)]
-            if start < image_end < end:
-                pieces = [(start, image_end), (image_end, end)]
-            for first, last in pieces:
-                kept = [one for one in what.split() if first >= image_end or one not in _SIZES]
-                now = " ".join(kept)
-                if merged and last <= image_end and merged[-1][2] == now:
-                    merged[-1] = (merged[-1][0], last, now)
-                else:
-                    merged.append((first, last, now))
+        for begin, end, what in self.ranges:
+            inside = min(max(begin, image_end), end)
+            plain = " ".join(one for one in what.split() if one not in _SIZES)
+            if begin < inside:
+                if merged and merged[-1][2] == plain:
+                    begin = merged.pop()[0]
+                merged.append((begin, inside, plain))
+            if inside < end:
+                merged.append((inside, end, what))
         return [
             f"{names.get(start, f'{start:x}')}-{names.get(end, f'{end:x}')} {what}"
             for start, end, what in merged
@@ -316,14 +296,11 @@ def look(machine: Machine, label: str, progress: Progress, *, audited: bool = Tr
 
     Raises RedoubtError if it does not come so far, or does not say what the map took.
     """
-    with progress.step(f"Listing the linear map ({label})"):
-        result = boot(
-            machine,
-            guest.sequence([("/bin/cat", file) for file in (_MAPPINGS, _WX)[: 1 + audited]]),
-            timeout=_TIMEOUT,
-            name="linear-map-" + re.sub(r"\W+", "-", label),
-            progress=progress,
-        )
+    result = start(
+        machine, *(("/bin/cat", file) for file in (_MAPPINGS, _WX)[: 1 + audited]),
+        name="linear-map-" + re.sub(r"\W+", "-", label), timeout=_TIMEOUT, progress=progress,
+        title=f"Listing the linear map ({label})",
+    )  # fmt: skip
     took = created(result.console)
     listed = listing(result.console, image_symbols(machine), _page_size(machine.build))
     if result.status != 0 or not took or not listed:
@@ -357,12 +334,11 @@ def build_both(target: Target, progress: Progress, flavour: str = "") -> Kernels
     Raises RedoubtError if one cannot be built.
     """
     where = host.pick(target, "auto")
-    return Kernels(
-        *(
-            workbench(target, get_variant(target, name), where, progress, flavour=flavour)
-            for name in ("pristine", "on")
-        )
+    pristine, ours = (
+        workbench(target, get_variant(target, name), where, progress, flavour=flavour)
+        for name in ("pristine", "on")
     )
+    return Kernels(pristine, ours)
 
 
 @dataclass(frozen=True)
@@ -382,16 +358,13 @@ class Comparison:
             here = [f"    ours      {one}" for one in self.ours.listing.lines()]
             found += ["the linear map is another one:", *there, *here]
         # A kernel that uses none anyway would prove nothing.
-        if not (self.pristine.created.fixmap_set and self.pristine.created.fixmap_cleared):
+        pristine, ours = self.pristine.created, self.ours.created
+        if not (pristine.fixmap_set and pristine.fixmap_cleared):
             found.append("the pristine kernel used no fixmap slot")
-        used = bool(self.ours.created.fixmap_set or self.ours.created.fixmap_cleared)
-        if self.setting.fixmap and not used:
+        if self.setting.fixmap and not ours.fixmap:
             found.append("there was room for all page tables")
-        if used and self.setting.fixmap is False:
-            found.append(
-                f"{self.ours.created.fixmap_set} fixmap slots set, "
-                f"{self.ours.created.fixmap_cleared} cleared"
-            )
+        if self.setting.fixmap is False and ours.fixmap:
+            found.append(f"{ours.fixmap_set} fixmap slots set, {ours.fixmap_cleared} cleared")
         return found
 
 
@@ -406,15 +379,12 @@ def compare(pristine: Machine, ours: Machine, setting: Setting, progress: Progre
             file = Path(name) / "dtb"
             setting.device_tree(ours, file, progress)
             more = ("-dtb", str(file))
-
-        def seen(machine: Machine, label: str) -> Seen:
+        seen = []
+        for machine, of in ((pristine, ", pristine"), (ours, "")):
             made = setting.boots(machine)
             made = replace(made, devices=(*made.devices, *more))
-            return look(made, label, progress, audited=setting.audited)
-
-        return Comparison(
-            setting, seen(pristine, f"{setting.name}, pristine"), seen(ours, setting.name)
-        )
+            seen.append(look(made, f"{setting.name}{of}", progress, audited=setting.audited))
+        return Comparison(setting, *seen)
 
 
 # === What it takes ===============================================================================
@@ -432,7 +402,7 @@ class Row:
     @property
     def ratio(self) -> float:
         """Instructions of ours by those of pristine."""
-        return self.ours.ticks / self.pristine.ticks
+        return self.ours.instructions / self.pristine.instructions
 
     @property
     def limit(self) -> float:
@@ -442,43 +412,21 @@ class Row:
     @property
     def met(self) -> bool:
         """Is everything as demanded?"""
-        without = not self.ours.fixmap_set and not self.ours.fixmap_cleared
-        return self.ratio <= self.limit and (without or self.mapped_in != PAGES)
+        return self.ratio <= self.limit and not (self.ours.fixmap and self.mapped_in == PAGES)
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/json.md."""
         return {
-            "memory_gib": self.memory_gib,
-            "mapped_in": self.mapped_in,
-            "pristine": _counts(self.pristine),
-            "ours": _counts(self.ours),
-            "ratio": self.ratio,
-            "limit": self.limit,
-            "met": self.met,
-        }
-
-
-def _counts(one: Created) -> dict[str, int]:
-    return {
-        "tables": one.tables,
-        "fixmap_set": one.fixmap_set,
-        "fixmap_cleared": one.fixmap_cleared,
-        "instructions": one.ticks,
-    }
+            "memory_gib": self.memory_gib, "mapped_in": self.mapped_in,
+            "pristine": self.pristine.as_json(), "ours": self.ours.as_json(),
+            "ratio": self.ratio, "limit": self.limit, "met": self.met,
+        }  # fmt: skip
 
 
 def row_from_json(value: Mapping[str, Any]) -> Row:
     """The inverse of Row.as_json(); raises KeyError or TypeError for anything else."""
-
-    def counts(one: Mapping[str, int]) -> Created:
-        return Created(
-            one["tables"], one["fixmap_set"], one["fixmap_cleared"], one["instructions"],
-            _COUNTING_HZ,
-        )  # fmt: skip
-
-    return Row(
-        value["memory_gib"], value["mapped_in"], counts(value["pristine"]), counts(value["ours"])
-    )
+    pristine, ours = (Created(**value[name]) for name in ("pristine", "ours"))
+    return Row(value["memory_gib"], value["mapped_in"], pristine, ours)
 
 
 def measure(pristine: Machine, ours: Machine, progress: Progress) -> list[Row]:
@@ -486,24 +434,23 @@ def measure(pristine: Machine, ours: Machine, progress: Progress) -> list[Row]:
 
     Raises RedoubtError as `look` does, and if the clock does not count instructions.
     """
+
+    def taken(setting: Setting, machine: Machine, name: str) -> Created:
+        # Counting comes with a seed, and there can be but one.
+        made = replace(
+            setting.boots(machine), devices=tuple(setting.devices), count_instructions=True
+        )
+        found = look(made, f"{setting.name}, {name}, counting", progress).created
+        if found.hz != _COUNTING_HZ:
+            raise RedoubtError("the emulated counter does not count instructions")
+        return found
+
     rows = []
     for mapped_in, args in ((PAGES, ("nokaslr",)), (BLOCKS, ("nokaslr", _BLOCKS))):
         for memory_gib in MEMORY_GIB:
             setting = Setting(f"{memory_gib} GiB in {mapped_in}", args, memory_mb=memory_gib * 1024)
-            seen = [
-                look(
-                    # That comes with a seed, and there can be but one.
-                    replace(
-                        setting.boots(machine), devices=setting.devices, count_instructions=True
-                    ),
-                    f"{setting.name}, {name}, counting",
-                    progress,
-                )
-                for name, machine in (("pristine", pristine), ("ours", ours))
-            ]
-            if any(one.created.hz != _COUNTING_HZ for one in seen):
-                raise RedoubtError("the emulated counter does not count instructions")
-            rows.append(Row(memory_gib, mapped_in, seen[0].created, seen[1].created))
+            both = taken(setting, pristine, "pristine"), taken(setting, ours, "ours")
+            rows.append(Row(memory_gib, mapped_in, *both))
     return rows
 
 
@@ -519,6 +466,6 @@ def render(rows: Sequence[Row]) -> Iterator[str]:
         yield (
             f"| {row.memory_gib} GiB | {row.mapped_in} | {row.ours.tables} "
             f"| {row.pristine.fixmap_cleared} | {row.ours.fixmap_cleared} "
-            f"| {row.pristine.ticks:,} | {row.ours.ticks:,} | {row.ratio:.3f} "
+            f"| {row.pristine.instructions:,} | {row.ours.instructions:,} | {row.ratio:.3f} "
             f"| ≤ {row.limit:g}: {verdict} |"
         )

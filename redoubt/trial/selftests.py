@@ -6,6 +6,7 @@ Nothing is expected of a test but that both kernels give the same result.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -21,9 +22,10 @@ from redoubt.core.process import output, run_lines, run_logged
 from redoubt.core.progress import Progress
 from redoubt.linux import build, rootless, source
 from redoubt.machine import kernels
-from redoubt.machine.boot import Machine, Result, boot, is_complaint
+from redoubt.machine.boot import Machine, is_complaint
 from redoubt.targets import Target, Variant, get_variant
 from redoubt.trial.check import Walk, parse_walks
+from redoubt.trial.experiment import matches, start
 
 FLAVOUR = "selftests"
 # What the tests and their huge pages need: the largest mapping has 2 GiB. On two CPUs they race.
@@ -56,21 +58,8 @@ LEFT_OUT = {
     "folio_split_race_test": "no end within minutes under emulation: 16 threads race 100 times",
 }
 
-# What scripts call and busybox lacks, as far as they want it.
-_SCRIPTS = {
-    # sudo -u USER COMMAND
-    "sudo": 'exec su -s /bin/bash "$2" -c "${*:3}"\n',
-    # pgrep -f PATTERN
-    "pgrep": """\
-found=1
-for process in /proc/[0-9]*; do
-	pid=${process#/proc/}
-	mapfile -d '' -t words 2>/dev/null <"$process/cmdline" || continue
-	[[ $pid != $$ && "${words[*]}" =~ $2 ]] && echo "$pid" && found=0
-done
-exit $found
-""",
-}
+# What scripts call and busybox lacks, in guest/selftests.
+_SCRIPTS = ("sudo", "pgrep")
 
 _MM = Path("tools/testing/selftests/mm")
 _CATEGORY = re.compile(r'^\s*CATEGORY="([\w-]+)" run_test', re.MULTILINE)
@@ -117,17 +106,6 @@ def _shadow(kernel: Path, where: Path) -> None:
         part /= name
     shutil.copytree(kernel / part, where / part)
     stamp.write_text(made)
-
-
-def _foreign(target: Target, progress: Progress) -> Path | None:
-    """Where PACKAGES are unpacked for a target that this machine does not run; else None.
-
-    Raises RedoubtError if they cannot be had.
-    """
-    if not target.cross_compile:
-        return None
-    # The kernel and Debian call it the same.
-    return rootless.foreign(target.arch, PACKAGES, progress)
 
 
 def _compile(
@@ -186,18 +164,19 @@ def system(where: Path, packages: Path | None = None) -> None:
     Its programs come from the unpacked `packages`, or are those of this machine.
     Raises RedoubtError if there is no static bash and busybox.
     """
-    bash = _static("bash-static", "bash-static", packages)
-    busybox = _static("busybox", "busybox-static", packages)
+    ours = paths.repo() / "guest" / "selftests"
+    copies = {
+        "bin/bash": _static("bash-static", "bash-static", packages),
+        # It knows its applets itself, once it can be run: in the guest.
+        "usr/bin/busybox": _static("busybox", "busybox-static", packages),
+        "selftests/selftests.sh": ours / "selftests.sh",
+        **{f"usr/bin/{name}": ours / name for name in _SCRIPTS},
+    }
     for name in ("bin", "etc", "mnt", "usr/bin", "selftests"):
         (where / name).mkdir(parents=True)
-    shutil.copy(paths.repo() / "guest" / "selftests.sh", where / "selftests" / "selftests.sh")
-    shutil.copy(bash, where / "bin" / "bash")
+    for name, file in copies.items():
+        shutil.copy(file, where / name)
     (where / "bin" / "sh").symlink_to("bash")
-    # It knows its applets itself, once it can be run: in the guest.
-    shutil.copy(busybox, where / "usr/bin" / "busybox")
-    for name, script in _SCRIPTS.items():
-        (where / "usr/bin" / name).write_text(f"#!/bin/bash\n{script}")
-        (where / "usr/bin" / name).chmod(0o755)
     (where / "etc/passwd").write_text(
         "root:x:0:0:root:/:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/bash\n"
     )
@@ -218,7 +197,8 @@ def root(target: Target, progress: Progress) -> Path:
     top = paths.build_dir() / target.name / "selftests"
     where = top / "root"
     shutil.rmtree(where, ignore_errors=True)
-    packages = _foreign(target, progress)
+    # Of another architecture, which the kernel and Debian call the same.
+    packages = rootless.foreign(target.arch, PACKAGES, progress) if target.cross_compile else None
     system(where, packages)
     programs = _compile(target, kernel, top, packages, progress)
     tests = where / "selftests"
@@ -242,18 +222,13 @@ def root(target: Target, progress: Progress) -> Path:
     return where
 
 
-def categories(where: Path) -> list[str]:
-    """What the runner calls its groups of tests, in its order, and what it does not run."""
-    text = (where / "selftests/run_vmtests.sh").read_text()
-    return [*dict.fromkeys(_CATEGORY.findall(text)), OTHERS]
-
-
 def chosen(where: Path, wanted: Sequence[str]) -> list[str]:
-    """The categories that are wanted, in the runner's order; all if none is.
+    """The wanted ones of what the runner calls its groups of tests, and of OTHERS, in its order.
 
-    Raises RedoubtError for one that there is not.
+    All if none is wanted. Raises RedoubtError for one that there is not.
     """
-    known = categories(where)
+    text = (where / "selftests/run_vmtests.sh").read_text()
+    known = [*dict.fromkeys(_CATEGORY.findall(text)), OTHERS]
     if unknown := [name for name in wanted if name not in known]:
         raise RedoubtError(f"unknown category '{unknown[0]}'", "categories: " + ", ".join(known))
     return [name for name in known if not wanted or name in wanted]
@@ -295,15 +270,6 @@ class Round:
         self.logs += other.logs
 
 
-def _add(found: Round, test: str, name: str, outcome: Outcome) -> None:
-    """Several parts may have one name: they are told apart by their order."""
-    key, count = name, 1
-    while (test, key) in found.outcomes:
-        count += 1
-        key = f"{name} ({count})"
-    found.outcomes[test, key] = outcome
-
-
 def _skip_reason(lines: Sequence[str]) -> str:
     """What a test that skipped itself says of it: its last words that are no frame."""
     for line in reversed(lines):
@@ -316,20 +282,24 @@ def _skip_reason(lines: Sequence[str]) -> str:
 
 
 def _test(found: Round, test: str, lines: Sequence[str], status: re.Match[str]) -> None:
-    late = next((match for line in lines if (match := _TOO_LATE.search(line))), None)
     skipped = []
-    for line in lines:
-        if match := _SUBTEST.match(line):
-            word, name, mark, why = match.groups()
-            result = SKIPPED if mark == "SKIP" else f"{word} ({mark})" if mark else word
-            # What is skipped may have its name behind the mark.
-            name = name.strip().removeprefix("- ") or why or ""
-            _add(found, test, _NUMBER.sub("N", name), Outcome(result, why or ""))
-            skipped.append(result == SKIPPED)
+    for subtest in matches(_SUBTEST, lines):
+        word, name, mark, why = subtest.groups()
+        result = SKIPPED if mark == "SKIP" else f"{word} ({mark})" if mark else word
+        # What is skipped may have its name behind the mark.
+        name = part = _NUMBER.sub("N", name.strip().removeprefix("- ") or why or "")
+        # Several parts may have one name: they are told apart by their order.
+        for number in itertools.count(2):
+            if (test, part) not in found.outcomes:
+                break
+            part = f"{name} ({number})"
+        found.outcomes[test, part] = Outcome(result, why or "")
+        skipped.append(result == SKIPPED)
+    late = [match[1] for line in lines if (match := _TOO_LATE.search(line))]
     if test in LEFT_OUT:
         outcome = Outcome(SKIPPED, LEFT_OUT[test])
     elif late:
-        outcome = Outcome(LATE, f"no end after {late[1]} s, too slow under emulation")
+        outcome = Outcome(LATE, f"no end after {late[0]} s, too slow under emulation")
     elif status[3] == _NOT_THERE:
         outcome = Outcome(SKIPPED, "not built, or a program that it calls is not there")
     elif status[3] == "SKIP" or (status[1] == OK and skipped and all(skipped)):
@@ -342,7 +312,7 @@ def _test(found: Round, test: str, lines: Sequence[str], status: re.Match[str]) 
 def parse(console: Sequence[str]) -> tuple[Round, list[str], str | None]:
     """What a console shows: the results, the categories that ended, and the test in which the
     machine was when the console ended, if it was in one."""
-    found, done = Round(walks=list(parse_walks(tuple(console)))), []
+    found, done = Round(walks=list(parse_walks(console))), []
     current, category, running = None, None, None
     lines: list[str] = []
     for line in console:
@@ -377,11 +347,11 @@ def run(machine: Machine, wanted: Sequence[str], name: str, progress: Progress) 
     Raises RedoubtError if the machine cannot be started, or dies outside any test.
     """
     whole, left, out = Round(), list(wanted), dict.fromkeys(LEFT_OUT)
-    dead: dict[str, Outcome] = {}
+    dead: dict[Key, Outcome] = {}
     while left:
         words = ["/bin/bash", "/selftests/selftests.sh", str(PROGRAM_S), ",".join(out), *left]
         label = f"{name}-{len(whole.logs)}"
-        result = boot(machine, words, timeout=BOOT_S, name=label, progress=progress)
+        result = start(machine, words, name=label, timeout=BOOT_S, progress=progress)
         found, done, current = parse(result.console)
         found.logs.append(result.log)
         whole.take(found)
@@ -390,14 +360,10 @@ def run(machine: Machine, wanted: Sequence[str], name: str, progress: Progress) 
             if current is None or current in out:
                 raise RedoubtError("the selftests were cut short: " + result.describe())
             out[current] = None
-            dead[current] = Outcome(CRASHED, _death(result))
-    for test, outcome in dead.items():
-        whole.outcomes[test, ""] = outcome
+            why = ": ".join(filter(None, (result.outcome, result.detail)))
+            dead[current, ""] = Outcome(CRASHED, why)
+    whole.outcomes.update(dead)
     return whole
-
-
-def _death(result: Result) -> str:
-    return f"{result.outcome}: {result.detail}" if result.detail else result.outcome
 
 
 # === Comparing ===================================================================================
@@ -417,6 +383,11 @@ class Difference:
             f"{test}{': ' + part if part else ''}: "
             f"pristine {', '.join(self.pristine)}; ours {', '.join(self.ours)}"
         )
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable form, see docs/json.md."""
+        test, part = self.key
+        return {"test": test, "part": part, "pristine": self.pristine, "ours": self.ours}
 
 
 ABSENT = "absent"
@@ -457,10 +428,6 @@ def differences(pristine: Sequence[Round], ours: Sequence[Round]) -> list[Differ
     ]
 
 
-def _same_complaint(line: str) -> str:
-    return _DIGITS.sub("N", line)
-
-
 @dataclass(frozen=True)
 class Report:
     """All runs of both kernels: the first of each ran everything, the others what differed."""
@@ -478,16 +445,15 @@ class Report:
     @property
     def wrong(self) -> list[Difference]:
         """The differences that came again, or never had a chance to."""
-        again = differences(self.pristine, self.ours[1:])
-        keys = {one.key for one in again}
-        return [one for one in self.suspects if one.key in keys or len(one.ours) < 1 + AGAIN]
+        again = {one.key for one in differences(self.pristine, self.ours[1:])}
+        return [one for one in self.suspects if one.key in again or len(one.ours) < 1 + AGAIN]
 
     @property
     def unstable(self) -> list[Difference]:
         """What was seen to differ and is not repeated, or differs on the pristine kernel alone."""
-        wrong = {one.key for one in self.wrong}
-        found = [one for one in self.suspects if one.key not in wrong]
-        known = wrong | {one.key for one in found}
+        wrong, suspects = self.wrong, self.suspects
+        found = [one for one in suspects if one not in wrong]
+        known = {one.key for one in suspects}
         for key in self.pristine[0].outcomes:
             before = results(self.pristine, key)
             if key not in known and len(set(before)) > 1:
@@ -498,47 +464,44 @@ class Report:
     def complaints(self) -> list[str]:
         """What our kernel complained of and the pristine one did not in the same test."""
         known = {
-            (test, _same_complaint(line)) for one in self.pristine for test, line in one.complaints
+            (test, _DIGITS.sub("N", line)) for one in self.pristine for test, line in one.complaints
         }
         return [
             f"{test}: {line}"
             for one in self.ours
             for test, line in one.complaints
-            if (test, _same_complaint(line)) not in known
+            if (test, _DIGITS.sub("N", line)) not in known
         ]
 
-    def tests(self, *which: str) -> list[tuple[str, Outcome]]:
-        """The tests with one of these results in the first run of ours."""
-        return [
-            (test, outcome)
+    def tests(self, *which: str) -> dict[str, Outcome]:
+        """The tests with one of these results in the first run of ours; all if none is named."""
+        return {
+            test: outcome
             for (test, part), outcome in self.ours[0].outcomes.items()
-            if not part and outcome.result in which
-        ]
+            if not part and (not which or outcome.result in which)
+        }
 
     @property
     def passed(self) -> list[str]:
         """The tests that both kernels pass, every time and in all parts."""
         odd = {one.key[0] for one in (*self.wrong, *self.unstable)}
-        return [test for test, _ in self.tests(OK) if test not in odd]
+        return [test for test in self.tests(OK) if test not in odd]
 
     @property
     def parts(self) -> int:
         """How many parts of tests both kernels pass."""
         return sum(
-            1
+            bool(key[1]) and {*results(self.pristine, key), *results(self.ours, key)} == {OK}
             for key in self.ours[0].outcomes
-            if key[1] and set(results(self.pristine, key) + results(self.ours, key)) == {OK}
         )
 
     @property
     def unprotected(self) -> list[str]:
         """The runs after which page tables were not all protected, of a variant that protects."""
-        if not self.variant.protected:
-            return []
         return [
             f"run {number}: {one.walks or 'no walk of the checker'}"
             for number, one in enumerate(self.ours, 1)
-            if not one.walks or not all(walk.clean for walk in one.walks)
+            if self.variant.protected and not (one.walks and all(walk.clean for walk in one.walks))
         ]
 
     @property
@@ -547,25 +510,19 @@ class Report:
         return bool(self.passed) and not (self.wrong or self.complaints or self.unprotected)
 
     @property
-    def not_run(self) -> list[tuple[str, Outcome]]:
+    def not_run(self) -> dict[str, Outcome]:
         """What could not run here, with the reason."""
         return self.tests(SKIPPED, LATE)
 
     @property
-    def failing(self) -> list[tuple[str, Outcome]]:
+    def failing(self) -> dict[str, Outcome]:
         """What fails on both kernels."""
         wrong = {one.key for one in self.wrong}
-        return [(t, o) for t, o in self.tests(FAILED, CRASHED) if (t, "") not in wrong]
+        failed = self.tests(FAILED, CRASHED).items()
+        return {test: outcome for test, outcome in failed if (test, "") not in wrong}
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/json.md."""
-
-        def listed(found: Sequence[Difference]) -> list[dict[str, Any]]:
-            return [
-                {"test": one.key[0], "part": one.key[1], "pristine": one.pristine, "ours": one.ours}
-                for one in found
-            ]
-
         return {
             "target": self.target,
             "variant": self.variant.name,
@@ -574,20 +531,17 @@ class Report:
             "parts_passed": self.parts,
             "tests": [
                 {
-                    "test": test,
-                    "category": self.ours[0].of.get(test, ""),
+                    "test": test, "category": self.ours[0].of.get(test, ""),
                     "pristine": results(self.pristine, (test, "")),
-                    "ours": results(self.ours, (test, "")),
-                    "why": outcome.why,
+                    "ours": results(self.ours, (test, "")), "why": outcome.why,
                 }
-                for (test, part), outcome in self.ours[0].outcomes.items()
-                if not part
+                for test, outcome in self.tests().items()
             ],
-            "differences": listed(self.wrong),
-            "unstable": listed(self.unstable),
+            "differences": [one.as_json() for one in self.wrong],
+            "unstable": [one.as_json() for one in self.unstable],
             "complaints": self.complaints,
             "unprotected": self.unprotected,
-        }
+        }  # fmt: skip
 
 
 def compare(
@@ -597,9 +551,8 @@ def compare(
     ours: Machine,
     wanted: Sequence[str],
     progress: Progress,
-    again: int = AGAIN,
 ) -> Report:
-    """Run categories on both kernels; those in which they differ `again` times more.
+    """Run categories on both kernels; those in which they differ AGAIN times more.
 
     Each of these has a boot of its own then: what others left behind may have made the difference.
 
@@ -608,37 +561,30 @@ def compare(
     rounds: dict[str, list[Round]] = {"pristine": [], variant.name: []}
     machines = {"pristine": pristine, variant.name: ours}
 
-    def one(boots: Sequence[Sequence[str]]) -> None:
+    def both(boots: Sequence[Sequence[str]]) -> Report:
         for name, machine in machines.items():
             number = len(rounds[name]) + 1
             with progress.step(f"Selftests on {target.name} ({name}), run {number}"):
                 whole = Round()
                 for todo in boots:
-                    label = f"selftests-{target.name}-{name}-{number}"
-                    if len(boots) > 1:
-                        label += f"-{todo[0]}"
+                    more = f"-{todo[0]}" if len(boots) > 1 else ""
+                    label = f"selftests-{target.name}-{name}-{number}{more}"
                     whole.take(run(machine, todo, label, progress))
                 rounds[name].append(whole)
-
-    def report() -> Report:
         return Report(target.name, variant, tuple(rounds["pristine"]), tuple(rounds[variant.name]))
 
-    one([wanted])
-    suspect = {difference.key[0] for difference in report().suspects}
-    suspect |= {test for test, _ in rounds[variant.name][0].complaints}
-    of = {**rounds["pristine"][0].of, **rounds[variant.name][0].of}
-    todo = [name for name in wanted if any(of.get(test) == name for test in suspect)]
-    for _ in range(again if todo else 0):
-        one([[category] for category in todo])
-    return report()
+    report = both([wanted])
+    suspect = {difference.key[0] for difference in report.suspects}
+    suspect |= {test for test, _ in report.ours[0].complaints}
+    of = report.pristine[0].of | report.ours[0].of
+    todo = [[name] for name in wanted if any(of.get(test) == name for test in suspect)]
+    for _ in range(AGAIN if todo else 0):
+        report = both(todo)
+    return report
 
 
 def check(
-    target: Target,
-    variant: Variant,
-    host: str,
-    progress: Progress,
-    wanted: Sequence[str] = (),
+    target: Target, variant: Variant, host: str, progress: Progress, wanted: Sequence[str] = ()
 ) -> Report:
     """Compare a variant with pristine; all categories if none is wanted.
 
@@ -661,15 +607,15 @@ def render(report: Report) -> Iterator[str]:
         f"{report.target}: {len(report.passed)} tests ({report.parts} parts) pass on pristine "
         f"and on {report.variant.name}; {len(report.wrong)} differ"
     )
-    groups: tuple[tuple[str, list[str]], ...] = (
-        ("different", [str(one) for one in report.wrong]),
-        ("complaints of our kernel", report.complaints),
-        ("page tables not protected", report.unprotected),
-        ("not the same every time", [str(one) for one in report.unstable]),
-        ("fail on both", [f"{test}: {o.why}" for test, o in report.failing]),
-        ("not run", [f"{test}: {o.why}" for test, o in report.not_run]),
-    )
-    for title, lines in groups:
+    groups: dict[str, Sequence[object]] = {
+        "different": report.wrong,
+        "complaints of our kernel": report.complaints,
+        "page tables not protected": report.unprotected,
+        "not the same every time": report.unstable,
+        "fail on both": [f"{test}: {one.why}" for test, one in report.failing.items()],
+        "not run": [f"{test}: {one.why}" for test, one in report.not_run.items()],
+    }
+    for title, lines in groups.items():
         if lines:
             yield f"{title}:"
             yield from (f"    {line}" for line in lines)

@@ -6,12 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from redoubt.core.progress import Progress
 from redoubt.machine.boot import Machine, Result
 from redoubt.targets import Variant
 from redoubt.trial import check, experiment
-from redoubt.trial.check import Walk
+from redoubt.trial.experiment import Outcome
 
 # What fails in each round, see guest/faults.c: nothing but blocks, any page, or any slab object.
 ROUNDS = ("blocks", "pages", "slab")
@@ -88,61 +89,44 @@ class Round:
     after: Pool
 
 
-@dataclass(frozen=True)
-class Report:
-    """What a boot with scarce memory showed; `before` is the pool after boot."""
-
-    protected: bool
-    before: Pool | None
-    rounds: tuple[Round, ...]
-    walks: tuple[Walk, ...]
-    cgroup_failures: int | None
-    at_last: Pool | None
-    splats: tuple[str, ...]
-    boot: Result
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Everything that is not as it has to be, in words."""
-        return tuple(_problems(self))
-
-    @property
-    def ok(self) -> bool:
-        """True if nothing was lost, wrong or left untested."""
-        return not self.problems
-
-
 def rounds(protected: bool) -> tuple[str, ...]:
     """The rounds that make sense with and without protection."""
     return tuple(name for name in ROUNDS if protected or name not in _POOL_ROUNDS)
 
 
-def _problems(report: Report) -> Iterator[str]:
-    result = report.boot
-    if result.outcome != "finished" or result.status:
-        yield f"the boot ended with {result.outcome}, status {result.status}"
-    yield from report.splats
-    if report.cgroup_failures != 0:
-        yield f"memory cgroups: {report.cgroup_failures} failures"
-    for name in rounds(report.protected):
-        if name not in {one.name for one in report.rounds}:
+def judge(result: Result, protected: bool) -> Iterator[str]:
+    """Everything that is lost, wrong or left untested in a boot with scarce memory, in words."""
+    lines = result.console
+    yield from experiment.bad_end(result, complaints(result))
+    failures = [int(match[1]) for match in experiment.matches(_CGROUP, lines)]
+    if failures[:1] != [0]:
+        yield f"memory cgroups: {failures[0] if failures else None} failures"
+    done = list(parse_rounds(lines))
+    for name in rounds(protected):
+        if name not in {one.name for one in done}:
             yield f"no round {name}"
-    for one in report.rounds:
-        yield from problems_of_round(one, report.protected)
-    if not report.protected:
+    for one in done:
+        yield from problems_of_round(one, protected)
+    if not protected:
         return
-    if report.before is None or report.at_last is None:
+    pools = list(parse_pools(lines))
+    if len(pools) < 2:
         yield "the pool was not seen at rest"
         return
     # After boot, while and after each round, and at the end.
-    walks = 2 + 2 * len(ROUNDS)
-    if len(report.walks) < walks:
-        yield f"{len(report.walks)} walks of the checker, expected {walks}"
-    yield from (f"not clean: {walk}" for walk in report.walks if not walk.clean)
-    states = [(f"round {one.name}", one.after) for one in report.rounds]
-    for what, pool in [*states, ("memory cgroups", report.at_last)]:
-        yield from (f"after {what}: {text}" for text in problems_of_pool(report.before, pool))
-    yield from _untested(report.before, report.rounds, report.at_last)
+    expected, walks = 2 + 2 * len(ROUNDS), check.parse_walks(lines)
+    if len(walks) < expected:
+        yield f"{len(walks)} walks of the checker, expected {expected}"
+    yield from (f"not clean: {walk}" for walk in walks if not walk.clean)
+    states = [*((one.name, one.after) for one in done), ("memory cgroups", pools[-1])]
+    for what, pool in states:
+        yield from (f"after {what}: {text}" for text in problems_of_pool(pools[0], pool))
+    # Steps have to do to the pool what they are for.
+    proofs = {"blocks": "small_added", "pages": "failed_allocs", "memory cgroups": "failed_allocs"}
+    for (_, last), (what, after) in pairwise([("boot", pools[0]), *states]):
+        event = proofs.get(what)
+        if event and after[event] <= last[event]:
+            yield f"{what}: {event} stayed {last[event]}"
 
 
 def problems_of_round(one: Round, protected: bool) -> Iterator[str]:
@@ -180,18 +164,6 @@ def problems_of_pool(
             yield f"{gone} of {size} were added and not returned, {there} are there"
 
 
-def _untested(before: Pool, done: Sequence[Round], at_last: Pool) -> Iterator[str]:
-    """Steps that did not do to the pool what they are for."""
-    steps = [(one.name, one.after) for one in done] + [("memory cgroups", at_last)]
-    proofs = {"blocks": "small_added", "pages": "failed_allocs", "memory cgroups": "failed_allocs"}
-    last = before
-    for name, after in steps:
-        event = proofs.get(name)
-        if event and after[event] <= last[event]:
-            yield f"{name}: {event} stayed {last[event]}"
-        last = after
-
-
 def parse_pools(lines: Sequence[str]) -> Iterator[Pool]:
     """Every state of the pool on a console; `settle` shows it with the page tables before it."""
     tables: int | None = None
@@ -222,31 +194,13 @@ def parse_rounds(lines: Sequence[str]) -> Iterator[Round]:
         elif match := _ROUND.match(line):
             after = next(parse_pools(lines[at:]), None)
             if after is not None:
-                yield Round(
-                    match[1], int(match[2]), int(match[3]), *counts, checks, after
-                )  # fmt: skip
+                yield Round(match[1], int(match[2]), int(match[3]), *counts, checks, after)
             counts, checks = (0, 0, 1), 0
 
 
 def complaints(result: Result) -> tuple[str, ...]:
     """What a kernel must not say while memory is scarce, either."""
     return tuple(line for line in result.complaints if not _TRACE.search(line))
-
-
-def parse(result: Result, variant: Variant) -> Report:
-    """What a console shows."""
-    pools = list(parse_pools(result.console))
-    cgroups = [int(m[1]) for line in result.console if (m := _CGROUP.match(line))]
-    return Report(
-        variant.protected,
-        pools[0] if pools else None,
-        tuple(parse_rounds(result.console)),
-        check.parse_walks(result.console),
-        cgroups[0] if cgroups else None,
-        pools[-1] if len(pools) > 1 else None,
-        complaints(result),
-        result,
-    )
 
 
 def look(protected: bool) -> list[list[str]]:
@@ -258,13 +212,8 @@ def fault_rounds(
     names: Sequence[str], protected: bool, stress_s: int, workers: int
 ) -> list[list[str]]:
     """Rounds of stress under faults, and a look after each."""
-    words = []
-    for name in names:
-        words.append(
-            ["/bin/faults", name, "/bin/stress", str(stress_s), str(workers), "--scarce"]
-        )  # fmt: skip
-        words += look(protected)
-    return words
+    stress = ["/bin/stress", str(stress_s), str(workers), "--scarce"]
+    return [words for name in names for words in (["/bin/faults", name, *stress], *look(protected))]
 
 
 def commands(protected: bool, stress_s: int, workers: int) -> list[list[str]]:
@@ -274,7 +223,7 @@ def commands(protected: bool, stress_s: int, workers: int) -> list[list[str]]:
     return [*seen, *under_faults, ["/bin/cgroup"], *seen]
 
 
-def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -> Report:
+def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -> Outcome:
     """Stress for `stress_s` seconds of guest time in each round, then test cgroups.
 
     The kernel of `machine` needs fault injection and memory cgroups: the debug flavour.
@@ -282,11 +231,8 @@ def run(machine: Machine, variant: Variant, stress_s: int, progress: Progress) -
     target = machine.build.target.name
     title = f"Failing allocations on {target} ({variant.name}), {machine.cpus} CPU"
     result = experiment.start(
-        machine,
-        *commands(variant.protected, stress_s, max(2, machine.cpus)),
-        title=title,
-        timeout=stress_s * 3 * len(ROUNDS) + _MARGIN,
+        machine, *commands(variant.protected, stress_s, max(2, machine.cpus)),
         name=f"shortage-{target}-{variant.name}-{machine.cpus}",
-        progress=progress,
-    )
-    return parse(result, variant)
+        timeout=stress_s * 3 * len(ROUNDS) + _MARGIN, progress=progress, title=title,
+    )  # fmt: skip
+    return Outcome("failing allocations", tuple(judge(result, variant.protected)), result)

@@ -8,8 +8,12 @@ what one is differs from stressor to stressor, and an emulated machine has no sp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,77 +57,15 @@ _DESCRIPTORS = 11
 _BLOCK_MB = 2
 _LEAF_MB = 1024
 
-# What is stressed, and by which stressors, in the order of their turns; a round has one of each
-# class. stress-ng's own classes "memory" and "vm" are here without what only computes (sorts,
-# matrices, copies), has a place in another class, or is disabled by stress-ng itself as it may hang
-# a machine (mlockmany, oom-pipe); "tmpfs" is not, as it fills the file system that results are kept
-# in, nor "exec", which does nothing for root.
-CLASSES: dict[str, tuple[str, ...]] = {
-    "memory": (
-        "malloc", "stackmmap", "tlb-shootdown", "rmap", "memfd", "remap", "resources", "mincore",
-        "stack", "numa", "membarrier", "mcontend", "memthrash", "bad-altstack",
-        "context", "zero",
-    ),
-    "fork": ("fork", "vfork", "clone", "mmapfork", "forkheavy", "pthread", "zombie"),
-    "vm": (
-        "vm", "vm-segv", "vm-rw", "brk", "shm", "mlock", "vm-addr", "bigheap", "shm-sysv",
-        "vm-splice", "dev-shm", "env", "mseal", "physpage", "physmmap",
-    ),
-    "mmap": (
-        "mmapaddr", "mmap", "munmap", "mprotect", "mmapfixed", "mmapmany", "mmaptorture",
-        "mmapcow", "mmaphuge", "mmapfiles", "msync", "msyncmany",
-    ),
-    "mremap": ("mremap", "pagemove"),
-    "madvise": ("madvise", "vma"),
-    "userfaultfd": ("userfaultfd",),
-    "swap": ("pageswap", "swap"),
-}  # fmt: skip
+_ASKED = tomllib.loads((paths.repo() / "configs" / "stress-ng.toml").read_text())
+CLASSES: dict[str, list[str]] = _ASKED["classes"]
+SIZES: dict[str, tuple[str, str]] = _ASKED["sizes"]
+OPTIONS: dict[str, list[str]] = _ASKED["options"]
+NEEDS: dict[str, list[str]] = _ASKED["needs"]
+TOO_SLOW: dict[str, str] = _ASKED["too-slow"]
+MAY_HANG: dict[str, str] = _ASKED["may-hang"]
 # A class with fewer stressors than that pauses for the rest of so many rounds.
 _CYCLE = 4
-# How much memory they take, and how much where a page fault takes milliseconds: operations have to
-# end within a round. stress-ng refuses less for some.
-SIZES: dict[str, tuple[str, str]] = {
-    "bigheap": ("64M", "1M"),
-    "brk": ("16M", "1M"),
-    "malloc": ("16M", "256K"),
-    "memfd": ("16M", "2M"),
-    "mmap": ("8M", "256K"),
-    "mmaptorture": ("16M", "16M"),
-    "mremap": ("4M", "128K"),
-    "numa": ("4M", "1M"),
-    "pagemove": ("1M", "256K"),
-    "shm": ("4M", "1M"),
-    "shm-sysv": ("4M", "1M"),
-    "userfaultfd": ("4M", "256K"),
-    "vm": ("8M", "256K"),
-    "vm-rw": ("4M", "256K"),
-}
-# There, these may not end a single one; another of the class does.
-TOO_SLOW = {"madvise": "one operation takes more than a minute on an emulated host"}
-# Processes and threads at a time, for the same reason.
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "clone": ("--clone-max", "16"),
-    "fork": ("--fork-max", "16"),
-    "forkheavy": ("--forkheavy-procs", "64"),
-    "pthread": ("--pthread-max", "16"),
-    "vfork": ("--vfork-max", "16"),
-    "zombie": ("--zombie-max", "16"),
-}
-# Options of the kernel that stressors cannot do without. The swap of "swap" is a file.
-NEEDS: dict[str, tuple[str, ...]] = {
-    "memfd": ("CONFIG_MEMFD_CREATE",),
-    "numa": ("CONFIG_NUMA",),
-    "pageswap": ("CONFIG_SWAP", "CONFIG_BLK_DEV_RAM"),
-    "physmmap": ("CONFIG_DEVMEM",),
-    "shm-sysv": ("CONFIG_SYSVIPC",),
-    "swap": ("CONFIG_SWAP", "CONFIG_EXT2_FS"),
-    "userfaultfd": ("CONFIG_USERFAULTFD",),
-    "vm-rw": ("CONFIG_CROSS_MEMORY_ATTACH",),
-}
-# Its threads read /proc/self/maps under RCU while others change what they read. In Linux 7.3 such a
-# reader spins, not to be preempted unless RCU is, until the writer has gone on; who may be waiting
-# for its CPU (lib/maple_tree.c, mas_topiary_replace() against mas_ascend()).
-MAY_HANG = {"vma": "without CONFIG_PREEMPT_RCU a reader of /proc/self/maps may spin for ever"}
 # Of the boot, if the kernel has the option: two nodes to move pages between, and KiB to swap to.
 _ARGS = {
     "CONFIG_NUMA_EMU": ("numa=fake=2",),
@@ -140,14 +82,14 @@ _BEGIN = re.compile(r"^@stress-ng: begin (\d+) (.*)$")
 _END = re.compile(r"^@stress-ng: end (\d+) status=(\d+|late)$")
 _SAID = "| "
 _FIGURES = ": "
-_STRESSOR = re.compile(r"^\s+- stressor: (\S+)$")
-_OPS = re.compile(r"^\s+bogo-ops: (\d+)$")
+_OPS = re.compile(r"^\s+- stressor: (\S+)\n\s+bogo-ops: (\d+)$", re.MULTILINE)
 _FIGURES_END = "..."
 # The end of what stress-ng says: "failed: 2: mmap (1) vm (1)".
 _SUMMARY = re.compile(r"^(skipped|passed|failed): \d+(?:: (.*))?$")
 _LISTED = re.compile(r"([\w-]+) \(\d+\)")
-_CHECKS = re.compile(r"^@stress-ng: checks=(\d+) refused=(\d+)$")
-_CHANGES = re.compile(r"^@stress-ng: modules=(\d+) cpus=(\d+) failed=(\d+) swap_kb=(\d+)$")
+# In the guest: runs of the checker, and those that failed; modules that were loaded and unloaded,
+# CPUs that were switched off and on, failures of that; and the most that was in swap at a time.
+COUNTED = ("checks", "refused", "modules", "cpus", "failed", "swap_kb")
 _OVER = "@stress-ng: over"
 # The kernel's answer to a header of swap that is wrong, as the stressor tries it.
 _PROVOKED = re.compile(r"Unable to handle swap header version ")
@@ -281,42 +223,32 @@ class Stressor:
 
 
 @dataclass(frozen=True)
-class Report:
-    """A boot under stress. `kinds` are what check.possible() expects of the machine.
+class Report(experiment.Verdict):
+    """A boot under stress.
 
     `pools` are those of the machine at rest that were seen whole: after boot, after each part of
     the stress, of which `ended_parts` came to their end, and after each kind of failing
-    allocations. `modules` and `cpus` count what was loaded and unloaded, switched off and on;
-    `swap_kb` is the most that was in swap at a time, summed over the parts. `audits` are those of
-    address space isolation, None without it.
+    allocations. `counts` are of COUNTED, summed over the parts. `audits` are those of address space
+    isolation, None without it.
     """
 
-    target: str
+    machine: Machine
     variant: Variant
     seconds: int
-    memory_mb: int
-    kinds: frozenset[str]
-    injecting: bool
-    counting: bool
     without: Mapping[str, str]
     rounds: tuple[Round, ...]
     ended_parts: int
     pools: tuple[Pool, ...]
     walks: tuple[Walk, ...]
     exceptions: tuple[str, ...]
-    checks: int
-    refused: int
-    modules: int
-    cpus: int
-    failed_changes: int
-    swap_kb: int
+    counts: Mapping[str, int]
     faults: tuple[shortage.Round, ...]
     violations: int | None
     splats: tuple[str, ...]
     boot: Result
     audits: tuple[Audit, ...] | None = None
 
-    @property
+    @cached_property
     def stressors(self) -> tuple[Stressor, ...]:
         """Every stressor of every class."""
         return tuple(
@@ -326,10 +258,10 @@ class Report:
     @property
     def operations(self) -> dict[str, int]:
         """Bogo operations done by each class."""
-        return {
-            kind: sum(one.operations for one in self.stressors if one.kind == kind)
-            for kind in CLASSES
-        }
+        done: Counter[str] = Counter(dict.fromkeys(CLASSES, 0))
+        for one in self.stressors:
+            done[one.kind] += one.operations
+        return done
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -351,20 +283,15 @@ class Report:
         more = self.pools[-1].held - self.pools[parts(self.seconds) - 1].held
         return 0 if 0 <= more <= shortage.OWN_PAGES else more
 
-    @property
+    @cached_property
     def problems(self) -> tuple[str, ...]:
         """Everything that is not as it has to be, in words."""
         return tuple(_problems(self))
 
-    @property
-    def ok(self) -> bool:
-        """True if nothing was wrong, lost or left undone."""
-        return not self.problems
-
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/stress.md."""
         return {
-            "target": self.target,
+            "target": self.machine.build.target.name,
             "variant": self.variant.name,
             "seconds": self.seconds,
             "ok": self.ok,
@@ -377,124 +304,94 @@ class Report:
             ],
             "stressors": [
                 {
-                    "stressor": one.name,
-                    "class": one.kind,
-                    "rounds": one.rounds,
-                    "bogo_ops": one.operations,
-                    "outcome": one.outcome,
-                    "why": one.why,
+                    "stressor": one.name, "class": one.kind, "rounds": one.rounds,
+                    "bogo_ops": one.operations, "outcome": one.outcome, "why": one.why,
                 }
                 for one in self.stressors
             ],
             "checks": len(self.walks),
-            "tables": max((walk.tables for walk in self.walks), default=0),
-            "untagged": max((walk.untagged + walk.aliases for walk in self.walks), default=0),
-            "foreign": max((walk.foreign for walk in self.walks), default=0),
+            **check.worst(self.walks),
             "violations": self.violations,
             "splats": len(self.splats),
             "leaked": self.leaked,
             "pools": [{"tables": one.tables, **one.values} for one in self.pools],
-            "modules": self.modules,
-            "cpus": self.cpus,
-            "swap_kb": self.swap_kb,
+            **{name: self.counts[name] for name in ("modules", "cpus", "swap_kb")},
             "faults": {one.name: one.injected for one in self.faults},
-        }
+        }  # fmt: skip
 
 
 def _stressor(name: str, kind: str, report: Report) -> Stressor:
     mine = [one for one in report.rounds if name in one.stressors]
     done = sum(one.operations.get(name, 0) for one in mine)
 
-    def result(outcome: str, why: str = "") -> Stressor:
-        return Stressor(name, kind, len(mine), done, outcome, why)
+    def first(matching: Callable[[Round], bool]) -> Round | None:
+        return next(filter(matching, mine), None)
 
-    for one in mine:
-        if name in one.listed("failed"):
-            return result(FAILED, one.about(name))
-    if done:
-        return result(RAN)
-    if name in report.without:
-        return result(LEFT_OUT, report.without[name])
-    if not mine:
-        return result(UNREACHED, "the time was up")
-    for one in mine:
-        if name in one.listed("skipped"):
-            return result(SKIPPED, one.about(name))
-    for one in mine:
-        if one.status in ("late", None):
-            return result(LATE, f"no end of round {one.number}")
-    return result(IDLE, mine[-1].about(name) or f"in {len(mine)} rounds")
+    if failed := first(lambda one: name in one.listed("failed")):
+        outcome, why = FAILED, failed.about(name)
+    elif done:
+        outcome, why = RAN, ""
+    elif name in report.without:
+        outcome, why = LEFT_OUT, report.without[name]
+    elif not mine:
+        outcome, why = UNREACHED, "the time was up"
+    elif skipped := first(lambda one: name in one.listed("skipped")):
+        outcome, why = SKIPPED, skipped.about(name)
+    elif late := first(lambda one: one.status in ("late", None)):
+        outcome, why = LATE, f"no end of round {late.number}"
+    else:
+        outcome, why = IDLE, mine[-1].about(name) or f"in {len(mine)} rounds"
+    return Stressor(name, kind, len(mine), done, outcome, why)
 
 
 def parse_rounds(lines: Sequence[str]) -> Iterator[Round]:
     """Every round on a console, one that has no end as well."""
+    begins = [number for number, line in enumerate(lines) if _BEGIN.match(line)]
+    for first, after in pairwise([*begins, len(lines)]):
+        yield _round(lines[first:after])
+
+
+def _round(lines: Sequence[str]) -> Round:
+    """The round that begins with the first of these lines."""
+    begin = _BEGIN.match(lines[0])
+    assert begin
+    at = next((number for number, line in enumerate(lines) if _END.match(line)), len(lines))
+    status = [match[2] for match in experiment.matches(_END, lines[at : at + 1])]
+    said, figures = (
+        [line.removeprefix(mark) for line in lines[:at] if line.startswith(mark)]
+        for mark in (_SAID, _FIGURES)
+    )
+    operations: Counter[str] = Counter()
+    for stressor, done in _OPS.findall("\n".join(figures)):
+        operations[stressor] += int(done)
     known = {name for names in CLASSES.values() for name in names}
-    number, asked = 0, ""
-    said: list[str] = []
-    figures: list[str] = []
-
-    def ended(status: str | None) -> Round:
-        operations: dict[str, int] = {}
-        current = None
-        for line in figures:
-            if match := _STRESSOR.match(line):
-                current = match[1]
-            elif current and (match := _OPS.match(line)):
-                operations[current] = operations.get(current, 0) + int(match[1])
-        named = (word.removeprefix("--") for word in asked.split() if word.startswith("--"))
-        whole = bool(figures) and figures[-1] == _FIGURES_END
-        stressors = tuple(name for name in named if name in known)
-        return Round(number, stressors, status, operations, tuple(said), whole)
-
-    for line in lines:
-        if match := _BEGIN.match(line):
-            if asked:
-                yield ended(None)
-            number, asked = int(match[1]), match[2]
-            said, figures = [], []
-        elif (match := _END.match(line)) and asked:
-            yield ended(match[2])
-            asked = ""
-        elif line.startswith(_SAID):
-            said.append(line.removeprefix(_SAID))
-        elif line.startswith(_FIGURES):
-            figures.append(line.removeprefix(_FIGURES))
-    if asked:
-        yield ended(None)
-
-
-def _sums(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:
-    """The sum of each number in all lines that match."""
-    found = [tuple(map(int, match.groups())) for line in lines if (match := pattern.match(line))]
-    return [sum(column) for column in zip(*found, strict=True)] or [0] * pattern.groups
+    stressors = tuple(
+        word[2:] for word in begin[2].split() if word.startswith("--") and word[2:] in known
+    )
+    return Round(
+        int(begin[1]), stressors, status[0] if status else None, operations, tuple(said),
+        figures[-1:] == [_FIGURES_END],
+    )  # fmt: skip
 
 
 def parse(result: Result, machine: Machine, variant: Variant, seconds: int) -> Report:
     """What a console shows."""
     lines = result.console
-    checks, refused = _sums(_CHECKS, lines)
-    modules, cpus, failed, swap_kb = _sums(_CHANGES, lines)
-    violations = [int(match[1]) for line in lines if (match := _VIOLATIONS.match(line))]
+    counts = Counter(dict.fromkeys(COUNTED, 0))
+    for _, counted in experiment.said("stress-ng", (), lines):
+        counts.update(counted)
+    violations = [int(match[1]) for match in experiment.matches(_VIOLATIONS, lines)]
     return Report(
-        target=machine.build.target.name,
+        machine=machine,
         variant=variant,
         seconds=seconds,
-        memory_mb=machine.memory_mb,
-        kinds=frozenset(check.possible(machine)),
-        injecting=injects(machine),
-        counting=check.counts(machine),
         without=left_out(machine),
         rounds=tuple(parse_rounds(lines)),
         ended_parts=lines.count(_OVER),
         pools=tuple(one for one in shortage.parse_pools(lines) if one.whole),
         walks=check.parse_walks(lines),
         exceptions=check.exceptions(lines),
-        checks=checks,
-        refused=refused,
-        modules=modules,
-        cpus=cpus,
-        failed_changes=failed,
-        swap_kb=swap_kb,
+        counts=counts,
         faults=tuple(shortage.parse_rounds(lines)),
         violations=violations[-1] if violations else None,
         splats=tuple(line for line in shortage.complaints(result) if not _PROVOKED.search(line)),
@@ -510,25 +407,28 @@ def _problems(report: Report) -> Iterator[str]:
     bad_end = tuple(_bad_end(report))
     yield from bad_end
     yield from report.splats
-    yield from _problems_of_rounds(report)
+    for one in report.rounds:
+        if one.status not in ("late", None) and not one.whole:
+            last = one.said[-1] if one.said else "it said nothing"
+            yield f"round {one.number}: no whole report, status {one.status}: {last}"
+        for name in one.listed("failed"):
+            yield f"round {one.number}: {name} failed: {one.about(name)}"
     yield from (f"not clean: {walk}" for walk in report.walks if not walk.clean)
     yield from (f"not clean: {audit}" for audit in report.audits or () if not audit.clean)
     if bad_end:
         # What was not done or seen then says no more.
         return
     yield from _undone(report)
-    if report.injecting:
-        yield from _problems_of_faults(report)
     looks = 1 + parts(report.seconds)
     if report.audits is not None and len(report.audits) != looks:
         yield f"{len(report.audits)} audits of the restricted direct map, expected {looks}"
     if report.variant.protected:
-        yield from _problems_of_checks(report)
-        yield from _problems_of_pools(report)
+        yield from _problems_of_checks(report, looks + report.counts["checks"])
+        yield from _problems_of_pools(report, looks + len(report.faults))
 
 
 def _bad_end(report: Report) -> Iterator[str]:
-    result = report.boot
+    result, expected = report.boot, parts(report.seconds)
     where = ""
     if report.rounds and report.rounds[-1].status is None:
         last = report.rounds[-1]
@@ -538,17 +438,8 @@ def _bad_end(report: Report) -> Iterator[str]:
         yield f"the guest did not survive: {result.outcome}{where}{detail}"
     elif result.status or where:
         yield f"the guest's command ended with status {result.status}{where}"
-    elif report.ended_parts != parts(report.seconds):
-        yield f"{report.ended_parts} parts of the stress ended, expected {parts(report.seconds)}"
-
-
-def _problems_of_rounds(report: Report) -> Iterator[str]:
-    for one in report.rounds:
-        if one.status not in ("late", None) and not one.whole:
-            last = one.said[-1] if one.said else "it said nothing"
-            yield f"round {one.number}: no whole report, status {one.status}: {last}"
-        for name in one.listed("failed"):
-            yield f"round {one.number}: {name} failed: {one.about(name)}"
+    elif report.ended_parts != expected:
+        yield f"{report.ended_parts} parts of the stress ended, expected {expected}"
 
 
 def _undone(report: Report) -> Iterator[str]:
@@ -556,44 +447,39 @@ def _undone(report: Report) -> Iterator[str]:
     for kind, done in report.operations.items():
         if not done and kind not in report.left_out:
             yield f"class {kind}: no operations"
-    done_kinds = {"module": report.modules, "cpu": report.cpus, "swap": report.swap_kb}
-    for kind, done in done_kinds.items():
-        if not done and kind in report.kinds:
+    for kind, count in {"module": "modules", "cpu": "cpus", "swap": "swap_kb"}.items():
+        if not report.counts[count] and kind in check.possible(report.machine):
             yield f"{kind}: configured, and nothing happened"
-    if report.failed_changes:
-        yield f"modules and CPUs: {report.failed_changes} failures"
-
-
-def _problems_of_faults(report: Report) -> Iterator[str]:
-    found = {one.name: one for one in report.faults}
-    for name in FAULT_ROUNDS:
-        if name in found:
-            yield from shortage.problems_of_round(found[name], report.variant.protected)
+    if report.counts["failed"]:
+        yield f"modules and CPUs: {report.counts['failed']} failures"
+    faults = {one.name: one for one in report.faults}
+    for name in FAULT_ROUNDS if injects(report.machine) else ():
+        if name in faults:
+            yield from shortage.problems_of_round(faults[name], report.variant.protected)
         else:
             yield f"no faults in {name}"
 
 
-def _problems_of_checks(report: Report) -> Iterator[str]:
-    if not report.checks:
+def _problems_of_checks(report: Report, walks: int) -> Iterator[str]:
+    if not report.counts["checks"]:
         yield "the checker never ran during the stress"
-    if report.refused:
-        yield f"the checker failed {report.refused} times"
-    looks = 1 + parts(report.seconds)
-    if len(report.walks) < looks + report.checks:
-        yield f"{len(report.walks)} walks of the checker, expected {looks + report.checks}"
-    if report.violations is None and report.counting:
+    if report.counts["refused"]:
+        yield f"the checker failed {report.counts['refused']} times"
+    if len(report.walks) < walks:
+        yield f"{len(report.walks)} walks of the checker, expected {walks}"
+    if report.violations is None and check.counts(report.machine):
         yield "the kernel's statistics were not seen"
     elif report.violations:
         yield f"{report.violations} violations"
 
 
-def _problems_of_pools(report: Report) -> Iterator[str]:
-    expected = 1 + parts(report.seconds) + len(report.faults)
+def _problems_of_pools(report: Report, expected: int) -> Iterator[str]:
     if len(report.pools) < expected:
         yield f"the pool was seen at rest {len(report.pools)} times, expected {expected}"
         return
     # Descriptors of all blocks that memory has, should the pool have had them all.
-    own = report.memory_mb // _BLOCK_MB // _DESCRIPTORS + report.memory_mb // _LEAF_MB + 2
+    memory_mb = report.machine.memory_mb
+    own = memory_mb // _BLOCK_MB // _DESCRIPTORS + memory_mb // _LEAF_MB + 2
     before, *others = report.pools
     for number, now in enumerate(others, 1):
         # Each table that came and stayed, as those of vmalloc do, may keep a block.
@@ -637,12 +523,8 @@ def machine(
     chosen = flavour_of(target) if flavour is None else flavour
     made = kernels.workbench(target, variant, host, progress, flavour=chosen)
     configuration = made.build.configuration()
-    args = [
-        word
-        for option, words in _ARGS.items()
-        if configuration.get(option) == "y"
-        for word in words
-    ]
+    options = [words for name, words in _ARGS.items() if configuration.get(name) == "y"]
+    args = [word for words in options for word in words]
     return replace(
         made.machine(variant, *args, *extra, cpus=CPUS),
         memory_mb=MEMORY_MB,
@@ -656,33 +538,29 @@ def run(machine: Machine, variant: Variant, progress: Progress, *, seconds: int)
     Raises RedoubtError if it cannot be started at all.
     """
     target = machine.build.target.name
-    protected = variant.protected
 
     def watch(line: str) -> None:
         if match := _BEGIN.match(line):
             progress.detail(f"round {match[1]}: {match[2]}")
 
     result = experiment.start(
-        machine,
-        *commands(machine, protected, seconds),
-        title=f"Stressing {target} ({variant.name}) for {seconds} s",
-        timeout=seconds * 3 + _MARGIN,
-        name=f"stress-{target}-{variant.name}",
-        progress=progress,
-        watch=watch,
-    )
+        machine, *commands(machine, variant.protected, seconds),
+        name=f"stress-{target}-{variant.name}", timeout=seconds * 3 + _MARGIN, progress=progress,
+        title=f"Stressing {target} ({variant.name}) for {seconds} s", watch=watch,
+    )  # fmt: skip
     return parse(result, machine, variant, seconds)
 
 
 def render(report: Report) -> Iterator[str]:
     """For people: what was done, what could not be done and why, and what was found."""
-    yield f"{report.target} ({report.variant.name}): {len(report.rounds)} rounds of stress-ng"
+    target = report.machine.build.target.name
+    yield f"{target} ({report.variant.name}): {len(report.rounds)} rounds of stress-ng"
     yield "bogo operations (counts, no measure of speed):"
     for kind, done in report.operations.items():
         names = [one.name for one in report.stressors if one.kind == kind and one.outcome == RAN]
-        what = f"left out: {report.left_out[kind]}" if kind in report.left_out else (
-            f"{done} by {', '.join(names)}" if done else "0"
-        )  # fmt: skip
+        what = f"{done} by {', '.join(names)}" if done else "0"
+        if kind in report.left_out:
+            what = f"left out: {report.left_out[kind]}"
         yield f"    {kind}: {what}"
     for outcome in (FAILED, SKIPPED, LATE, IDLE, LEFT_OUT, UNREACHED):
         found: dict[str, list[str]] = {}
@@ -693,13 +571,13 @@ def render(report: Report) -> Iterator[str]:
             yield f"{outcome}:"
             yield from (f"    {', '.join(names)}: {why}" for why, names in found.items())
     yield (
-        f"modules loaded and unloaded: {report.modules}; CPUs off and on: {report.cpus}; "
-        f"in swap at a time: {report.swap_kb} KiB"
+        "modules loaded and unloaded: {modules}; CPUs off and on: {cpus}; "
+        "in swap at a time: {swap_kb} KiB".format_map(report.counts)
     )
     for fault in report.faults:
         yield f"failing allocations, {fault.name}: {fault.injected}"
     if report.variant.protected:
-        tables = max((walk.tables for walk in report.walks), default=0)
+        tables = check.worst(report.walks)["tables"]
         yield (
             f"checks: {len(report.walks)}, of up to {tables} page table pages; "
             f"violations: {report.violations}; pages lost: {report.leaked}"

@@ -224,9 +224,9 @@ KPKEYS_GUARD(kpkeys_hardened_pgtables, KPKEYS_LVL_PGTABLES,
 DECLARE_STATIC_KEY_FALSE(kpkeys_unbatched_key);
 
 /**
- * kpkeys_batch_enabled() - Does a section of <linux/kpkeys_batch.h> raise?
+ * kpkeys_batch_enabled() - Does a batch of <linux/kpkeys_batch.h> raise?
  *
- * Never with PREEMPT_RT, where spinlocks taken in sections may sleep.
+ * Never with PREEMPT_RT, where spinlocks taken in batches may sleep.
  *
  * Return: false if each write raises by itself (kpkeys.batch=off).
  */

@@ -2,8 +2,8 @@
 /*
  * One level switch for a run of page table entries.
  *
- * The beginning and end of a section are explicit in the code: sections do not
- * nest, and no counter in memory decides whether to raise or lower. A section
+ * The beginning and end of a batch are explicit in the code: batches do not
+ * nest, and no counter in memory decides whether to raise or lower. A batch
  * spans entries of one table, and must neither allocate nor sleep. Guards
  * inside find the level raised and do nothing.
  */
@@ -30,7 +30,7 @@ static __always_inline void kpkeys_batch_begin(void)
 }
 
 /**
- * kpkeys_batch_end() - End a section.
+ * kpkeys_batch_end() - End a batch.
  *
  * Context: as kpkeys_batch_begin(); the level may have been lowered meanwhile.
  */
@@ -43,11 +43,11 @@ static __always_inline void kpkeys_batch_end(void)
 }
 
 /**
- * kpkeys_batch_pause() - Lower the level in the middle of a section.
+ * kpkeys_batch_pause() - Lower the level in the middle of a batch.
  *
- * For the one allocation that is made in sections. No-op outside of sections.
+ * For the one allocation that is made in batches. No-op outside of batches.
  *
- * Context: not preemptible if in a section.
+ * Context: not preemptible if in a batch.
  */
 static __always_inline void kpkeys_batch_pause(void)
 {

@@ -165,6 +165,7 @@ struct asi_audit {
 	unsigned long aliases;
 };
 
+const char * __init asi_refused(void);
 enum asi_entry asi_look(struct page *page, unsigned long addr, bool *sensitive);
 void asi_audit(struct asi_audit *audit);
 long asi_event_read(enum asi_event event);

@@ -42,7 +42,7 @@ static const char * const switch_names[ASI_NR_SWITCHES] = {
 	[ASI_UNRESTRICTED]	= "unrestricted",
 };
 
-static void audit_block(struct page *page, struct asi_audit *audit)
+static void asi_audit_block(struct page *page, struct asi_audit *audit)
 {
 	unsigned long addr = (unsigned long)page_address(page);
 	bool sensitive;
@@ -81,7 +81,7 @@ void asi_audit(struct asi_audit *audit)
 			struct page *page = pfn_to_online_page(pfn);
 
 			if (page && page_zone(page) == zone)
-				audit_block(page, audit);
+				asi_audit_block(page, audit);
 			cond_resched();
 		}
 	}
@@ -89,7 +89,7 @@ void asi_audit(struct asi_audit *audit)
 	audit->aliases = arch_asi_aliases();
 }
 
-static int audit_show(struct seq_file *m, void *unused)
+static int asi_audit_show(struct seq_file *m, void *unused)
 {
 	struct asi_audit audit;
 
@@ -99,9 +99,9 @@ static int audit_show(struct seq_file *m, void *unused)
 		   audit.stale, audit.aliases);
 	return 0;
 }
-DEFINE_SHOW_ATTRIBUTE(audit);
+DEFINE_SHOW_ATTRIBUTE(asi_audit);
 
-static int stats_show(struct seq_file *m, void *unused)
+static int asi_events_show(struct seq_file *m, void *unused)
 {
 	int i;
 
@@ -109,10 +109,10 @@ static int stats_show(struct seq_file *m, void *unused)
 		seq_printf(m, "%s %ld\n", event_names[i], asi_event_read(i));
 	return 0;
 }
-DEFINE_SHOW_ATTRIBUTE(stats);
+DEFINE_SHOW_ATTRIBUTE(asi_events);
 
 /* Sums over CPUs, which keep counting meanwhile. */
-static int switches_show(struct seq_file *m, void *unused)
+static int asi_switches_show(struct seq_file *m, void *unused)
 {
 	int i, cpu;
 
@@ -125,9 +125,9 @@ static int switches_show(struct seq_file *m, void *unused)
 	}
 	return 0;
 }
-DEFINE_SHOW_ATTRIBUTE(switches);
+DEFINE_SHOW_ATTRIBUTE(asi_switches);
 
-static int __init asi_debugfs(void)
+static int __init asi_debugfs_init(void)
 {
 	struct dentry *dir;
 
@@ -135,9 +135,9 @@ static int __init asi_debugfs(void)
 		return 0;
 
 	dir = debugfs_create_dir("asi", NULL);
-	debugfs_create_file("audit", 0400, dir, NULL, &audit_fops);
-	debugfs_create_file("stats", 0400, dir, NULL, &stats_fops);
-	debugfs_create_file("switches", 0400, dir, NULL, &switches_fops);
+	debugfs_create_file("audit", 0400, dir, NULL, &asi_audit_fops);
+	debugfs_create_file("stats", 0400, dir, NULL, &asi_events_fops);
+	debugfs_create_file("switches", 0400, dir, NULL, &asi_switches_fops);
 	return 0;
 }
-late_initcall(asi_debugfs);
+late_initcall(asi_debugfs_init);

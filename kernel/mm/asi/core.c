@@ -7,10 +7,10 @@
  * wholly free pageblock is converted:
  *
  * - Sensitive to ordinary: map it. Sensitive memory is cleared when it is
- * freed, so the block holds no data of others. Possible in any context. -
- * Ordinary to sensitive: clear it, because allocations expect clean sensitive
- * memory; unmap it, and flush all TLBs. The flush sends IPIs, which needs
- * interrupts enabled. A batch of blocks shares one flush.
+ *   freed, so the block holds no data of others. Possible in any context.
+ * - Ordinary to sensitive: clear it, because allocations expect clean sensitive
+ *   memory; unmap it, and flush all TLBs. The flush sends IPIs, which needs
+ *   interrupts enabled. A batch of blocks shares one flush.
  *
  * A reserve of free ordinary pageblocks serves allocations that must not
  * convert.
@@ -24,7 +24,6 @@
 #include <linux/init.h>
 #include <linux/irqflags.h>
 #include <linux/kernel.h>
-#include <linux/kvm_types.h>
 #include <linux/memory.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
@@ -47,26 +46,14 @@
 #define RESERVE_LOW	2
 #define RESERVE_HIGH	16
 
-DEFINE_STATIC_KEY_FALSE_RO(asi_key);
-EXPORT_SYMBOL_FOR_KVM(asi_key);
-
-/*
- * Clearing starts long before allocations rely on it, which they do once each
- * block is sensitive or ordinary: a static key does not change in all places at
- * the same time.
- */
-DEFINE_STATIC_KEY_FALSE_RO(asi_clear_key);
-EXPORT_SYMBOL_GPL(asi_clear_key);
-DEFINE_STATIC_KEY_FALSE_RO(asi_clean_key);
-
 /* Protects types of unlisted pageblocks, and the restricted direct map. */
 static DEFINE_SPINLOCK(asi_lock);
 
-static atomic_long_t events[ASI_NR_EVENTS];
+static atomic_long_t asi_events[ASI_NR_EVENTS];
 
-static void count_event(enum asi_event event, long nr)
+static void asi_count_event(enum asi_event event, long nr)
 {
-	atomic_long_add(nr, &events[event]);
+	atomic_long_add(nr, &asi_events[event]);
 }
 
 /**
@@ -77,13 +64,13 @@ static void count_event(enum asi_event event, long nr)
  */
 long asi_event_read(enum asi_event event)
 {
-	return atomic_long_read(&events[event]);
+	return atomic_long_read(&asi_events[event]);
 }
 
 /* === The restricted direct map ========================================== */
 
 /* Memory without an online page is not mapped. */
-static bool is_ordinary(unsigned long addr)
+static bool asi_is_ordinary(unsigned long addr)
 {
 	unsigned long pfn = PFN_DOWN(__pa(addr));
 	struct page *page = pfn_to_online_page(pfn);
@@ -93,12 +80,12 @@ static bool is_ordinary(unsigned long addr)
 	       !is_migrate_sensitive(asi_get_type(page));
 }
 
-static void sync_locked(unsigned long start, unsigned long end)
+static void asi_sync_locked(unsigned long start, unsigned long end)
 {
 	unsigned long addr;
 
 	for (addr = ALIGN_DOWN(start, PMD_SIZE); addr < end; addr += PMD_SIZE)
-		arch_asi_set(addr, is_ordinary(addr));
+		arch_asi_set(addr, asi_is_ordinary(addr));
 }
 
 /**
@@ -116,7 +103,7 @@ void asi_sync_direct_map(unsigned long start, unsigned long end)
 		return;
 
 	guard(spinlock_irqsave)(&asi_lock);
-	sync_locked(start, end);
+	asi_sync_locked(start, end);
 }
 
 /**
@@ -139,12 +126,12 @@ enum asi_entry asi_look(struct page *page, unsigned long addr, bool *sensitive)
 
 /* === Conversion ========================================================= */
 
-struct blocks {
+struct asi_blocks {
 	struct page *page;
 	unsigned int order;
 };
 
-static void clear_blocks(const struct blocks *b)
+static void asi_clear_blocks(const struct asi_blocks *b)
 {
 	unsigned int i, nr = 1 << b->order;
 
@@ -157,36 +144,37 @@ static void clear_blocks(const struct blocks *b)
 	debug_pagealloc_unmap_pages(b->page, nr);
 }
 
-static void set_blocks(const struct blocks *b, int migratetype)
+static void asi_set_blocks(const struct asi_blocks *b, int migratetype)
 {
 	unsigned long start = (unsigned long)page_address(b->page);
 
 	guard(spinlock_irqsave)(&asi_lock);
 	asi_set_type(b->page, b->order, migratetype);
-	sync_locked(start, start + (PAGE_SIZE << b->order));
+	asi_sync_locked(start, start + (PAGE_SIZE << b->order));
 }
 
-static bool to_ordinary(struct zone *zone, unsigned int order, int migratetype)
+static bool asi_to_ordinary(struct zone *zone, unsigned int order,
+			    int migratetype)
 {
-	struct blocks b;
+	struct asi_blocks b;
 
 	b.page = asi_take_free(zone, order, true, &b.order);
 	if (!b.page)
 		return false;
 
-	set_blocks(&b, migratetype);
+	asi_set_blocks(&b, migratetype);
 	asi_give_free(zone, b.page, b.order);
 
 	trace_asi_pageblock_convert(page_to_pfn(b.page), b.order, false);
-	count_event(ASI_TO_ORDINARY, 1 << (b.order - pageblock_order));
+	asi_count_event(ASI_TO_ORDINARY, 1 << (b.order - pageblock_order));
 	return true;
 }
 
-static bool to_sensitive(struct zone *zone, unsigned int order, int migratetype,
-			 unsigned int max)
+static bool asi_to_sensitive(struct zone *zone, unsigned int order,
+			     int migratetype, unsigned int max)
 {
 	unsigned long start = ULONG_MAX, end = 0;
-	struct blocks b[BATCH];
+	struct asi_blocks b[BATCH];
 	unsigned int i, nr;
 
 	for (nr = 0; nr < min(max, BATCH); nr++) {
@@ -201,27 +189,27 @@ static bool to_sensitive(struct zone *zone, unsigned int order, int migratetype,
 	for (i = 0; i < nr; i++) {
 		unsigned long addr = (unsigned long)page_address(b[i].page);
 
-		clear_blocks(&b[i]);
-		set_blocks(&b[i], migratetype);
+		asi_clear_blocks(&b[i]);
+		asi_set_blocks(&b[i], migratetype);
 		start = min(start, addr);
 		end = max(end, addr + (PAGE_SIZE << b[i].order));
 	}
 	flush_tlb_kernel_range(start, end);
-	count_event(ASI_FLUSHES, 1);
+	asi_count_event(ASI_FLUSHES, 1);
 
 	for (i = 0; i < nr; i++) {
 		asi_give_free(zone, b[i].page, b[i].order);
 		trace_asi_pageblock_convert(page_to_pfn(b[i].page), b[i].order,
 					    true);
-		count_event(ASI_TO_SENSITIVE,
-			    1 << (b[i].order - pageblock_order));
+		asi_count_event(ASI_TO_SENSITIVE,
+				1 << (b[i].order - pageblock_order));
 	}
 	return true;
 }
 
 /* === The reserve ======================================================== */
 
-static void reserve_work(struct work_struct *work)
+static void asi_reserve_work(struct work_struct *work)
 {
 	struct zone *zone;
 
@@ -234,30 +222,31 @@ static void reserve_work(struct work_struct *work)
 
 		nr = asi_count_free(zone, false, RESERVE_HIGH + 1);
 		while (nr < RESERVE_LOW &&
-		       to_ordinary(zone, pageblock_order, MIGRATE_UNMOVABLE))
+		       asi_to_ordinary(zone, pageblock_order,
+				       MIGRATE_UNMOVABLE))
 			nr = asi_count_free(zone, false, RESERVE_LOW);
 		/* There may be free memory but no wholly free block. */
 		if (nr < RESERVE_LOW)
 			wakeup_kcompactd(zone->zone_pgdat, pageblock_order,
 					 zone_idx(zone));
 		if (nr > RESERVE_HIGH)
-			to_sensitive(zone, pageblock_order, MIGRATE_MOVABLE,
-				     BATCH);
+			asi_to_sensitive(zone, pageblock_order, MIGRATE_MOVABLE,
+					 BATCH);
 	}
 }
 
-static DECLARE_DELAYED_WORK(reserve_dwork, reserve_work);
+static DECLARE_DELAYED_WORK(asi_reserve_dwork, asi_reserve_work);
 
 /* Deferred, because the caller may hold any lock. */
-static void look_after_reserve(void)
+static void asi_check_reserve(void)
 {
-	if (!delayed_work_pending(&reserve_dwork))
-		schedule_delayed_work(&reserve_dwork, 1);
+	if (!delayed_work_pending(&asi_reserve_dwork))
+		schedule_delayed_work(&asi_reserve_dwork, 1);
 }
 
 /* === Used by the page allocator ========================================= */
 
-static bool may_flush(gfp_t gfp)
+static bool asi_may_flush(gfp_t gfp)
 {
 	return gfpflags_allow_blocking(gfp) && !irqs_disabled();
 }
@@ -281,17 +270,17 @@ bool __asi_convert(struct zone *zone, unsigned int order, gfp_t gfp,
 		return false;
 
 	if (!is_migrate_sensitive(migratetype)) {
-		done = to_ordinary(zone, order, migratetype);
-		look_after_reserve();
-	} else if (may_flush(gfp)) {
-		done = to_sensitive(zone, order, migratetype, 1);
+		done = asi_to_ordinary(zone, order, migratetype);
+		asi_check_reserve();
+	} else if (asi_may_flush(gfp)) {
+		done = asi_to_sensitive(zone, order, migratetype, 1);
 	} else {
-		count_event(ASI_REFUSED, 1);
-		look_after_reserve();
+		asi_count_event(ASI_REFUSED, 1);
+		asi_check_reserve();
 		return false;
 	}
 	if (!done)
-		count_event(ASI_EXHAUSTED, 1);
+		asi_count_event(ASI_EXHAUSTED, 1);
 	return done;
 }
 
@@ -330,7 +319,7 @@ void __asi_block_init(struct page *page)
 
 		for (pmd = addr; pmd < end; pmd += PMD_SIZE)
 			mapped |= arch_asi_get(pmd) != ASI_UNMAPPED;
-		sync_locked(addr, end);
+		asi_sync_locked(addr, end);
 	}
 	if (mapped)
 		flush_tlb_kernel_range(addr, end);
@@ -338,8 +327,8 @@ void __asi_block_init(struct page *page)
 
 /* === Memory hotplug ===================================================== */
 
-static int memory_changes(struct notifier_block *nb, unsigned long action,
-			  void *data)
+static int asi_memory_notify(struct notifier_block *nb, unsigned long action,
+			     void *data)
 {
 	struct memory_notify *change = data;
 	unsigned long start = (unsigned long)pfn_to_kaddr(change->start_pfn);
@@ -351,7 +340,7 @@ static int memory_changes(struct notifier_block *nb, unsigned long action,
 	case MEM_ONLINE:
 	case MEM_CANCEL_OFFLINE:
 		scoped_guard(spinlock_irqsave, &asi_lock)
-			sync_locked(start, end);
+			asi_sync_locked(start, end);
 		break;
 	case MEM_OFFLINE:
 	case MEM_CANCEL_ONLINE:
@@ -368,45 +357,11 @@ static int memory_changes(struct notifier_block *nb, unsigned long action,
 	return NOTIFY_OK;
 }
 
-static struct notifier_block memory_nb = {
-	.notifier_call = memory_changes,
+static struct notifier_block asi_memory_nb = {
+	.notifier_call = asi_memory_notify,
 };
 
 /* === Boot =============================================================== */
-
-static bool requested __ro_after_init;
-static const char *refused __ro_after_init;
-
-static int __init early_asi(char *arg)
-{
-	return kstrtobool(arg, &requested);
-}
-early_param("asi", early_asi);
-
-/**
- * asi_requested() - Was asi=on given?
- *
- * For decisions that are made before asi_enabled() can be true.
- *
- * Context: after early parameters are parsed.
- * Return: true if so.
- */
-bool asi_requested(void)
-{
-	return requested;
-}
-
-/**
- * asi_refuse() - Ignore asi=on.
- * @why: the reason, for the log.
- *
- * Context: boot, before a process has page tables.
- */
-void __init asi_refuse(const char *why)
-{
-	requested = false;
-	refused = why;
-}
 
 /**
  * asi_clear_init() - Start clearing memory when it is freed.
@@ -417,12 +372,12 @@ void __init asi_refuse(const char *why)
 void __init asi_clear_init(void)
 {
 	/* Poison replaces data as well, and is verified. */
-	if (requested && !page_poisoning_enabled_static())
+	if (asi_requested() && !page_poisoning_enabled_static())
 		static_branch_enable(&asi_clear_key);
 }
 
 /* Returns false if a pageblock cannot get a single kind. */
-static bool __init settle_zone(struct zone *zone)
+static bool __init asi_settle_zone(struct zone *zone)
 {
 	unsigned long pfn, end = zone_end_pfn(zone);
 
@@ -437,13 +392,13 @@ static bool __init settle_zone(struct zone *zone)
 		scoped_guard(spinlock_irqsave, &asi_lock) {
 			unsigned long addr = (unsigned long)page_address(page);
 
-			sync_locked(addr, addr + PAGE_SIZE);
+			asi_sync_locked(addr, addr + PAGE_SIZE);
 		}
 	}
 	return true;
 }
 
-static const char * __init start(void)
+static const char * __init asi_start(void)
 {
 	struct zone *zone;
 	const char *why;
@@ -462,7 +417,7 @@ static const char * __init start(void)
 	static_branch_enable(&asi_key);
 	drain_all_pages(NULL);
 	for_each_populated_zone(zone) {
-		if (!settle_zone(zone)) {
+		if (!asi_settle_zone(zone)) {
 			static_branch_disable(&asi_key);
 			return "a pageblock is in several zones";
 		}
@@ -475,8 +430,8 @@ static const char * __init start(void)
 	drain_all_pages(NULL);
 	if (asi_clears())
 		static_branch_enable(&asi_clean_key);
-	register_memory_notifier(&memory_nb);
-	look_after_reserve();
+	register_memory_notifier(&asi_memory_nb);
+	asi_check_reserve();
 	return NULL;
 }
 
@@ -490,12 +445,12 @@ static const char * __init start(void)
  */
 void __init asi_init(void)
 {
-	const char *why = requested ? start() : refused;
+	const char *why = asi_requested() ? asi_start() : asi_refused();
 
 	if (why) {
 		static_branch_disable(&asi_clear_key);
 		pr_warn("inactive: %s\n", why);
-	} else if (requested) {
+	} else if (asi_requested()) {
 		pr_info("on: user mode is entered with a restricted address space, and %s flushed\n",
 			arch_asi_flushes());
 	}

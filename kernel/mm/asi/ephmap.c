@@ -7,8 +7,8 @@
  * speculate about any byte. So it is only used for pages that the process may
  * know all of:
  *
- * - pages of files that it opened for reading, or owns; - its own pages, or
- * pages that it has mapped.
+ * - pages of files that it opened for reading, or owns;
+ * - its own pages, or pages that it has mapped.
  *
  * New pages hold no data of others, see asi_clears().
  */
@@ -24,14 +24,14 @@
 #include "ephmap.h"
 
 /* The part of @bytes from @offset on that fits into a window. */
-static size_t in_a_window(size_t offset, size_t bytes)
+static size_t ephmap_fitting(size_t offset, size_t bytes)
 {
 	return min(bytes, EPHMAP_PAGES * PAGE_SIZE - offset_in_page(offset));
 }
 
 /* Map it in a window, with page faults disabled; NULL if there is no window. */
-static void *open_folio(struct ephmap *map, struct folio *folio, size_t offset,
-			size_t bytes)
+static void *ephmap_open_folio(struct ephmap *map, struct folio *folio,
+			       size_t offset, size_t bytes)
 {
 	size_t in_page = offset_in_page(offset);
 
@@ -42,7 +42,7 @@ static void *open_folio(struct ephmap *map, struct folio *folio, size_t offset,
 				    PFN_UP(in_page + bytes));
 }
 
-static void close_folio(struct ephmap *map)
+static void ephmap_close_folio(struct ephmap *map)
 {
 	pagefault_enable();
 	ephmap_close(map);
@@ -51,7 +51,7 @@ static void close_folio(struct ephmap *map)
 /* === Files =============================================================== */
 
 /* A short copy usually means that the destination is not present. */
-static bool fault_in(struct iov_iter *iter, size_t bytes)
+static bool ephmap_fault_in(struct iov_iter *iter, size_t bytes)
 {
 	return !iter->nofault && !pagefault_disabled() &&
 	       !fault_in_iov_iter_writeable(iter, bytes);
@@ -65,22 +65,22 @@ size_t __asi_copy_folio_to_iter(struct folio *folio, size_t offset,
 	size_t done = 0;
 
 	while (!stuck && done < bytes) {
-		size_t n = in_a_window(offset + done, bytes - done);
+		size_t n = ephmap_fitting(offset + done, bytes - done);
 		size_t copied;
 		struct ephmap map;
-		void *from = open_folio(&map, folio, offset + done, n);
+		void *from = ephmap_open_folio(&map, folio, offset + done, n);
 
 		if (!from)
 			break;
 		copied = _copy_to_iter(from, n, iter);
-		close_folio(&map);
+		ephmap_close_folio(&map);
 		done += copied;
 		/*
 		 * Retry once only: the page may be reclaimed again and again.
 		 */
 		if (copied < n)
 			stuck = (!copied && tries++) ||
-				!fault_in(iter, n - copied);
+				!ephmap_fault_in(iter, n - copied);
 	}
 	/* Copy the rest without a window, taking exits as needed. */
 	if (done < bytes)
@@ -90,7 +90,7 @@ size_t __asi_copy_folio_to_iter(struct folio *folio, size_t offset,
 }
 
 /* The owner could have opened the file for reading as well. */
-static bool may_know(struct file *file)
+static bool ephmap_may_know(struct file *file)
 {
 	struct inode *inode = file_inode(file);
 
@@ -109,14 +109,14 @@ size_t __asi_copy_folio_from_iter_atomic(struct file *file, struct folio *folio,
 {
 	size_t done = 0;
 
-	if (!user_backed_iter(iter) || !may_know(file))
+	if (!user_backed_iter(iter) || !ephmap_may_know(file))
 		return copy_folio_from_iter_atomic(folio, offset, bytes, iter);
 
 	while (done < bytes) {
-		size_t n = in_a_window(offset + done, bytes - done);
+		size_t n = ephmap_fitting(offset + done, bytes - done);
 		size_t copied;
 		struct ephmap map;
-		void *to = open_folio(&map, folio, offset + done, n);
+		void *to = ephmap_open_folio(&map, folio, offset + done, n);
 
 		if (!to)
 			return done + copy_folio_from_iter_atomic(folio,
@@ -124,7 +124,7 @@ size_t __asi_copy_folio_from_iter_atomic(struct file *file, struct folio *folio,
 								  bytes - done,
 								  iter);
 		copied = _copy_from_iter(to, n, iter);
-		close_folio(&map);
+		ephmap_close_folio(&map);
 		done += copied;
 		if (copied < n)
 			break;

@@ -30,13 +30,14 @@
 /* === Requests to the worker ============================================= */
 
 /* Time of the next refill after a failed one, in jiffies. */
-static unsigned long *retry_at(const struct kpkeys_pool *pool, unsigned int nid)
+static unsigned long *kpkeys_pool_retry_at(const struct kpkeys_pool *pool,
+					   unsigned int nid)
 {
 	return &pool->sync->retry_at[nid < pool->nr_nodes ? nid : 0];
 }
 
 /* The pool is created before workqueues. */
-static bool has_workqueues(void)
+static bool kpkeys_has_workqueues(void)
 {
 	return system_state >= SYSTEM_SCHEDULING;
 }
@@ -48,8 +49,8 @@ static bool has_workqueues(void)
  */
 void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid)
 {
-	if (has_workqueues() &&
-	    time_after_eq(jiffies, READ_ONCE(*retry_at(pool, nid))))
+	if (kpkeys_has_workqueues() &&
+	    time_after_eq(jiffies, READ_ONCE(*kpkeys_pool_retry_at(pool, nid))))
 		mod_delayed_work(system_percpu_wq, &pool->sync->work, 0);
 }
 
@@ -59,14 +60,14 @@ void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid)
  */
 void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool)
 {
-	if (has_workqueues())
+	if (kpkeys_has_workqueues())
 		schedule_delayed_work(&pool->sync->work, HZ);
 }
 
-/* === The reserve ========================================================= */
+/* === The reserve ======================================================== */
 
 /* Refill the reserve after a split that added no pages. */
-static void replenish_reserve(const struct kpkeys_pool *pool, int nid)
+static void kpkeys_reserve_replenish(const struct kpkeys_pool *pool, int nid)
 {
 	struct kpkeys_pool_state *state = pool->state;
 	struct page *page;
@@ -83,16 +84,18 @@ static void replenish_reserve(const struct kpkeys_pool *pool, int nid)
 
 /* === Growing: the grow mutex is held ==================================== */
 
-static int set_key(const struct kpkeys_pool *pool, struct page *page,
-		   unsigned int nr, int pkey)
+static int kpkeys_block_set_key(const struct kpkeys_pool *pool,
+				struct page *page, unsigned int nr, int pkey)
 {
 	int err;
 
-	scoped_class(kpkeys_pool_level, level, pool)
+	scoped_class(kpkeys_pool_level, level, pool) {
 		pool->state->tagging = current;
+	}
 	err = set_memory_pkey((unsigned long)page_address(page), nr, pkey);
-	scoped_class(kpkeys_pool_level, level, pool)
+	scoped_class(kpkeys_pool_level, level, pool) {
 		pool->state->tagging = NULL;
+	}
 
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
 	/* Too early in boot: nothing was changed. */
@@ -133,15 +136,16 @@ struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order)
 	return alloc_pages_node(nid, gfp, order);
 }
 
-static void free_pages_singly(struct page *page, unsigned int nr)
+static void kpkeys_block_free_pages(struct page *page, unsigned int nr)
 {
 	while (nr--)
 		__free_page(page++);
 }
 
 /* Enter tagged pages into the pool, as stuck ones if not @usable. */
-static int enter_pages(const struct kpkeys_pool *pool, struct page *page,
-		       unsigned int order, unsigned int min_spare, bool usable)
+static int kpkeys_block_enter(const struct kpkeys_pool *pool, struct page *page,
+			      unsigned int order, unsigned int min_spare,
+			      bool usable)
 {
 	struct kpkeys_pool_state *state = pool->state;
 	unsigned int i = 0, nr = 1 << order;
@@ -180,8 +184,8 @@ static int enter_pages(const struct kpkeys_pool *pool, struct page *page,
 }
 
 /* Consumes @page, which has just been allocated. */
-static int add_to_pool(const struct kpkeys_pool *pool, struct page *page,
-		       unsigned int order, unsigned int min_spare)
+static int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
+			    unsigned int order, unsigned int min_spare)
 {
 	int nid = page_to_nid(page);
 	unsigned int nr = 1 << order;
@@ -190,40 +194,41 @@ static int add_to_pool(const struct kpkeys_pool *pool, struct page *page,
 	split_page(page, order);
 
 	if (!kpkeys_region_fits(pool, page)) {
-		free_pages_singly(page, nr);
+		kpkeys_block_free_pages(page, nr);
 		return -ERANGE;
 	}
 
-	err = set_key(pool, page, nr, pool->pkey);
+	err = kpkeys_block_set_key(pool, page, nr, pool->pkey);
 	trace_kpkeys_pool_refill(pool->name, nid, page_to_pfn(page), order, err);
 	if (!err) {
 		kpkeys_pool_count(pool, order == KPKEYS_BLOCK_ORDER ?
 					KPKEYS_POOL_BLOCKS_ADDED :
 					KPKEYS_POOL_SMALL_ADDED);
-		return enter_pages(pool, page, order, min_spare, true);
+		return kpkeys_block_enter(pool, page, order, min_spare, true);
 	}
 
 	/* Nothing was changed. */
 	if (err == -EBUSY) {
-		free_pages_singly(page, nr);
+		kpkeys_block_free_pages(page, nr);
 		return err;
 	}
 
-	replenish_reserve(pool, nid);
-	if (!set_key(pool, page, nr, KPKEYS_PKEY_DEFAULT)) {
-		free_pages_singly(page, nr);
+	kpkeys_reserve_replenish(pool, nid);
+	if (!kpkeys_block_set_key(pool, page, nr, KPKEYS_PKEY_DEFAULT)) {
+		kpkeys_block_free_pages(page, nr);
 		return err;
 	}
 
 	/* Some pages may be tagged: keep them until they can be given back. */
-	if (!enter_pages(pool, page, order, 0, false))
+	if (!kpkeys_block_enter(pool, page, order, 0, false))
 		atomic_long_add(nr, &pool->sync->nr_stuck);
 	return err;
 }
 
 /* Take available pages, or add a block and take of that. */
-static struct page *grow_by_block(const struct kpkeys_pool *pool, int nid,
-				  unsigned int order, bool zero)
+static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
+					      int nid, unsigned int order,
+					      bool zero)
 {
 	struct page *page, *block;
 
@@ -237,15 +242,17 @@ static struct page *grow_by_block(const struct kpkeys_pool *pool, int nid,
 	/* No reclaim: it may need page tables and the grow mutex. */
 	block = kpkeys_pool_get_pages(nid, GFP_NOWAIT | __GFP_NOWARN |
 				      __GFP_THISNODE, KPKEYS_BLOCK_ORDER);
-	if (!block || add_to_pool(pool, block, KPKEYS_BLOCK_ORDER, MIN_SPARE))
+	if (!block ||
+	    kpkeys_block_add(pool, block, KPKEYS_BLOCK_ORDER, MIN_SPARE))
 		return NULL;
 	return kpkeys_pool_take(pool, nid, order, zero);
 }
 
 /* Add a small block and take of it; *@more is set if a retry may help. */
-static struct page *grow_by_small(const struct kpkeys_pool *pool, int nid,
-				  gfp_t gfp, unsigned int order, bool zero,
-				  bool *more)
+static struct page *kpkeys_pool_grow_by_small(const struct kpkeys_pool *pool,
+					      int nid, gfp_t gfp,
+					      unsigned int order, bool zero,
+					      bool *more)
 {
 	struct page *pages;
 
@@ -256,7 +263,7 @@ static struct page *grow_by_small(const struct kpkeys_pool *pool, int nid,
 
 	guard(mutex)(&pool->sync->grow);
 	nid = page_to_nid(pages);
-	if (add_to_pool(pool, pages, KPKEYS_SMALL_ORDER, MIN_SPARE))
+	if (kpkeys_block_add(pool, pages, KPKEYS_SMALL_ORDER, MIN_SPARE))
 		return NULL;
 	*more = true;
 	return kpkeys_pool_take(pool, nid, order, zero);
@@ -280,49 +287,59 @@ struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
 	bool more = true;
 	int i;
 
-	page = grow_by_block(pool, nid, order, zero);
+	page = kpkeys_pool_grow_by_block(pool, nid, order, zero);
 	gfp &= ~(__GFP_ZERO | __GFP_ACCOUNT | __GFP_COMP | GFP_ZONEMASK);
 	for (i = 0; !page && more && i < SMALL_TRIES; i++)
-		page = grow_by_small(pool, nid, gfp, order, zero, &more);
+		page = kpkeys_pool_grow_by_small(pool, nid, gfp, order, zero,
+						 &more);
 	return page;
 }
 
 /* === Shrinking: the grow mutex is held ================================== */
 
-/* Untag and free pages that are already unavailable. */
-static int release(const struct kpkeys_pool *pool, struct kpkeys_region *region,
-		   unsigned int first, unsigned int order)
+/* Forget pages that are already untagged. Their node is locked. */
+static void kpkeys_block_disown(const struct kpkeys_pool *pool,
+				struct kpkeys_region *region,
+				unsigned int first, unsigned int nr)
 {
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, region->nid);
+
+	bitmap_clear(region->stuck, first, nr);
+	bitmap_clear(region->owned, first, nr);
+	region->nr_owned -= nr;
+	if (region->whole)
+		node->nr_blocks--;
+	else
+		node->nr_small -= nr;
+	if (!region->nr_owned) {
+		list_del_init(&region->list);
+		kpkeys_region_remove(pool, region);
+	}
+}
+
+/* Untag and free pages that are already unavailable. */
+static int kpkeys_block_release(const struct kpkeys_pool *pool,
+				struct kpkeys_region *region,
+				unsigned int first, unsigned int order)
+{
 	struct page *page = pfn_to_page(region->base + first);
 	unsigned int nr = 1 << order;
 	bool whole = region->whole;
 	int nid = region->nid;
 	int err;
 
-	err = set_key(pool, page, nr, KPKEYS_PKEY_DEFAULT);
+	err = kpkeys_block_set_key(pool, page, nr, KPKEYS_PKEY_DEFAULT);
 	trace_kpkeys_pool_give_back(pool->name, nid, page_to_pfn(page), order,
 				    err);
-	replenish_reserve(pool, nid);
+	kpkeys_reserve_replenish(pool, nid);
 
 	scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid)) {
 		CLASS(kpkeys_pool_level, level)(pool);
 
-		if (err) {
+		if (err)
 			bitmap_set(region->stuck, first, nr);
-			break;
-		}
-		bitmap_clear(region->stuck, first, nr);
-		bitmap_clear(region->owned, first, nr);
-		region->nr_owned -= nr;
-		if (whole)
-			node->nr_blocks--;
 		else
-			node->nr_small -= nr;
-		if (!region->nr_owned) {
-			list_del_init(&region->list);
-			kpkeys_region_remove(pool, region);
-		}
+			kpkeys_block_disown(pool, region, first, nr);
 	}
 
 	if (err)
@@ -330,13 +347,14 @@ static int release(const struct kpkeys_pool *pool, struct kpkeys_region *region,
 
 	kpkeys_pool_count(pool, whole ? KPKEYS_POOL_BLOCKS_RETURNED :
 			    KPKEYS_POOL_SMALL_RETURNED);
-	free_pages_singly(page, nr);
+	kpkeys_block_free_pages(page, nr);
 	return 0;
 }
 
 /* Withdraw an idle block from allocation. */
-static struct kpkeys_region *claim_block(const struct kpkeys_pool *pool,
-					 int nid, unsigned int keep)
+static struct kpkeys_region *kpkeys_block_claim_whole(const struct kpkeys_pool *pool,
+						      int nid,
+						      unsigned int keep)
 {
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 	struct kpkeys_region *region;
@@ -352,9 +370,10 @@ static struct kpkeys_region *claim_block(const struct kpkeys_pool *pool,
 }
 
 /* Withdraw an idle small block from allocation. */
-static struct kpkeys_region *claim_small(const struct kpkeys_pool *pool,
-					 int nid, unsigned int keep,
-					 unsigned int *first)
+static struct kpkeys_region *kpkeys_block_claim_small(const struct kpkeys_pool *pool,
+						      int nid,
+						      unsigned int keep,
+						      unsigned int *first)
 {
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 	struct kpkeys_region *region;
@@ -382,8 +401,9 @@ static struct kpkeys_region *claim_small(const struct kpkeys_pool *pool,
 	return NULL;
 }
 
-static struct kpkeys_region *find_stuck(const struct kpkeys_pool *pool, int nid,
-					unsigned int *first)
+static struct kpkeys_region *kpkeys_block_find_stuck(const struct kpkeys_pool *pool,
+						     int nid,
+						     unsigned int *first)
 {
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 	struct list_head *lists[] = { &node->full, &node->partial };
@@ -402,18 +422,19 @@ static struct kpkeys_region *find_stuck(const struct kpkeys_pool *pool, int nid,
 	return NULL;
 }
 
-static unsigned long release_stuck(const struct kpkeys_pool *pool, int nid)
+static unsigned long kpkeys_block_release_stuck(const struct kpkeys_pool *pool,
+						int nid)
 {
 	struct kpkeys_region *region;
 	unsigned long freed = 0;
 	unsigned int first, order;
 
 	while (atomic_long_read(&pool->sync->nr_stuck)) {
-		region = find_stuck(pool, nid, &first);
+		region = kpkeys_block_find_stuck(pool, nid, &first);
 		if (!region)
 			break;
 		order = region->whole ? KPKEYS_BLOCK_ORDER : KPKEYS_SMALL_ORDER;
-		if (release(pool, region, first, order))
+		if (kpkeys_block_release(pool, region, first, order))
 			break;
 		atomic_long_sub(1 << order, &pool->sync->nr_stuck);
 		freed += 1 << order;
@@ -421,8 +442,8 @@ static unsigned long release_stuck(const struct kpkeys_pool *pool, int nid)
 	return freed;
 }
 
-static unsigned long release_idle(const struct kpkeys_pool *pool, int nid,
-				  unsigned int keep)
+static unsigned long kpkeys_block_release_idle(const struct kpkeys_pool *pool,
+					       int nid, unsigned int keep)
 {
 	struct kpkeys_region *region;
 	unsigned long freed = 0;
@@ -431,14 +452,14 @@ static unsigned long release_idle(const struct kpkeys_pool *pool, int nid,
 	for (;;) {
 		order = KPKEYS_BLOCK_ORDER;
 		first = 0;
-		region = claim_block(pool, nid, keep);
+		region = kpkeys_block_claim_whole(pool, nid, keep);
 		if (!region) {
 			order = KPKEYS_SMALL_ORDER;
-			region = claim_small(pool, nid, keep, &first);
+			region = kpkeys_block_claim_small(pool, nid, keep, &first);
 		}
 		if (!region)
 			break;
-		if (release(pool, region, first, order)) {
+		if (kpkeys_block_release(pool, region, first, order)) {
 			atomic_long_add(1 << order, &pool->sync->nr_stuck);
 			break;
 		}
@@ -447,7 +468,8 @@ static unsigned long release_idle(const struct kpkeys_pool *pool, int nid,
 	return freed;
 }
 
-static unsigned long trim(const struct kpkeys_pool *pool, unsigned int keep)
+static unsigned long kpkeys_pool_trim_locked(const struct kpkeys_pool *pool,
+					     unsigned int keep)
 {
 	struct kpkeys_pool_node *node;
 	unsigned long freed = 0;
@@ -457,13 +479,14 @@ static unsigned long trim(const struct kpkeys_pool *pool, unsigned int keep)
 	for_each_possible_cpu(cpu)
 		kpkeys_pool_drain_cpu(pool, cpu);
 	for_each_node_state(nid, N_MEMORY) {
-		freed += release_stuck(pool, nid);
-		freed += release_idle(pool, nid, keep);
+		freed += kpkeys_block_release_stuck(pool, nid);
+		freed += kpkeys_block_release_idle(pool, nid, keep);
 
 		node = kpkeys_pool_node(pool, nid);
-		scoped_class(kpkeys_pool_level, level, pool)
+		scoped_class(kpkeys_pool_level, level, pool) {
 			node->trim_at = node->nr_avail +
 					IDLE_BLOCKS * KPKEYS_BLOCK_PAGES;
+		}
 	}
 	return freed;
 }
@@ -481,7 +504,7 @@ unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
 			       unsigned int keep)
 {
 	guard(mutex)(&pool->sync->grow);
-	return trim(pool, keep);
+	return kpkeys_pool_trim_locked(pool, keep);
 }
 
 /**
@@ -523,14 +546,14 @@ unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool)
 	/* Reclaim may have been entered by a refill of this pool. */
 	if (!mutex_trylock(&pool->sync->grow))
 		return SHRINK_STOP;
-	freed = trim(pool, 1);
+	freed = kpkeys_pool_trim_locked(pool, 1);
 	mutex_unlock(&pool->sync->grow);
 	return freed ? : SHRINK_STOP;
 }
 
 /* === In the background ================================================== */
 
-static bool refill_node(const struct kpkeys_pool *pool, int nid)
+static bool kpkeys_pool_refill_node(const struct kpkeys_pool *pool, int nid)
 {
 	unsigned int order = KPKEYS_BLOCK_ORDER;
 	struct page *page;
@@ -547,7 +570,7 @@ static bool refill_node(const struct kpkeys_pool *pool, int nid)
 			continue;
 		}
 		guard(mutex)(&pool->sync->grow);
-		if (add_to_pool(pool, page, order, MIN_SPARE))
+		if (kpkeys_block_add(pool, page, order, MIN_SPARE))
 			return false;
 	}
 	return true;
@@ -567,8 +590,8 @@ void kpkeys_pool_background(const struct kpkeys_pool *pool)
 	for_each_node_state(nid, N_NORMAL_MEMORY) {
 		const struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 
-		if (!refill_node(pool, nid))
-			WRITE_ONCE(*retry_at(pool, nid), jiffies + HZ);
+		if (!kpkeys_pool_refill_node(pool, nid))
+			WRITE_ONCE(*kpkeys_pool_retry_at(pool, nid), jiffies + HZ);
 		idle |= READ_ONCE(node->nr_avail) > READ_ONCE(node->trim_at);
 	}
 	if (idle)
@@ -582,7 +605,7 @@ void kpkeys_pool_background(const struct kpkeys_pool *pool)
  * pin another block. Enough for four times the page tables that map all memory
  * with small pages, but at most a quarter of the block.
  */
-static unsigned int __init initial_spare(void)
+static unsigned int __init kpkeys_pool_initial_spare(void)
 {
 	unsigned long blocks = 4 * (totalram_pages() >>
 				    (2 * KPKEYS_BLOCK_ORDER));
@@ -595,7 +618,7 @@ static unsigned int __init initial_spare(void)
 		   KPKEYS_BLOCK_PAGES / 4);
 }
 
-static void *__init align_take(void **next, size_t size)
+static void *__init kpkeys_pool_align_take(void **next, size_t size)
 {
 	void *addr = *next;
 
@@ -603,7 +626,7 @@ static void *__init align_take(void **next, size_t size)
 	return addr;
 }
 
-static void __init init_node(struct kpkeys_pool_node *node)
+static void __init kpkeys_pool_init_node(struct kpkeys_pool_node *node)
 {
 	INIT_LIST_HEAD(&node->partial);
 	INIT_LIST_HEAD(&node->full);
@@ -612,7 +635,7 @@ static void __init init_node(struct kpkeys_pool_node *node)
 }
 
 /* Locks share no cache lines. Without SMP they may have no size. */
-static int __init init_sync(struct kpkeys_pool *pool)
+static int __init kpkeys_pool_init_sync(struct kpkeys_pool *pool)
 {
 	size_t locks = (pool->nr_nodes + pool->nr_cpus) *
 		       sizeof(*pool->sync->node_lock);
@@ -637,7 +660,7 @@ static int __init init_sync(struct kpkeys_pool *pool)
 	return 0;
 }
 
-static int __init init_state(struct kpkeys_pool *pool)
+static int __init kpkeys_pool_init_state(struct kpkeys_pool *pool)
 {
 	size_t nodes = pool->nr_nodes * sizeof(*pool->state->nodes);
 	size_t mags = pool->nr_cpus * sizeof(*pool->state->magazines);
@@ -654,14 +677,14 @@ static int __init init_state(struct kpkeys_pool *pool)
 	if (!next)
 		return -ENOMEM;
 	pool->state_size = PAGE_SIZE << order;
-	state = align_take(&next, sizeof(*state));
+	state = kpkeys_pool_align_take(&next, sizeof(*state));
 	pool->state = state;
-	state->nodes = align_take(&next, nodes);
-	state->magazines = align_take(&next, mags);
-	state->directory = align_take(&next, directory);
+	state->nodes = kpkeys_pool_align_take(&next, nodes);
+	state->magazines = kpkeys_pool_align_take(&next, mags);
+	state->directory = kpkeys_pool_align_take(&next, directory);
 	INIT_LIST_HEAD(&state->free_regions);
 	for (nid = 0; nid < pool->nr_nodes; nid++)
-		init_node(&state->nodes[nid]);
+		kpkeys_pool_init_node(&state->nodes[nid]);
 
 	err = set_memory_pkey((unsigned long)state, 1 << order, pool->pkey);
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
@@ -684,9 +707,9 @@ int __init kpkeys_pool_init(struct kpkeys_pool *pool)
 
 	pool->nr_nodes = nr_node_ids;
 	pool->nr_cpus = nr_cpu_ids;
-	err = init_sync(pool);
+	err = kpkeys_pool_init_sync(pool);
 	if (!err)
-		err = init_state(pool);
+		err = kpkeys_pool_init_state(pool);
 	if (err)
 		return err;
 
@@ -695,7 +718,8 @@ int __init kpkeys_pool_init(struct kpkeys_pool *pool)
 		return -ENOMEM;
 
 	guard(mutex)(&pool->sync->grow);
-	return add_to_pool(pool, page, KPKEYS_BLOCK_ORDER, initial_spare());
+	return kpkeys_block_add(pool, page, KPKEYS_BLOCK_ORDER,
+				kpkeys_pool_initial_spare());
 }
 
 /**

@@ -45,7 +45,7 @@ struct check {
 /* === Snapshots ========================================================== */
 
 /* Returns -ENOSPC, with the number in snap->nr, if there is no room. */
-static int try_snapshot(struct snapshot *snap)
+static int kpkeys_snapshot_try(struct snapshot *snap)
 {
 	int nr = arch_kpkeys_tagged_ranges(snap->ranges, snap->max);
 
@@ -55,11 +55,11 @@ static int try_snapshot(struct snapshot *snap)
 	return nr <= snap->max ? 0 : -ENOSPC;
 }
 
-static int take_snapshot(struct snapshot *snap)
+static int kpkeys_snapshot_take(struct snapshot *snap)
 {
 	int err;
 
-	while ((err = try_snapshot(snap)) == -ENOSPC) {
+	while ((err = kpkeys_snapshot_try(snap)) == -ENOSPC) {
 		kvfree(snap->ranges);
 		snap->max = snap->nr + snap->nr / 2;
 		snap->ranges = kvmalloc_objs(*snap->ranges, snap->max);
@@ -71,7 +71,7 @@ static int take_snapshot(struct snapshot *snap)
 	return err;
 }
 
-static bool is_tagged(const struct snapshot *snap, unsigned long addr)
+static bool kpkeys_snapshot_has(const struct snapshot *snap, unsigned long addr)
 {
 	int low = 0, high = snap->nr;
 
@@ -88,22 +88,23 @@ static bool is_tagged(const struct snapshot *snap, unsigned long addr)
 
 /* === Page tables ======================================================== */
 
-static void report(struct check *check, const char *what, const char *level,
-		   unsigned long addr)
+static void kpkeys_check_report(struct check *check, const char *what,
+				const char *level, unsigned long addr)
 {
 	if (check->m)
 		seq_printf(check->m, "%s %s 0x%lx of %s\n", what, level, addr,
 			   check->owner);
 }
 
-static int check_table(struct kpkeys_walk *walk, const struct kpkeys_table *tbl)
+static int kpkeys_check_table(struct kpkeys_walk *walk,
+			      const struct kpkeys_table *tbl)
 {
 	struct check *check = walk->private;
 	unsigned long addr = (unsigned long)tbl->addr;
 	int err;
 
 	check->res->tables++;
-	if (is_tagged(&check->snap, addr) || arch_kpkeys_read_only(tbl->addr))
+	if (kpkeys_snapshot_has(&check->snap, addr) || arch_kpkeys_read_only(tbl->addr))
 		return 0;
 
 	/*
@@ -112,19 +113,19 @@ static int check_table(struct kpkeys_walk *walk, const struct kpkeys_table *tbl)
 	 * kernel page tables, or make the pool give back pages, which takes the
 	 * lock.
 	 */
-	err = try_snapshot(&check->snap);
+	err = kpkeys_snapshot_try(&check->snap);
 	if (err)
 		return err;
-	if (is_tagged(&check->snap, addr))
+	if (kpkeys_snapshot_has(&check->snap, addr))
 		return 0;
 
 	check->res->untagged++;
-	report(check, "untagged", tbl->level, addr);
+	kpkeys_check_report(check, "untagged", tbl->level, addr);
 	return 0;
 }
 
-static int check_writable(struct kpkeys_walk *walk, unsigned long addr,
-			  pte_t *ptep)
+static int kpkeys_check_writable(struct kpkeys_walk *walk, unsigned long addr,
+				 pte_t *ptep)
 {
 	struct check *check = walk->private;
 	unsigned long pfn = pte_pfn(ptep_get(ptep));
@@ -147,16 +148,16 @@ static int check_writable(struct kpkeys_walk *walk, unsigned long addr,
 		return 0;
 
 	check->res->aliases++;
-	report(check, "alias of a table", "at", addr);
+	kpkeys_check_report(check, "alias of a table", "at", addr);
 	return 0;
 }
 
-static int check_mm(struct check *check, struct mm_struct *mm,
-		    const char *owner)
+static int kpkeys_check_mm(struct check *check, struct mm_struct *mm,
+			   const char *owner)
 {
 	struct kpkeys_walk walk = {
-		.table = check_table,
-		.writable = check_writable,
+		.table = kpkeys_check_table,
+		.writable = kpkeys_check_writable,
 		.private = check,
 	};
 	struct kpkeys_check_result before = *check->res;
@@ -173,7 +174,7 @@ static int check_mm(struct check *check, struct mm_struct *mm,
 			return err;
 
 		/* Retry with a larger snapshot. Exceptions are listed again. */
-		err = take_snapshot(&check->snap);
+		err = kpkeys_snapshot_take(&check->snap);
 		if (err)
 			return err;
 		*check->res = before;
@@ -188,7 +189,7 @@ struct process {
 };
 
 /* Processes that start meanwhile are missed. */
-static int collect_processes(struct process *procs, int max)
+static int kpkeys_check_collect(struct process *procs, int max)
 {
 	struct task_struct *leader, *task;
 	int nr = 0;
@@ -212,7 +213,7 @@ static int collect_processes(struct process *procs, int max)
 	return nr;
 }
 
-static int check_processes(struct check *check)
+static int kpkeys_check_processes(struct check *check)
 {
 	int max = READ_ONCE(nr_threads) + 64;
 	struct process *procs = kvmalloc_objs(*procs, max);
@@ -221,10 +222,10 @@ static int check_processes(struct check *check)
 	if (!procs)
 		return -ENOMEM;
 
-	nr = collect_processes(procs, max);
+	nr = kpkeys_check_collect(procs, max);
 	for (i = 0; i < nr; i++) {
 		if (!err)
-			err = check_mm(check, procs[i].mm, procs[i].name);
+			err = kpkeys_check_mm(check, procs[i].mm, procs[i].name);
 		mmput(procs[i].mm);
 		cond_resched();
 	}
@@ -234,13 +235,13 @@ static int check_processes(struct check *check)
 
 /* === Foreign pages ====================================================== */
 
-static bool is_foreign(unsigned long addr)
+static bool kpkeys_page_is_foreign(unsigned long addr)
 {
 	return !kpkeys_page_is_ours(virt_to_page((void *)addr));
 }
 
 /* Recheck: the page may have been given back since the snapshot. */
-static int stays_foreign(struct check *check, unsigned long addr)
+static int kpkeys_page_stays_foreign(struct check *check, unsigned long addr)
 {
 	struct snapshot *now __free(kfree) = kzalloc_obj(*now);
 	int looks, err = 0;
@@ -251,14 +252,15 @@ static int stays_foreign(struct check *check, unsigned long addr)
 
 	for (looks = 0; !err && foreign && looks < FOREIGN_LOOKS; looks++) {
 		msleep(20);
-		err = take_snapshot(now);
-		foreign = !err && is_tagged(now, addr) && is_foreign(addr);
+		err = kpkeys_snapshot_take(now);
+		foreign = !err && kpkeys_snapshot_has(now, addr) &&
+			  kpkeys_page_is_foreign(addr);
 	}
 	kvfree(now->ranges);
 	return err ? : foreign;
 }
 
-static int check_foreign(struct check *check)
+static int kpkeys_check_foreign(struct check *check)
 {
 	const struct snapshot *snap = &check->snap;
 	unsigned long addr;
@@ -267,15 +269,15 @@ static int check_foreign(struct check *check)
 	for (i = 0; i < snap->nr; i++) {
 		for (addr = snap->ranges[i].start; addr < snap->ranges[i].end;
 		     addr += PAGE_SIZE) {
-			if (!is_foreign(addr))
+			if (!kpkeys_page_is_foreign(addr))
 				continue;
-			ret = stays_foreign(check, addr);
+			ret = kpkeys_page_stays_foreign(check, addr);
 			if (ret < 0)
 				return ret;
 			if (!ret)
 				continue;
 			check->res->foreign++;
-			report(check, "foreign", "page", addr);
+			kpkeys_check_report(check, "foreign", "page", addr);
 		}
 	}
 	return 0;
@@ -306,23 +308,23 @@ int kpkeys_check(struct kpkeys_check_result *res, struct seq_file *m)
 
 	/* Memory hot-remove frees tables without the mmap lock. */
 	get_online_mems();
-	err = take_snapshot(&check.snap);
+	err = kpkeys_snapshot_take(&check.snap);
 	if (!err)
-		err = check_mm(&check, &init_mm, "the kernel");
+		err = kpkeys_check_mm(&check, &init_mm, "the kernel");
 	if (!err)
-		err = check_processes(&check);
+		err = kpkeys_check_processes(&check);
 	if (!err)
-		err = take_snapshot(&check.snap);
+		err = kpkeys_snapshot_take(&check.snap);
 	if (!err) {
 		check.owner = "nobody";
-		err = check_foreign(&check);
+		err = kpkeys_check_foreign(&check);
 	}
 	put_online_mems();
 	kvfree(check.snap.ranges);
 	return err;
 }
 
-static int check_show(struct seq_file *m, void *unused)
+static int kpkeys_check_show(struct seq_file *m, void *unused)
 {
 	static DEFINE_MUTEX(lock);
 	struct kpkeys_check_result res;
@@ -339,12 +341,12 @@ static int check_show(struct seq_file *m, void *unused)
 	seq_printf(m, "foreign %lu\n", res.foreign);
 	return 0;
 }
-DEFINE_SHOW_ATTRIBUTE(check);
+DEFINE_SHOW_ATTRIBUTE(kpkeys_check);
 
-static int __init check_init(void)
+static int __init kpkeys_check_init(void)
 {
 	debugfs_create_file("check", 0400, kpkeys_debugfs_dir(), NULL,
-			    &check_fops);
+			    &kpkeys_check_fops);
 	return 0;
 }
-late_initcall(check_init);
+late_initcall(kpkeys_check_init);

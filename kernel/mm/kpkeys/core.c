@@ -5,7 +5,6 @@
 #define pr_fmt(fmt) "kpkeys: " fmt
 
 #include <linux/cache.h>
-#include <linux/debugfs.h>
 #include <linux/export.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
@@ -69,7 +68,7 @@ int set_memory_pkey(unsigned long addr, int numpages, int pkey)
 
 static bool violation_panics __ro_after_init;
 
-static int __init early_violation(char *arg)
+static int __init kpkeys_early_violation(char *arg)
 {
 	if (arg && !strcmp(arg, "panic"))
 		violation_panics = true;
@@ -79,9 +78,9 @@ static int __init early_violation(char *arg)
 		pr_warn("kpkeys.violation=%s: expected oops or panic\n", arg);
 	return 0;
 }
-early_param("kpkeys.violation", early_violation);
+early_param("kpkeys.violation", kpkeys_early_violation);
 
-static const char *level_name(u64 pkey_reg)
+static const char *kpkeys_level_name(u64 pkey_reg)
 {
 	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_DEFAULT))
 		return "default";
@@ -136,7 +135,7 @@ void kpkeys_report_violation(const struct kpkeys_violation *violation)
 	kpkeys_stat_add(KPKEYS_STAT_VIOLATIONS, 1);
 	pr_alert("violation: write to 0x%lx (pkey %d) at level %s, ip %pS, %s[%d]\n",
 		 violation->addr, violation->pkey,
-		 level_name(violation->pkey_reg), (void *)violation->ip,
+		 kpkeys_level_name(violation->pkey_reg), (void *)violation->ip,
 		 current->comm, task_pid_nr(current));
 }
 
@@ -186,7 +185,7 @@ void kpkeys_assert_default(u64 pkey_reg)
 {
 	WARN(pkey_reg != arch_kpkeys_level_reg(KPKEYS_LVL_DEFAULT),
 	     "kpkeys: level %s (0x%llx) where the default is required\n",
-	     level_name(pkey_reg), pkey_reg);
+	     kpkeys_level_name(pkey_reg), pkey_reg);
 }
 
 /**
@@ -201,18 +200,3 @@ void kpkeys_assert_current_default(void)
 }
 EXPORT_SYMBOL(kpkeys_assert_current_default);
 #endif
-
-/**
- * kpkeys_debugfs_dir() - Get the debugfs directory kpkeys/.
- *
- * Context: may sleep; debugfs is initialised.
- * Return: the directory, created by the first call.
- */
-struct dentry *kpkeys_debugfs_dir(void)
-{
-	static struct dentry *dir;
-
-	if (!dir)
-		dir = debugfs_create_dir("kpkeys", NULL);
-	return dir;
-}

@@ -39,17 +39,17 @@ KPKEYS_POOL(kpkeys_pgtables_pool, "pgtables", KPKEYS_PKEY_PGTABLES,
  * The mark is set before tagging and cleared after untagging, so that a tagged
  * page without it was not tagged by this code.
  */
-static void __init mark_page(struct page *page)
+static void __init kpkeys_mark_page(struct page *page)
 {
 	set_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
 
-static void __init unmark_page(struct page *page)
+static void __init kpkeys_unmark_page(struct page *page)
 {
 	clear_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
 
-static bool is_marked(struct page *page)
+static bool kpkeys_page_is_marked(struct page *page)
 {
 	return test_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
@@ -59,7 +59,7 @@ VISIBLE_IF_KUNIT int __init kpkeys_tag_page(struct page *page,
 {
 	int err;
 
-	mark_page(page);
+	kpkeys_mark_page(page);
 	err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
 			      KPKEYS_PKEY_PGTABLES);
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
@@ -80,7 +80,7 @@ VISIBLE_IF_KUNIT int __init kpkeys_untag_page(struct page *page,
 	if (err) {
 		kpkeys_stat_add(KPKEYS_STAT_UNTAG_FAILURES, 1);
 	} else {
-		unmark_page(page);
+		kpkeys_unmark_page(page);
 		kpkeys_stat_add(KPKEYS_STAT_PTPS_UNTAGGED, 1 << order);
 	}
 	return err;
@@ -122,7 +122,8 @@ void kpkeys_pgtable_free(struct page *page)
 		return;
 
 	/* The mark is in writable memory: do not untag because of it. */
-	if (WARN(is_marked(page), "kpkeys: a page table from before the pool is freed, and lost\n"))
+	if (WARN(kpkeys_page_is_marked(page),
+		 "kpkeys: a page table from before the pool is freed, and lost\n"))
 		return;
 	__free_pages(page, compound_order(page));
 }
@@ -137,7 +138,7 @@ void kpkeys_pgtable_free(struct page *page)
  */
 bool kpkeys_pgtable_is_early(struct page *page)
 {
-	return is_marked(page);
+	return kpkeys_page_is_marked(page);
 }
 
 /**
@@ -151,7 +152,7 @@ bool kpkeys_pgtable_is_early(struct page *page)
  */
 bool kpkeys_page_is_ours(struct page *page)
 {
-	return is_marked(page) ||
+	return kpkeys_page_is_marked(page) ||
 	       (kpkeys_hardened_pgtables_enabled() &&
 		kpkeys_pool_owns(&kpkeys_pgtables_pool, page));
 }
@@ -175,10 +176,10 @@ bool kpkeys_page_is_ours(struct page *page)
  * to the same next table. Visit that once: once for each address would take
  * hours with five levels.
  */
-#define again(entry, i)	((i) && !memcmp(entry, (entry) - 1, sizeof(*(entry))))
+#define kpkeys_entry_repeats(entry, i)	((i) && !memcmp(entry, (entry) - 1, sizeof(*(entry))))
 
-static int visit(struct kpkeys_walk *walk, struct mm_struct *mm,
-		 const char *level, const void *table)
+static int kpkeys_visit_table(struct kpkeys_walk *walk, struct mm_struct *mm,
+			      const char *level, const void *table)
 {
 	/* Tables of the kernel image have an alias in the linear map. */
 	struct kpkeys_table tbl = {
@@ -190,13 +191,13 @@ static int visit(struct kpkeys_walk *walk, struct mm_struct *mm,
 	return walk->table(walk, &tbl);
 }
 
-static int walk_pte(struct kpkeys_walk *walk, struct mm_struct *mm,
-		    unsigned long addr, pmd_t *pmd)
+static int kpkeys_walk_pte(struct kpkeys_walk *walk, struct mm_struct *mm,
+			   unsigned long addr, pmd_t *pmd)
 {
 	pte_t *table = (pte_t *)pmd_page_vaddr(*pmd);
 	int i, err;
 
-	err = visit(walk, mm, "pte", table);
+	err = kpkeys_visit_table(walk, mm, "pte", table);
 	if (err || !walk->writable)
 		return err;
 
@@ -213,66 +214,66 @@ static int walk_pte(struct kpkeys_walk *walk, struct mm_struct *mm,
 	return 0;
 }
 
-static int walk_pmd(struct kpkeys_walk *walk, struct mm_struct *mm,
-		    unsigned long addr, pud_t *pud)
+static int kpkeys_walk_pmd(struct kpkeys_walk *walk, struct mm_struct *mm,
+			   unsigned long addr, pud_t *pud)
 {
 	pmd_t *pmd = pmd_offset(pud, 0);
 	int i, err;
 
 	if (!mm_pmd_folded(mm)) {
-		err = visit(walk, mm, "pmd", pmd);
+		err = kpkeys_visit_table(walk, mm, "pmd", pmd);
 		if (err)
 			return err;
 	}
 
 	for (i = 0; i < PTRS_PER_PMD; i++, pmd++, addr += PMD_SIZE) {
-		if (!pmd_present(*pmd) || pmd_leaf(*pmd) || again(pmd, i))
+		if (!pmd_present(*pmd) || pmd_leaf(*pmd) || kpkeys_entry_repeats(pmd, i))
 			continue;
-		err = walk_pte(walk, mm, addr, pmd);
+		err = kpkeys_walk_pte(walk, mm, addr, pmd);
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-static int walk_pud(struct kpkeys_walk *walk, struct mm_struct *mm,
-		    unsigned long addr, p4d_t *p4d)
+static int kpkeys_walk_pud(struct kpkeys_walk *walk, struct mm_struct *mm,
+			   unsigned long addr, p4d_t *p4d)
 {
 	pud_t *pud = pud_offset(p4d, 0);
 	int i, err;
 
 	if (!mm_pud_folded(mm)) {
-		err = visit(walk, mm, "pud", pud);
+		err = kpkeys_visit_table(walk, mm, "pud", pud);
 		if (err)
 			return err;
 	}
 
 	for (i = 0; i < PTRS_PER_PUD; i++, pud++, addr += PUD_SIZE) {
-		if (!pud_present(*pud) || pud_leaf(*pud) || again(pud, i))
+		if (!pud_present(*pud) || pud_leaf(*pud) || kpkeys_entry_repeats(pud, i))
 			continue;
-		err = walk_pmd(walk, mm, addr, pud);
+		err = kpkeys_walk_pmd(walk, mm, addr, pud);
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-static int walk_p4d(struct kpkeys_walk *walk, struct mm_struct *mm,
-		    unsigned long addr, pgd_t *pgd)
+static int kpkeys_walk_p4d(struct kpkeys_walk *walk, struct mm_struct *mm,
+			   unsigned long addr, pgd_t *pgd)
 {
 	p4d_t *p4d = p4d_offset(pgd, 0);
 	int i, err;
 
 	if (!mm_p4d_folded(mm)) {
-		err = visit(walk, mm, "p4d", p4d);
+		err = kpkeys_visit_table(walk, mm, "p4d", p4d);
 		if (err)
 			return err;
 	}
 
 	for (i = 0; i < PTRS_PER_P4D; i++, p4d++, addr += P4D_SIZE) {
-		if (!p4d_present(*p4d) || p4d_leaf(*p4d) || again(p4d, i))
+		if (!p4d_present(*p4d) || p4d_leaf(*p4d) || kpkeys_entry_repeats(p4d, i))
 			continue;
-		err = walk_pud(walk, mm, addr, p4d);
+		err = kpkeys_walk_pud(walk, mm, addr, p4d);
 		if (err)
 			return err;
 	}
@@ -284,7 +285,7 @@ static int walk_p4d(struct kpkeys_walk *walk, struct mm_struct *mm,
  * entries of such a table point back to the table itself, which is the table of
  * the next level.
  */
-static bool topmost_is_next(const struct mm_struct *mm)
+static bool kpkeys_topmost_is_next(const struct mm_struct *mm)
 {
 	return (mm_p4d_folded(mm) && PTRS_PER_P4D > 1) ||
 	       (mm_pud_folded(mm) && PTRS_PER_PUD > 1);
@@ -310,17 +311,17 @@ int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 	int i, err;
 
 	for (i = 0; i < 1 << arch_kpkeys_pgd_order(mm); i++) {
-		err = visit(walk, mm, "pgd", table + i * PAGE_SIZE);
+		err = kpkeys_visit_table(walk, mm, "pgd", table + i * PAGE_SIZE);
 		if (err)
 			return err;
 	}
 
-	if (topmost_is_next(mm))
+	if (kpkeys_topmost_is_next(mm))
 		nr = 1;
 	for (i = 0; i < nr; i++, pgd++, addr += PGDIR_SIZE) {
-		if (!pgd_present(*pgd) || pgd_leaf(*pgd) || again(pgd, i))
+		if (!pgd_present(*pgd) || pgd_leaf(*pgd) || kpkeys_entry_repeats(pgd, i))
 			continue;
-		err = walk_p4d(walk, mm, addr, pgd);
+		err = kpkeys_walk_p4d(walk, mm, addr, pgd);
 		if (err)
 			return err;
 	}
@@ -331,27 +332,27 @@ int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 
 static bool enable __initdata = true;
 
-static int __init early_enable(char *arg)
+static int __init kpkeys_early_enable(char *arg)
 {
 	if (kstrtobool(arg, &enable))
 		pr_warn("kpkeys_hardened_pgtables=%s: expected on or off\n",
 			arg);
 	return 0;
 }
-early_param("kpkeys_hardened_pgtables", early_enable);
+early_param("kpkeys_hardened_pgtables", kpkeys_early_enable);
 
 static bool batch __initdata = true;
 
-static int __init early_batch(char *arg)
+static int __init kpkeys_early_batch(char *arg)
 {
 	if (kstrtobool(arg, &batch))
 		pr_warn("kpkeys.batch=%s: expected on or off\n", arg);
 	return 0;
 }
-early_param("kpkeys.batch", early_batch);
+early_param("kpkeys.batch", kpkeys_early_batch);
 
-static int __init tag_existing(struct kpkeys_walk *walk,
-			       const struct kpkeys_table *tbl)
+static int __init kpkeys_tag_existing(struct kpkeys_walk *walk,
+				      const struct kpkeys_table *tbl)
 {
 	struct page *page = virt_to_page(tbl->addr);
 
@@ -361,19 +362,19 @@ static int __init tag_existing(struct kpkeys_walk *walk,
 	return kpkeys_tag_page(page, 0);
 }
 
-static int __init untag_existing(struct kpkeys_walk *walk,
-				 const struct kpkeys_table *tbl)
+static int __init kpkeys_untag_existing(struct kpkeys_walk *walk,
+					const struct kpkeys_table *tbl)
 {
 	struct page *page = virt_to_page(tbl->addr);
 
 	/* A pool page: the linear map was split with it since. */
 	if (kpkeys_pool_owns(&kpkeys_pgtables_pool, page))
 		return -EBUSY;
-	return is_marked(page) ? kpkeys_untag_page(page, 0) : 0;
+	return kpkeys_page_is_marked(page) ? kpkeys_untag_page(page, 0) : 0;
 }
 
 /* Ledger entries raise the level, so they need the same protection. */
-static int __init tag_ledgers(void)
+static int __init kpkeys_tag_ledgers(void)
 {
 	int cpu, err;
 
@@ -400,8 +401,8 @@ static int __init tag_ledgers(void)
  */
 void __init kpkeys_hardened_pgtables_init(void)
 {
-	struct kpkeys_walk tag = { .table = tag_existing };
-	struct kpkeys_walk untag = { .table = untag_existing };
+	struct kpkeys_walk tag = { .table = kpkeys_tag_existing };
+	struct kpkeys_walk untag = { .table = kpkeys_untag_existing };
 	const char *reason;
 	int err;
 
@@ -427,7 +428,7 @@ void __init kpkeys_hardened_pgtables_init(void)
 		static_branch_enable(&kpkeys_unbatched_key);
 	static_branch_enable(&kpkeys_hardened_pgtables_key);
 
-	err = tag_ledgers();
+	err = kpkeys_tag_ledgers();
 	if (!err)
 		err = kpkeys_walk_tables(&tag, &init_mm);
 	if (err) {
@@ -484,7 +485,7 @@ void __init kpkeys_hardened_pgtables_suspend(void)
  */
 void __init kpkeys_hardened_pgtables_resume(void)
 {
-	struct kpkeys_walk tag = { .table = tag_existing };
+	struct kpkeys_walk tag = { .table = kpkeys_tag_existing };
 
 	suspended_for = NULL;
 	if (kpkeys_hardened_pgtables_enabled() &&
@@ -494,15 +495,15 @@ void __init kpkeys_hardened_pgtables_resume(void)
 
 /* === Later, with slab and hotplug ======================================= */
 
-static int cpu_dead(unsigned int cpu)
+static int kpkeys_cpu_dead(unsigned int cpu)
 {
 	kpkeys_pool_drain_cpu(&kpkeys_pgtables_pool, cpu);
 	return 0;
 }
 
 /* Blocks are not movable: give back idle ones before offlining. */
-static int memory_callback(struct notifier_block *self, unsigned long action,
-			   void *arg)
+static int kpkeys_memory_callback(struct notifier_block *self,
+				  unsigned long action, void *arg)
 {
 	if (action == MEM_GOING_OFFLINE)
 		kpkeys_pool_trim(&kpkeys_pgtables_pool, 0);
@@ -521,11 +522,11 @@ static int __init kpkeys_hardened_pgtables_late_init(void)
 		return err;
 
 	err = cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN, "mm/kpkeys:dead",
-					NULL, cpu_dead);
+					NULL, kpkeys_cpu_dead);
 	if (err < 0)
 		return err;
 
-	hotplug_memory_notifier(memory_callback, DEFAULT_CALLBACK_PRI);
+	hotplug_memory_notifier(kpkeys_memory_callback, DEFAULT_CALLBACK_PRI);
 	return 0;
 }
 late_initcall(kpkeys_hardened_pgtables_late_init);

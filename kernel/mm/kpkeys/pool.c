@@ -22,7 +22,6 @@
 #include <linux/nodemask.h>
 #include <linux/page_ref.h>
 #include <linux/sched/mm.h>
-#include <linux/smp.h>
 #include <linux/string.h>
 #include <linux/topology.h>
 
@@ -30,90 +29,10 @@
 #include "kpkeys.h"
 #include "pool.h"
 
-/* === Magazines: callers hold their lock and have raised the level ======= */
-
-static void node_put(const struct kpkeys_pool *pool,
-		     struct kpkeys_pool_node *node, struct page *page,
-		     unsigned int order)
-{
-	struct kpkeys_region *region;
-	unsigned int first;
-
-	region = kpkeys_region_find(pool, page_to_pfn(page), &first);
-	kpkeys_region_make_available(node, region, first, 1 << order);
-}
-
-static void magazine_fill(struct kpkeys_pool_node *node,
-			  struct kpkeys_magazine *mag, int nid)
-{
-	struct page *page;
-
-	mag->nid = nid;
-	while (mag->nr < KPKEYS_MAGAZINE_SIZE / 2) {
-		page = kpkeys_node_take(node, 0);
-		if (!page)
-			break;
-		mag->page[mag->nr++] = page;
-	}
-}
-
-static void magazine_drain(const struct kpkeys_pool *pool,
-			   struct kpkeys_pool_node *node,
-			   struct kpkeys_magazine *mag, unsigned int down_to)
-{
-	while (mag->nr > down_to)
-		node_put(pool, node, mag->page[--mag->nr], 0);
-}
-
-/**
- * kpkeys_pool_drain_cpu() - Empty the magazine of a CPU.
- * @pool: the pool.
- * @cpu: the CPU, online or not.
- *
- * Context: process context.
- */
-void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu)
-{
-	struct kpkeys_magazine *mag = kpkeys_pool_magazine(pool, cpu);
-	int nid;
-
-	guard(spinlock)(kpkeys_pool_cpu_lock(pool, cpu));
-	nid = mag->nid;
-	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-	CLASS(kpkeys_pool_level, level)(pool);
-	magazine_drain(pool, kpkeys_pool_node(pool, nid), mag, 0);
-}
-
-/*
- * Interrupts stay enabled, as with the per-CPU lists of the page allocator: an
- * interrupt that finds the magazine locked falls back to the node. Without SMP
- * a trylock always succeeds, so interrupts are disabled there.
- */
-static bool lock_magazine(const struct kpkeys_pool *pool, unsigned int cpu,
-			  unsigned long *flags)
-{
-	*flags = 0;
-	if (!IS_ENABLED(CONFIG_SMP))
-		local_irq_save(*flags);
-	if (spin_trylock(kpkeys_pool_cpu_lock(pool, cpu)))
-		return true;
-	if (!IS_ENABLED(CONFIG_SMP))
-		local_irq_restore(*flags);
-	return false;
-}
-
-static void unlock_magazine(const struct kpkeys_pool *pool, unsigned int cpu,
-			    unsigned long flags)
-{
-	spin_unlock(kpkeys_pool_cpu_lock(pool, cpu));
-	if (!IS_ENABLED(CONFIG_SMP))
-		local_irq_restore(flags);
-}
-
 /* === struct page ======================================================== */
 
 /* Do the work of the page allocator, which never sees these pages. */
-static bool prepare_page(struct page *page, unsigned int order)
+static bool kpkeys_page_prepare(struct page *page, unsigned int order)
 {
 	struct ptdesc *pt = page_ptdesc(page);
 	unsigned int i;
@@ -143,7 +62,7 @@ busy:
 	return false;
 }
 
-static void unprepare_page(struct page *page, unsigned int order)
+static void kpkeys_page_unprepare(struct page *page, unsigned int order)
 {
 	unsigned int i;
 
@@ -163,192 +82,34 @@ static void unprepare_page(struct page *page, unsigned int order)
 	__ClearPageHead(page);
 }
 
-/* === Taking and putting ================================================= */
-
-/* Final check before a page is handed out. The level is raised. */
-static bool set_in_use(const struct kpkeys_pool *pool, struct page *page,
-		       unsigned int order)
-{
-	struct kpkeys_region *region;
-	unsigned int i;
-
-	region = kpkeys_region_find(pool, page_to_pfn(page), &i);
-	if (!region || test_bit(i, region->avail) ||
-	    test_bit(i, region->stuck) || test_and_set_bit(i, region->in_use)) {
-		kpkeys_pool_count(pool, KPKEYS_POOL_BAD_TAKES);
-		return false;
-	}
-	/* For orders above 0 the lock of the node is held. */
-	if (order)
-		bitmap_set(region->inner, i + 1, (1 << order) - 1);
-	return true;
-}
-
-static struct page *take_locked(const struct kpkeys_pool *pool,
-				struct kpkeys_magazine *mag, int nid,
-				unsigned int order, bool zero)
-{
-	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
-	struct page *page = NULL;
-	unsigned int i;
-
-	CLASS(kpkeys_pool_level, level)(pool);
-
-	if (!mag) {
-		page = kpkeys_node_take(node, order);
-	} else {
-		if (!mag->nr)
-			magazine_fill(node, mag, nid);
-		if (mag->nr)
-			page = mag->page[--mag->nr];
-	}
-	if (!page || !set_in_use(pool, page, order))
-		return NULL;
-
-	for (i = 0; zero && i < 1 << order; i++)
-		clear_page(page_address(page + i));
-	return page;
-}
-
-/**
- * kpkeys_pool_take() - Take available pages of a node.
- * @pool: the pool.
- * @nid: the node.
- * @order: order of the run, naturally aligned.
- * @zero: whether to clear the pages.
- *
- * Context: any but hardirq, at the default level.
- * Return: the pages, marked in use, with their struct page not yet prepared; or
- * NULL.
- */
-struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
-			      unsigned int order, bool zero)
-{
-	unsigned int cpu = raw_smp_processor_id();
-	struct kpkeys_magazine *mag = kpkeys_pool_magazine(pool, cpu);
-	struct page *page;
-	unsigned long flags;
-
-	if (order || nid != cpu_to_mem(cpu) ||
-	    !lock_magazine(pool, cpu, &flags)) {
-		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		return take_locked(pool, NULL, nid, order, zero);
-	}
-
-	if (mag->nr && mag->nid == nid) {
-		page = take_locked(pool, mag, nid, 0, zero);
-	} else {
-		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		page = take_locked(pool, mag->nr ? NULL : mag, nid, 0, zero);
-	}
-	unlock_magazine(pool, cpu, flags);
-	return page;
-}
-
-static bool put_locked(const struct kpkeys_pool *pool,
-		       struct kpkeys_magazine *mag,
-		       struct kpkeys_region *region, unsigned int first,
-		       unsigned int order)
-{
-	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, region->nid);
-	struct page *page = pfn_to_page(region->base + first);
-
-	CLASS(kpkeys_pool_level, level)(pool);
-
-	if (!test_and_clear_bit(first, region->in_use))
-		return false;
-
-	/* As in the page allocator, poisoned pages are not reused. */
-	if (PageHWPoison(page))
-		return true;
-
-	if (!mag) {
-		if (order)
-			bitmap_clear(region->inner, first + 1,
-				     (1 << order) - 1);
-		kpkeys_region_make_available(node, region, first, 1 << order);
-		return true;
-	}
-	if (mag->nr == KPKEYS_MAGAZINE_SIZE)
-		magazine_drain(pool, node, mag, KPKEYS_MAGAZINE_SIZE / 2);
-	mag->nid = region->nid;
-	mag->page[mag->nr++] = page;
-	return true;
-}
-
-/* Returns false if the page was not in use. */
-static bool put(const struct kpkeys_pool *pool, struct kpkeys_region *region,
-		unsigned int first, unsigned int order)
-{
-	unsigned int cpu = raw_smp_processor_id();
-	struct kpkeys_magazine *mag = kpkeys_pool_magazine(pool, cpu);
-	int nid = region->nid;
-	unsigned long flags;
-	bool good, fits;
-
-	if (order || nid != cpu_to_mem(cpu) ||
-	    !lock_magazine(pool, cpu, &flags)) {
-		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		return put_locked(pool, NULL, region, first, order);
-	}
-
-	fits = !mag->nr || mag->nid == nid;
-	if (fits && mag->nr < KPKEYS_MAGAZINE_SIZE) {
-		good = put_locked(pool, mag, region, first, 0);
-	} else {
-		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		good = put_locked(pool, fits ? mag : NULL, region, first, 0);
-	}
-	unlock_magazine(pool, cpu, flags);
-	return good;
-}
+/* === Allocation and freeing ============================================= */
 
 /*
  * Does the pool itself need a page table, to split the linear map? The caller's
  * word does not count: only the task that is changing keys under the grow mutex
  * gets pages of the reserve.
  */
-static bool is_splitting(const struct kpkeys_pool *pool)
+static bool kpkeys_pool_is_splitting(const struct kpkeys_pool *pool)
 {
 	return in_task() && READ_ONCE(pool->state->tagging) == current;
 }
 
-static struct page *take_reserve(const struct kpkeys_pool *pool, bool zero)
-{
-	struct kpkeys_pool_state *state = pool->state;
-	struct page *page;
-
-	if (!state->nr_reserve)
-		return NULL;
-
-	CLASS(kpkeys_pool_level, level)(pool);
-	page = state->reserve[--state->nr_reserve];
-	if (!set_in_use(pool, page, 0))
-		return NULL;
-	if (zero)
-		clear_page(page_address(page));
-	kpkeys_pool_count(pool, KPKEYS_POOL_SPLITS);
-	return page;
-}
-
-/* === Allocation and freeing ============================================= */
-
 /* vmalloc() forbids sleeping only through the task's PF_MEMALLOC scope. */
-static bool may_grow(gfp_t gfp)
+static bool kpkeys_pool_may_grow(gfp_t gfp)
 {
 	return gfpflags_allow_blocking(gfp) && !(current->flags & PF_MEMALLOC);
 }
 
-static struct page *get_page_of_pool(const struct kpkeys_pool *pool, gfp_t gfp,
-				     unsigned int order)
+static struct page *kpkeys_pool_find_page(const struct kpkeys_pool *pool,
+					  gfp_t gfp, unsigned int order)
 {
 	bool zero = want_init_on_alloc(gfp);
 	int local = numa_mem_id();
 	struct page *page;
 	int nid;
 
-	if (unlikely(is_splitting(pool)))
-		return order ? NULL : take_reserve(pool, zero);
+	if (unlikely(kpkeys_pool_is_splitting(pool)))
+		return order ? NULL : kpkeys_pool_take_reserve(pool, zero);
 
 	page = kpkeys_pool_take(pool, local, order, zero);
 	if (READ_ONCE(kpkeys_pool_node(pool, local)->nr_avail) <
@@ -357,7 +118,7 @@ static struct page *get_page_of_pool(const struct kpkeys_pool *pool, gfp_t gfp,
 	if (likely(page))
 		return page;
 
-	if (may_grow(gfp)) {
+	if (kpkeys_pool_may_grow(gfp)) {
 		page = kpkeys_pool_grow_and_take(pool, gfp, order, zero);
 		if (page)
 			return page;
@@ -393,18 +154,18 @@ struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
 	gfp &= gfp_allowed_mask;
 	might_alloc(gfp);
 	page = should_fail_alloc_page(gfp, order) ?
-		NULL : get_page_of_pool(pool, gfp, order);
+		NULL : kpkeys_pool_find_page(pool, gfp, order);
 	if (unlikely(!page)) {
 		kpkeys_pool_count(pool, KPKEYS_POOL_FAILED_ALLOCS);
 		return NULL;
 	}
 
-	if (!prepare_page(page, order))
+	if (!kpkeys_page_prepare(page, order))
 		goto err_put;
 
 	if (memcg_kmem_online() && (gfp & __GFP_ACCOUNT) &&
 	    unlikely(__memcg_kmem_charge_page(page, gfp, order))) {
-		unprepare_page(page, order);
+		kpkeys_page_unprepare(page, order);
 		goto err_put;
 	}
 	return page;
@@ -412,7 +173,7 @@ struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
 err_put:
 	kpkeys_pool_count(pool, KPKEYS_POOL_FAILED_ALLOCS);
 	region = kpkeys_region_find(pool, page_to_pfn(page), &i);
-	put(pool, region, i, order);
+	kpkeys_pool_put(pool, region, i, order);
 	return NULL;
 }
 
@@ -440,9 +201,9 @@ bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page)
 
 	if (memcg_kmem_online() && PageMemcgKmem(page))
 		__memcg_kmem_uncharge_page(page, order);
-	unprepare_page(page, order);
+	kpkeys_page_unprepare(page, order);
 
-	if (!put(pool, region, first, order))
+	if (!kpkeys_pool_put(pool, region, first, order))
 		goto bad_free;
 
 	node = kpkeys_pool_node(pool, region->nid);

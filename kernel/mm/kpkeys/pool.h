@@ -334,14 +334,14 @@ struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
 
 void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr);
 
-/* === pool.c: allocation and freeing ===================================== */
+/* === magazine.c: taking available pages and putting them back ============ */
 
-struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
-			       unsigned int order);
-bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page);
-bool kpkeys_pool_owns(const struct kpkeys_pool *pool, struct page *page);
 struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
 			      unsigned int order, bool zero);
+bool kpkeys_pool_put(const struct kpkeys_pool *pool,
+		     struct kpkeys_region *region, unsigned int first,
+		     unsigned int order);
+struct page *kpkeys_pool_take_reserve(const struct kpkeys_pool *pool, bool zero);
 void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu);
 
 /* === blocks.c: growing and shrinking ==================================== */
@@ -362,6 +362,13 @@ unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool);
 
 /* A node with fewer available pages gets a block in the background. */
 #define KPKEYS_POOL_LOW		64
+
+/* === pool.c: allocation and freeing ===================================== */
+
+struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
+			       unsigned int order);
+bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page);
+bool kpkeys_pool_owns(const struct kpkeys_pool *pool, struct page *page);
 
 /* === pool_debugfs.c ===================================================== */
 

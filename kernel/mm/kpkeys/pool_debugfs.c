@@ -22,7 +22,7 @@ static const char * const event_names[KPKEYS_POOL_NR_EVENTS] = {
 	[KPKEYS_POOL_BAD_FREES]		= "bad_frees",
 };
 
-static unsigned long cached(const struct kpkeys_pool *pool)
+static unsigned long kpkeys_pool_cached(const struct kpkeys_pool *pool)
 {
 	unsigned long nr = 0;
 	int cpu;
@@ -32,7 +32,7 @@ static unsigned long cached(const struct kpkeys_pool *pool)
 	return nr;
 }
 
-static int pool_show(struct seq_file *m, void *unused)
+static int kpkeys_pool_show(struct seq_file *m, void *unused)
 {
 	const struct kpkeys_pool *pool = m->private;
 	int nid, i;
@@ -44,7 +44,7 @@ static int pool_show(struct seq_file *m, void *unused)
 			   nid, node->nr_blocks, node->nr_empty, node->nr_small,
 			   node->nr_avail);
 	}
-	seq_printf(m, "cached %lu\n", cached(pool));
+	seq_printf(m, "cached %lu\n", kpkeys_pool_cached(pool));
 	seq_printf(m, "reserve %u\n", pool->state->nr_reserve);
 	seq_printf(m, "spare %u\n", pool->state->nr_spare);
 	seq_printf(m, "stuck %ld\n", atomic_long_read(&pool->sync->nr_stuck));
@@ -53,7 +53,7 @@ static int pool_show(struct seq_file *m, void *unused)
 			   atomic_long_read(&pool->sync->events[i]));
 	return 0;
 }
-DEFINE_SHOW_ATTRIBUTE(pool);
+DEFINE_SHOW_ATTRIBUTE(kpkeys_pool);
 
 /**
  * kpkeys_pool_debugfs() - Show a pool in debugfs.
@@ -64,5 +64,5 @@ DEFINE_SHOW_ATTRIBUTE(pool);
 void __init kpkeys_pool_debugfs(const struct kpkeys_pool *pool)
 {
 	debugfs_create_file("pool", 0400, kpkeys_debugfs_dir(), (void *)pool,
-			    &pool_fops);
+			    &kpkeys_pool_fops);
 }

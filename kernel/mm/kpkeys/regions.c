@@ -37,7 +37,7 @@ void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr)
 	state->nr_spare++;
 }
 
-static void *spare_pop(struct kpkeys_pool_state *state)
+static void *kpkeys_spare_pop(struct kpkeys_pool_state *state)
 {
 	void *addr = state->spare;
 
@@ -49,13 +49,13 @@ static void *spare_pop(struct kpkeys_pool_state *state)
 	return addr;
 }
 
-static struct kpkeys_region *get_descriptor(struct kpkeys_pool_state *state)
+static struct kpkeys_region *kpkeys_region_get_unused(struct kpkeys_pool_state *state)
 {
 	struct kpkeys_region *region;
 	unsigned int i;
 
 	if (list_empty(&state->free_regions)) {
-		region = spare_pop(state);
+		region = kpkeys_spare_pop(state);
 		if (!region)
 			return NULL;
 		for (i = 0; i < PAGE_SIZE / sizeof(*region); i++)
@@ -88,23 +88,24 @@ size_t __init kpkeys_directory_size(struct kpkeys_pool *pool)
 	return pool->directory_size * sizeof(*pool->state->directory);
 }
 
-static bool covered(const struct kpkeys_pool *pool, unsigned long pfn)
+static bool kpkeys_directory_covers(const struct kpkeys_pool *pool,
+				    unsigned long pfn)
 {
 	return (pfn >> KPKEYS_BLOCK_ORDER) / LEAF_ENTRIES <
 	       pool->directory_size;
 }
 
 /* The region around a page, whether the pool owns the page or not. */
-static struct kpkeys_region *region_around(const struct kpkeys_pool *pool,
-					   unsigned long pfn)
+static struct kpkeys_region *kpkeys_region_around(const struct kpkeys_pool *pool,
+						  unsigned long pfn)
 {
 	unsigned long nr = pfn >> KPKEYS_BLOCK_ORDER;
 	struct kpkeys_region **leaf;
 
-	if (!covered(pool, pfn))
+	if (!kpkeys_directory_covers(pool, pfn))
 		return NULL;
 
-	/* Pairs with the release in directory_slot(). */
+	/* Pairs with the release in kpkeys_directory_slot(). */
 	leaf = smp_load_acquire(&pool->state->directory[nr / LEAF_ENTRIES]);
 	if (!leaf)
 		return NULL;
@@ -125,9 +126,9 @@ static struct kpkeys_region *region_around(const struct kpkeys_pool *pool,
 bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page)
 {
 	unsigned long pfn = page_to_pfn(page);
-	struct kpkeys_region *region = region_around(pool, pfn);
+	struct kpkeys_region *region = kpkeys_region_around(pool, pfn);
 
-	return covered(pool, pfn) &&
+	return kpkeys_directory_covers(pool, pfn) &&
 	       (!region || region->nid == page_to_nid(page));
 }
 
@@ -144,7 +145,7 @@ bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page)
 struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
 					 unsigned long pfn, unsigned int *index)
 {
-	struct kpkeys_region *region = region_around(pool, pfn);
+	struct kpkeys_region *region = kpkeys_region_around(pool, pfn);
 	unsigned long i;
 
 	if (!region)
@@ -158,19 +159,19 @@ struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
 	return region;
 }
 
-static struct kpkeys_region **directory_slot(const struct kpkeys_pool *pool,
-					     unsigned long pfn)
+static struct kpkeys_region **kpkeys_directory_slot(const struct kpkeys_pool *pool,
+						    unsigned long pfn)
 {
 	unsigned long nr = pfn >> KPKEYS_BLOCK_ORDER;
 	struct kpkeys_region ***slot;
 
-	if (!covered(pool, pfn))
+	if (!kpkeys_directory_covers(pool, pfn))
 		return NULL;
 
 	slot = &pool->state->directory[nr / LEAF_ENTRIES];
 	if (!*slot) {
 		/* Publish the zeroed leaf to lockless readers. */
-		smp_store_release(slot, spare_pop(pool->state));
+		smp_store_release(slot, kpkeys_spare_pop(pool->state));
 	}
 	return *slot ? *slot + nr % LEAF_ENTRIES : NULL;
 }
@@ -193,7 +194,7 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 					bool whole)
 {
 	unsigned long pfn = page_to_pfn(page);
-	struct kpkeys_region **slot = directory_slot(pool, pfn);
+	struct kpkeys_region **slot = kpkeys_directory_slot(pool, pfn);
 	struct kpkeys_region *region;
 
 	if (!slot)
@@ -201,7 +202,7 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 
 	region = *slot;
 	if (!region) {
-		region = get_descriptor(pool->state);
+		region = kpkeys_region_get_unused(pool->state);
 		if (!region)
 			return NULL;
 		memset(region, 0, sizeof(*region));
@@ -228,7 +229,7 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 void kpkeys_region_remove(const struct kpkeys_pool *pool,
 			  struct kpkeys_region *region)
 {
-	struct kpkeys_region **slot = directory_slot(pool, region->base);
+	struct kpkeys_region **slot = kpkeys_directory_slot(pool, region->base);
 
 	WRITE_ONCE(*slot, NULL);
 	list_add(&region->list, &pool->state->free_regions);
@@ -236,15 +237,15 @@ void kpkeys_region_remove(const struct kpkeys_pool *pool,
 
 /* === Lists of a node: its lock is held, the level is raised ============= */
 
-static bool is_empty(const struct kpkeys_region *region)
+static bool kpkeys_region_is_empty(const struct kpkeys_region *region)
 {
 	return region->whole && region->nr_avail == KPKEYS_BLOCK_PAGES;
 }
 
-static void relist(struct kpkeys_pool_node *node, struct kpkeys_region *region,
-		   bool was_empty)
+static void kpkeys_region_relist(struct kpkeys_pool_node *node,
+				 struct kpkeys_region *region, bool was_empty)
 {
-	bool empty = is_empty(region);
+	bool empty = kpkeys_region_is_empty(region);
 	struct list_head *list;
 
 	if (empty)
@@ -269,7 +270,7 @@ static void relist(struct kpkeys_pool_node *node, struct kpkeys_region *region,
 void kpkeys_region_enlist(struct kpkeys_pool_node *node,
 			  struct kpkeys_region *region)
 {
-	relist(node, region, is_empty(region));
+	kpkeys_region_relist(node, region, kpkeys_region_is_empty(region));
 }
 
 /**
@@ -285,12 +286,12 @@ void kpkeys_region_make_available(struct kpkeys_pool_node *node,
 				  struct kpkeys_region *region,
 				  unsigned int first, unsigned int nr)
 {
-	bool was_empty = is_empty(region);
+	bool was_empty = kpkeys_region_is_empty(region);
 
 	bitmap_set(region->avail, first, nr);
 	region->nr_avail += nr;
 	node->nr_avail += nr;
-	relist(node, region, was_empty);
+	kpkeys_region_relist(node, region, was_empty);
 }
 
 /**
@@ -306,17 +307,17 @@ void kpkeys_region_make_unavailable(struct kpkeys_pool_node *node,
 				    struct kpkeys_region *region,
 				    unsigned int first, unsigned int nr)
 {
-	bool was_empty = is_empty(region);
+	bool was_empty = kpkeys_region_is_empty(region);
 
 	bitmap_clear(region->avail, first, nr);
 	region->nr_avail -= nr;
 	node->nr_avail -= nr;
-	relist(node, region, was_empty);
+	kpkeys_region_relist(node, region, was_empty);
 }
 
 /* Index of a naturally aligned run of available pages, or -1. */
-static int find_available(const struct kpkeys_region *region,
-			  unsigned int order)
+static int kpkeys_region_find_available(const struct kpkeys_region *region,
+					unsigned int order)
 {
 	unsigned int nr = 1 << order;
 	unsigned int i;
@@ -348,7 +349,7 @@ struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
 
 	for (i = 0; i < ARRAY_SIZE(lists); i++) {
 		list_for_each_entry(region, lists[i], list) {
-			first = find_available(region, order);
+			first = kpkeys_region_find_available(region, order);
 			if (first < 0)
 				continue;
 			kpkeys_region_make_unavailable(node, region, first,

@@ -53,7 +53,7 @@ unsigned long kpkeys_stat_read(enum kpkeys_stat stat)
 	return sum;
 }
 
-static int stats_show(struct seq_file *m, void *unused)
+static int kpkeys_stats_show(struct seq_file *m, void *unused)
 {
 	int i;
 
@@ -62,12 +62,12 @@ static int stats_show(struct seq_file *m, void *unused)
 			   kpkeys_stat_read(i));
 	return 0;
 }
-DEFINE_SHOW_ATTRIBUTE(stats);
+DEFINE_SHOW_ATTRIBUTE(kpkeys_stats);
 
-static int __init stats_init(void)
+static int __init kpkeys_stats_init(void)
 {
 	debugfs_create_file("stats", 0400, kpkeys_debugfs_dir(), NULL,
-			    &stats_fops);
+			    &kpkeys_stats_fops);
 	return 0;
 }
-late_initcall(stats_init);
+late_initcall(kpkeys_stats_init);

@@ -65,8 +65,9 @@ int kpkeys_vuln_secret_get(void __user *arg)
 		    current_uid()))
 		return -EACCES;
 
-	scoped_guard(mutex, &secret_lock)
+	scoped_guard(mutex, &secret_lock) {
 		s = secret;
+	}
 	return copy_to_user(arg, &s, sizeof(s)) ? -EFAULT : 0;
 }
 

@@ -10,30 +10,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
+
+import capstone
 
 from redoubt.image import code_tables
+from redoubt.image.audit import walk
 from redoubt.image.audit.policy import DEFAULT_LEVEL, Policy
 from redoubt.image.audit.site import Site
-from redoubt.image.audit.walk import NOTHING, Known, Visited
-from redoubt.image.disassembly import Function, disassemble, functions
+from redoubt.image.audit.walk import NOTHING, Known
 from redoubt.image.elf import Elf
+from redoubt.image.functions import Function, functions
 
-# What is written, as an old disassembler calls it and a new one: POR_EL1, PIR_EL1 in its place, and
-# for the mock TPIDR2_EL0.
-_REGISTERS = frozenset(
-    {"s3_0_c10_c2_4", "por_el1", "s3_0_c10_c2_3", "pir_el1", "s3_3_c13_c0_5", "tpidr2_el0"}
-)
-_LINE = re.compile(r"^\s*([0-9a-f]+):\t(\S+)(?:\s+([^/]*?))?\s*(?://.*)?$")
-_BRANCH = re.compile(r"\t(bl?|b\.\w+|cbn?z|tbn?z)\s+(?:\S+,\s+)*([0-9a-f]+) <")
+# What is written, as a disassembler calls it and as one that knows it: POR_EL1, PIR_EL1 in its
+# place, and for the mock TPIDR2_EL0.
+_REGISTERS = ("s3_0_c10_c2_4", "por_el1", "s3_0_c10_c2_3", "pir_el1", "tpidr2_el0")
+_BRANCH = re.compile(r"^(?:bl?|bc?\.\w+|cbn?z|tbn?z)$")
 # Behind these the function is over, or the kernel.
 _LEAVING = frozenset({"ret", "retaa", "retab", "br", "eret"})
 _DYING = frozenset({"brk", "udf"})
-_IMMEDIATE = re.compile(r"^#(-?(?:0x[0-9a-f]+|\d+))$")
-_SHIFT = re.compile(r"^lsl #(\d+)$")
+_IMMEDIATE = re.compile(r"^\w+, #(-?\w+)(?:, lsl #\d+)?$")
 _64_BITS = (1 << 64) - 1
 _NAMED = re.compile(r"\b[xw](\d+)\b")
-_CHANGES_ANYTHING = re.compile(r"^(?:bl|blr[a-z]*|svc|hvc|smc|nop|\.inst|udf)$")
+# Among them what boot may put something else in place of, and data.
+_CHANGES_ANYTHING = re.compile(r"^(?:bl|blr[a-z]*|svc|hvc|smc|nop|\.byte|udf)$")
 # Apart from the base of an address that moves on. Others may write any register that they name.
 _WRITES_NONE = re.compile(
     r"^(?:cmp|cmn|tst|stu?r[bh]?|stp|stlr[bh]?|msr|cbn?z|tbn?z|b|b\.\w+|[id]sb|dmb|prfu?m|tlbi|bti)$"
@@ -44,100 +44,100 @@ _KEEPS_FLAGS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Write:
-    """A write of such a register; `value` is None if it is not a constant."""
+class Insn(NamedTuple):
+    """An instruction, with its operands as text."""
 
-    address: int
-    instruction: str
-    value: int | None
-
-
-@dataclass(frozen=True)
-class _Insn:
     address: int
     mnemonic: str
-    operands: tuple[str, ...]
+    text: str
 
     @property
-    def text(self) -> str:
-        return f"{self.mnemonic} {', '.join(self.operands)}"
+    def operands(self) -> list[str]:
+        """The operands, and what is behind the last one, as a shift."""
+        return self.text.split(", ")
+
+    @property
+    def target(self) -> int | None:
+        """Where a direct branch or call goes."""
+        if not _BRANCH.match(self.mnemonic):
+            return None
+        return int(self.operands[-1].removeprefix("#"), 0)
+
+    @property
+    def immediate(self) -> int | None:
+        """The second operand, if it is a constant, and nothing but a shift is behind it."""
+        match = _IMMEDIATE.match(self.text)
+        return int(match[1], 0) & _64_BITS if match else None
+
+    @property
+    def shift(self) -> int:
+        """By how much the constant is shifted."""
+        return int(self.text.rpartition(", lsl #")[2]) if ", lsl #" in self.text else 0
+
+    @property
+    def writes(self) -> bool:
+        """Does it write such a register?"""
+        return self.mnemonic == "msr" and self.operands[0] in _REGISTERS
 
 
-def branch_targets(lines: Sequence[str]) -> Iterator[int]:
-    """Where direct branches and calls of these lines of disassembly go."""
-    for line in lines:
-        if match := _BRANCH.search(line):
-            yield int(match[2], 16)
+def decoded(function: Function) -> list[Insn]:
+    """The instructions of a function; data in it and what is not known is `.byte`."""
+    decoder = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
+    # Go on behind what it does not know.
+    decoder.skipdata = True
+    found = decoder.disasm_lite(function.code, function.start)
+    return [Insn(address, mnemonic, text) for address, _, mnemonic, text in found]
 
 
-def _parsed(lines: Sequence[str]) -> Iterator[_Insn]:
-    for line in lines:
-        if match := _LINE.match(line):
-            operands = tuple(one.strip() for one in (match[3] or "").split(",") if one.strip())
-            yield _Insn(int(match[1], 16), match[2], operands)
+def constant(insns: Sequence[Insn], at: int, entered: Container[int]) -> int | None:
+    """What the write at this index writes, if that is put together right in front of it.
 
-
-def _immediate(insn: _Insn) -> int | None:
-    match = _IMMEDIATE.match(insn.operands[1]) if len(insn.operands) > 1 else None
-    return int(match[1], 0) & _64_BITS if match else None
-
-
-def _constant(insns: Sequence[_Insn], at: int, entered: Container[int]) -> int | None:
-    """What the write at this index writes, if that is put together right in front of it."""
+    `entered` are addresses that control can come to by a jump.
+    """
     register = insns[at].operands[1]
-    value = known = 0
-    while at and insns[at].address not in entered:
-        at -= 1
-        insn = insns[at]
-        immediate = _immediate(insn)
-        if immediate is None or insn.operands[0] != register:
+    first = at
+    while insns[first].mnemonic != "mov":
+        if not first or insns[first].address in entered:
             return None
-        if insn.mnemonic == "mov" and len(insn.operands) == 2:
-            return value | (immediate & ~known)
-        shift = _SHIFT.match(insn.operands[2]) if len(insn.operands) == 3 else None
-        if insn.mnemonic != "movk" or (len(insn.operands) == 3 and not shift):
+        first -= 1
+        if insns[first].mnemonic not in ("mov", "movk") or insns[first].operands[0] != register:
             return None
-        place = int(shift[1]) if shift else 0
-        value |= (immediate << place) & ~known
-        known |= 0xFFFF << place
-    return None
+    known = NOTHING
+    for insn in insns[first:at]:
+        known = _behind(insn, known)
+    return next((value for _, value in known.held), None)
 
 
-def _behind(match: re.Match[str], known: Known) -> Known:
+def _behind(insn: Insn, known: Known) -> Known:
     """What is known behind an instruction, of what is known before it; registers by number."""
-    mnemonic, text = match[2], match[3] or ""
     # What boot may have put there is not looked at; and a function called may change anything.
-    if _CHANGES_ANYTHING.match(mnemonic):
+    if _CHANGES_ANYTHING.match(insn.mnemonic):
         return NOTHING
     held = dict(known.held)
-    insn = _Insn(int(match[1], 16), mnemonic, tuple(one.strip() for one in text.split(",")))
-    named = [int(number) for number in _NAMED.findall(text)]
+    named = [int(number) for number in _NAMED.findall(insn.text)]
     first = held.get(named[0]) if named else None
-    immediate = _immediate(insn)
+    immediate = insn.immediate
+    mask = _64_BITS if insn.text.startswith("x") else _64_BITS >> 32
     value = None
-    if mnemonic == "mov" and len(insn.operands) == 2:
+    if insn.mnemonic == "mov" and len(insn.operands) == 2:
         value = immediate if len(named) == 1 else held.get(named[-1])
-    elif mnemonic == "movk" and first is not None and immediate is not None:
-        shift = _SHIFT.match(insn.operands[-1])
-        place = int(shift[1]) if shift else 0
-        value = first & ~(0xFFFF << place) | immediate << place
-    differs = known.differs and _KEEPS_FLAGS.match(mnemonic) is not None
-    if mnemonic in ("cmp", "cmn") and first is not None and immediate is not None:
-        word = _64_BITS if insn.operands[0].startswith("x") else _64_BITS >> 32
-        other = immediate if mnemonic == "cmp" else -immediate
-        differs = len(insn.operands) == 2 and (first - other) & word != 0
-    if not _WRITES_NONE.match(mnemonic) or "!" in text or "]," in text:
+    elif insn.mnemonic == "movk" and first is not None and immediate is not None:
+        value = first & ~(0xFFFF << insn.shift) | immediate << insn.shift
+    differs = known.differs and _KEEPS_FLAGS.match(insn.mnemonic) is not None
+    if insn.mnemonic in ("cmp", "cmn") and first is not None and immediate is not None:
+        other = immediate if insn.mnemonic == "cmp" else -immediate
+        differs = len(insn.operands) == 2 and (first - other) & mask != 0
+    if not _WRITES_NONE.match(insn.mnemonic) or "!" in insn.text or "]," in insn.text:
         for one in named:
             held.pop(one, None)
     if value is not None:
         # A write of the lower half clears the upper one.
-        held[named[0]] = value if insn.operands[0].startswith("x") else value & _64_BITS >> 32
+        held[named[0]] = value & mask
     return Known(frozenset(held.items()), differs)
 
 
 def way_out(
-    lines: Sequence[str], start: int, lowered: Container[int], labels: Mapping[int, int]
+    insns: Sequence[Insn], start: int, lowered: Container[int], labels: Mapping[int, int]
 ) -> int | None:
     """Where a path from `start` leaves the function without passing one of `lowered`, if one does.
 
@@ -145,76 +145,69 @@ def way_out(
     those of registers are understood that hold a constant, put there on the path. A jump to another
     function counts as leaving.
     """
-    there = {int(match[1], 16): match for line in lines if (match := _LINE.match(line))}
-    visited = Visited()
-    todo = [(start, NOTHING)]
-    while todo:
-        address, before = todo.pop()
+    there = {insn.address: insn for insn in insns}
+
+    def ahead(address: int, known: Known) -> list[tuple[int, Known]] | None:
         if address in lowered:
-            continue
-        known = visited.enter(address, before)
-        if known is None:
-            continue
-        match = there.get(address)
-        if match is None or match[2] in _LEAVING:
-            return address
-        if match[2] in _DYING:
-            continue
-        if address in labels:
-            todo.append((labels[address], known))
-        known = _behind(match, known)
-        branch = _BRANCH.search(match[0])
+            return []
+        insn = there.get(address)
+        if insn is None or insn.mnemonic in _LEAVING:
+            return None
+        if insn.mnemonic in _DYING:
+            return []
+        found = [(labels[address], known)] if address in labels else []
+        known = _behind(insn, known)
         # A call comes back.
-        if branch and branch[1] != "bl" and not (branch[1] == "b.eq" and known.differs):
-            todo.append((int(branch[2], 16), known))
-        ends = branch and (branch[1] == "b" or (branch[1] == "b.ne" and known.differs))
+        target = None if insn.mnemonic == "bl" else insn.target
+        if target is not None and not (insn.mnemonic == "b.eq" and known.differs):
+            found.append((target, known))
+        ends = insn.mnemonic == "b" or (insn.mnemonic == "b.ne" and known.differs)
         if not ends or address in labels:
-            todo.append((address + 4, known))
-    return None
+            found.append((address + 4, known))
+        return found
 
-
-def writes(lines: Sequence[str], entered: Container[int]) -> Iterator[Write]:
-    """The writes in a function; `entered` are addresses that control can come to by a jump."""
-    insns = list(_parsed(lines))
-    for at, insn in enumerate(insns):
-        if insn.mnemonic != "msr" or insn.operands[0] not in _REGISTERS:
-            continue
-        yield Write(insn.address, insn.text, _constant(insns, at, entered))
+    return walk.way_out([start], ahead)
 
 
 def sites(elf: Elf, policy: Policy) -> list[Site]:
     """The writers in an image."""
-    found = list(functions(disassemble(elf.path)))
     labels = code_tables.labels(elf)
     entered = set(labels.values())
-    for function in found:
-        entered.update(branch_targets(function.lines))
+    writing: list[tuple[Function, list[Insn]]] = []
+    for function in functions(elf):
+        insns = decoded(function)
+        entered.update(there for insn in insns if (there := insn.target) is not None)
+        if any(insn.writes for insn in insns):
+            writing.append((function, insns))
     levels = {value: name for name, value in policy.levels.items()}
-    return [site for function in found for site in _sites(function, entered, labels, levels)]
+    found: list[Site] = []
+    for function, insns in writing:
+        found += _sites(function, insns, entered, labels, levels)
+    return found
 
 
 def _sites(
     function: Function,
+    insns: Sequence[Insn],
     entered: Container[int],
     labels: Mapping[int, int],
     levels: Mapping[int, str],
 ) -> Iterator[Site]:
-    """Those in a function; `entered` as of writes(), `labels` of way_out(), `levels` by value."""
-    written = [
-        (write, None if write.value is None else levels.get(write.value))
-        for write in writes(function.lines, entered)
-    ]
-    lowered = {write.address for write, level in written if _is_default(level)}
-    for write, level in written:
+    """Those in a function; `entered` as of constant(), `labels` of way_out(), `levels` by value."""
+    values = {at: constant(insns, at, entered) for at, insn in enumerate(insns) if insn.writes}
+    named = {at: None if value is None else levels.get(value) for at, value in values.items()}
+    lowered = {insns[at].address for at, level in named.items() if _is_default(level)}
+    for at, value in values.items():
+        insn, level = insns[at], named[at]
         raised = level is not None and not _is_default(level)
         yield Site(
-            address=write.address,
+            address=insn.address,
             function=function.name,
             section=function.section,
-            instruction=write.instruction,
-            value=write.value,
+            instruction=f"{insn.mnemonic} {insn.text}",
+            value=value,
             level=level,
-            left=way_out(function.lines, write.address + 4, lowered, labels) if raised else None,
+            left=way_out(insns, insn.address + 4, lowered, labels) if raised else None,
         )
 
 

@@ -38,34 +38,23 @@ in a signal frame when a handler returns.
 from __future__ import annotations
 
 import fnmatch
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from redoubt.core.errors import RedoubtError
 from redoubt.image.audit import arm64, x86
-from redoubt.image.audit.policy import (
-    LEAVES_RAISED,
-    NON_CONSTANT,
-    OUTLINED_HELPER,
-    STALE_ENTRY,
-    UNKNOWN_SELECTOR,
-    UNKNOWN_VALUE,
-    UNWRITTEN_LEVEL,
-    Excuse,
-    Policy,
-    load_policy,
-)
+from redoubt.image.audit.policy import Policy, Rule, load_policy
 from redoubt.image.audit.site import Site
-from redoubt.image.disassembly import base_name
-from redoubt.image.elf import EM_AARCH64, STT_FILE, STT_SECTION, Elf
+from redoubt.image.elf import EM_AARCH64, Elf
+from redoubt.image.functions import base_name
 
 
 @dataclass(frozen=True)
 class Finding:
     """One broken rule. `function` and `address` say where, as far as that makes sense."""
 
-    rule: str
+    rule: Rule
     message: str
     function: str | None = None
     address: int | None = None
@@ -84,7 +73,6 @@ class Report:
     cleared: tuple[Site, ...]
     findings: tuple[Finding, ...]
     embedded: int
-    levels: dict[str, int] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -94,52 +82,38 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """The report as plain values, addresses and values as hexadecimal strings."""
 
-        def site(item: Site) -> dict[str, Any]:
+        def plain(item: Site | Finding) -> dict[str, Any]:
             return {
-                "address": f"{item.address:#x}",
-                "function": item.function,
-                "section": item.section,
-                "instruction": item.instruction,
-                "value": None if item.value is None else f"{item.value:#x}",
-                "level": item.level,
-                "excuse": item.excuse,
-                "certain": item.certain,
+                name: f"{value:#x}" if type(value) is int else value
+                for name, value in vars(item).items()
             }
 
         return {
             "image": str(self.image),
             "ok": self.ok,
-            "sites": [site(item) for item in self.sites],
-            "cleared": [site(item) for item in self.cleared],
-            "findings": [
-                {
-                    "rule": item.rule,
-                    "function": item.function,
-                    "address": None if item.address is None else f"{item.address:#x}",
-                    "message": item.message,
-                }
-                for item in self.findings
-            ],
+            "sites": [plain(item) for item in self.sites],
+            "cleared": [plain(item) for item in self.cleared],
+            "findings": [plain(item) for item in self.findings],
             "embedded": self.embedded,
         }
 
 
-def render(report: Report, *, sites: bool = True) -> list[str]:
-    """The report as lines of text: the sites (unless told not to), the findings, the verdict."""
-    lines: list[str] = []
-    if sites:
-        rows = [
-            (f"{site.address:x}", _value_text(site), site.function, site.instruction)
-            for site in report.sites
-        ]
-        widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
-        for row, site in zip(rows, report.sites, strict=True):
-            text = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-            lines.append(f"{text}  {row[3]}" + (f"  allowed: {site.excuse}" if site.excuse else ""))
-        lines.extend(
-            f"{site.address:x}  {site.function}: {site.instruction} leaves the register alone"
-            for site in report.cleared
-        )
+def render(report: Report) -> list[str]:
+    """The report as lines of text: the sites, the findings, the verdict."""
+    rows = [
+        (f"{site.address:x}", _value_text(site), site.function, site.instruction)
+        for site in report.sites
+    ]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True))
+        + (f"  allowed: {site.excuse}" if site.excuse else "")
+        for row, site in zip(rows, report.sites, strict=True)
+    ]
+    lines += [
+        f"{site.address:x}  {site.function}: {site.instruction} leaves the register alone"
+        for site in report.cleared
+    ]
     for finding in report.findings:
         where = "" if finding.address is None else f"{finding.address:x} "
         lines.append(f"FINDING {finding.rule}: {where}{finding.message}")
@@ -177,9 +151,9 @@ def audit(vmlinux: Path, allow: Path) -> Report:
     names = {
         symbol.name
         for symbol in elf.symbols
-        if symbol.type not in (STT_FILE, STT_SECTION)
+        if symbol.names_place
         and symbol.section < len(elf.sections)
-        and elf.sections[symbol.section].executable
+        and elf.sections[symbol.section].code
     }
     if not names:
         raise RedoubtError(
@@ -190,85 +164,76 @@ def audit(vmlinux: Path, allow: Path) -> Report:
         sites = arm64.sites(elf, policy)
     else:
         sites, cleared = x86.sites(elf, policy)
-    findings, used, excused = _judge(policy, sites, names)
-    stale = [
-        Finding(
-            STALE_ENTRY,
-            f"{excuse.function}: allow-list entry for {excuse.rule} excuses nothing; remove it",
-            excuse.function,
-        )
-        for excuse in policy.excuses
-        if excuse not in used and not excuse.optional
-    ]
+    judged, findings = _judge(policy, sites, names)
     occurrences = spelled = 0
     if policy.isa.encoding:
         occurrences = sum(
-            section.data.count(policy.isa.encoding)
-            for section in elf.sections
-            if section.alloc and section.executable
+            section.data.count(policy.isa.encoding) for section in elf.sections if section.code
         )
         spelled = sum(
             site.instruction.split()[-1] in policy.isa.writers[0].mnemonics
             for site in (*sites, *cleared)
         )
-    return Report(
-        image=vmlinux,
-        sites=tuple(excused),
-        cleared=tuple(cleared),
-        findings=(*findings, *stale),
-        embedded=max(occurrences - spelled, 0),
-        levels=policy.levels,
-    )
+    embedded = max(occurrences - spelled, 0)
+    return Report(vmlinux, tuple(judged), tuple(cleared), tuple(findings), embedded)
 
 
-def _judge(
-    policy: Policy, sites: list[Site], names: set[str]
-) -> tuple[list[Finding], set[Excuse], list[Site]]:
-    """Apply the rules: findings, the excuses that were needed, the sites with their excuse."""
-    excuses = {(excuse.function, excuse.rule): excuse for excuse in policy.excuses}
+def _broken(site: Site) -> tuple[Rule, str] | None:
+    """The rule that a writer breaks, and how."""
+    if site.value is None and not site.certain:
+        return Rule.UNKNOWN_SELECTOR, f"{site.instruction} may be of the pkey register"
+    if site.value is None:
+        return Rule.NON_CONSTANT, f"{site.instruction} writes a value that is not a constant"
+    if site.level is None:
+        return Rule.UNKNOWN_VALUE, f"{site.value:#x} is the register value of no level"
+    if site.left is not None:
+        return Rule.LEAVES_RAISED, (
+            f"raises to level {site.level}, and a path leaves the function at {site.left:x} "
+            "without a write of the default"
+        )
+    return None
+
+
+def _judge(policy: Policy, sites: list[Site], names: set[str]) -> tuple[list[Site], list[Finding]]:
+    """Apply the rules: the sites, each with its excuse, and the findings."""
+    judged: list[Site] = []
     findings: list[Finding] = []
-    used: set[Excuse] = set()
-    result: list[Site] = []
+    stale = {key: one for key, one in policy.excuses.items() if not one.optional}
     for site in sites:
-        rule, message = None, ""
-        if site.value is None and not site.certain:
-            rule = UNKNOWN_SELECTOR
-            message = f"{site.function}: {site.instruction} may be of the pkey register"
-        elif site.value is None:
-            rule = NON_CONSTANT
-            message = f"{site.function}: {site.instruction} writes a value that is not a constant"
-        elif site.level is None:
-            rule = UNKNOWN_VALUE
-            message = f"{site.function}: {site.value:#x} is the register value of no level"
-        elif site.left is not None:
-            rule = LEAVES_RAISED
-            message = (
-                f"{site.function}: raises to level {site.level}, and a path leaves the function at "
-                f"{site.left:x} without a write of the default"
-            )
-        excuse = excuses.get((base_name(site.function), rule)) if rule else None
-        if excuse is not None:
-            used.add(excuse)
-            site = replace(site, excuse=excuse.reason)
-        elif rule is not None:
-            findings.append(Finding(rule, message, site.function, site.address))
-        result.append(site)
-    for name in sorted(names):
-        if any(fnmatch.fnmatchcase(base_name(name), pattern) for pattern in policy.helpers):
-            findings.append(
-                Finding(
-                    OUTLINED_HELPER,
-                    f"{name}: this helper exists as a function; it must be inlined everywhere",
-                    name,
-                )
-            )
-    written = {site.level for site in sites if site.certain}
-    findings.extend(
+        excuse = None
+        if broken := _broken(site):
+            rule, how = broken
+            key = (base_name(site.function), rule)
+            excuse = policy.excuses.get(key)
+            stale.pop(key, None)
+            if excuse is None:
+                message = f"{site.function}: {how}"
+                findings.append(Finding(rule, message, site.function, site.address))
+        judged.append(replace(site, excuse=excuse.reason) if excuse else site)
+    findings += [
         Finding(
-            UNWRITTEN_LEVEL,
+            Rule.OUTLINED_HELPER,
+            f"{name}: this helper exists as a function; it must be inlined everywhere",
+            name,
+        )
+        for name in sorted(names)
+        if any(fnmatch.fnmatchcase(base_name(name), pattern) for pattern in policy.helpers)
+    ]
+    written = {site.level for site in sites if site.certain}
+    findings += [
+        Finding(
+            Rule.UNWRITTEN_LEVEL,
             f"nothing writes level {level} ({value:#x}): is this a kernel with the feature?",
         )
         for level, value in policy.levels.items()
         if level not in written
-    )
-    return findings, used, result
+    ]
+    findings += [
+        Finding(
+            Rule.STALE_ENTRY,
+            f"{function}: allow-list entry for {rule} excuses nothing; remove it",
+            function,
+        )
+        for function, rule in stale
+    ]
+    return judged, findings

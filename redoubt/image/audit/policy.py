@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,22 @@ from redoubt.core import reasons
 from redoubt.core.errors import RedoubtError
 from redoubt.image.elf import EM_AARCH64, EM_X86_64
 
-# Rules. See audit.
-NON_CONSTANT = "non-constant"
-UNKNOWN_SELECTOR = "unknown-selector"
-UNKNOWN_VALUE = "unknown-value"
-OUTLINED_HELPER = "outlined-helper"
-LEAVES_RAISED = "leaves-raised"
-UNWRITTEN_LEVEL = "unwritten-level"
-STALE_ENTRY = "stale-entry"
-
-EXCUSABLE = (NON_CONSTANT, UNKNOWN_SELECTOR, LEAVES_RAISED)
-
 DEFAULT_LEVEL = "default"
+
+
+class Rule(StrEnum):
+    """What the audit may find; it says what they mean."""
+
+    NON_CONSTANT = "non-constant"
+    UNKNOWN_SELECTOR = "unknown-selector"
+    UNKNOWN_VALUE = "unknown-value"
+    OUTLINED_HELPER = "outlined-helper"
+    LEAVES_RAISED = "leaves-raised"
+    UNWRITTEN_LEVEL = "unwritten-level"
+    STALE_ENTRY = "stale-entry"
+
+
+EXCUSABLE = (Rule.NON_CONSTANT, Rule.UNKNOWN_SELECTOR, Rule.LEAVES_RAISED)
 
 
 # === What can write the register, by instruction set =============================================
@@ -105,22 +109,20 @@ ISAS: dict[str, Isa] = {
 
 @dataclass(frozen=True)
 class Excuse:
-    """One entry of the allow-list: this rule, in this function, for this reason."""
+    """Why the allow-list permits something; it need not happen if that is `optional`."""
 
-    function: str
-    rule: str
     reason: str
     optional: bool
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A parsed allow-list file."""
+    """A parsed allow-list file; `excuses` are by function and rule."""
 
     isa: Isa
     levels: dict[str, int]
     helpers: tuple[str, ...]
-    excuses: tuple[Excuse, ...]
+    excuses: dict[tuple[str, str], Excuse]
 
 
 def load_policy(path: Path) -> Policy:
@@ -134,61 +136,40 @@ def load_policy(path: Path) -> Policy:
     """
     raw = reasons.read(path, "the audit's allow-list")
 
-    def bad(what: str) -> RedoubtError:
-        return RedoubtError(f"{path}: {what}")
+    def need(good: bool, what: str) -> None:
+        if not good:
+            raise RedoubtError(f"{path}: {what}")
 
     unknown = sorted(set(raw) - {"isa", "levels", "helpers", "allow"})
-    if unknown:
-        raise bad(f"unknown key {', '.join(unknown)}")
-    if raw.get("isa") not in ISAS:
-        raise bad(f"isa must be one of: {', '.join(sorted(ISAS))}")
-    levels = raw.get("levels")
-    if (
-        not isinstance(levels, dict)
-        or not all(type(value) is int for value in levels.values())
-        or DEFAULT_LEVEL not in levels
-    ):
-        raise bad(f"levels must give each level its register value, '{DEFAULT_LEVEL}' among them")
-    helpers = raw.get("helpers")
-    if (
-        not isinstance(helpers, list)
-        or not helpers
-        or not all(isinstance(name, str) for name in helpers)
-    ):
-        raise bad("helpers must list the functions that have to be inlined")
-    entries = raw.get("allow", [])
-    if not isinstance(entries, list):
-        raise bad("allow must be a list of tables ([[allow]])")
-    excuses = tuple(excuse for entry in entries for excuse in _excuses(entry, bad))
-    keys = [(excuse.function, excuse.rule) for excuse in excuses]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise bad(f"two entries for {key[0]} and rule {key[1]}")
-    return Policy(ISAS[raw["isa"]], dict(levels), tuple(helpers), excuses)
+    need(not unknown, f"unknown key {', '.join(unknown)}")
+    need(raw.get("isa") in ISAS, f"isa must be one of: {', '.join(sorted(ISAS))}")
+    levels: Any = raw.get("levels")
+    need(
+        isinstance(levels, dict)
+        and all(type(value) is int for value in levels.values())
+        and DEFAULT_LEVEL in levels,
+        f"levels must give each level its register value, '{DEFAULT_LEVEL}' among them",
+    )
+    need(_names(raw.get("helpers")), "helpers must list the functions that have to be inlined")
+    types = {"function": str, "functions": list, "rule": str, "reason": str, "optional": bool}
+    optional = {"function", "functions", "optional"}
+    excuses: dict[tuple[str, str], Excuse] = {}
+    for entry in reasons.tables(path, raw, "allow", types, optional):
+        given = entry.keys() & {"function", "functions"}
+        need(len(given) == 1, "an allow entry has either function or functions")
+        functions = entry.get("functions", [entry.get("function")])
+        need(_names(functions), "functions of an allow entry must list some")
+        rule, allowed = entry["rule"], ", ".join(EXCUSABLE)
+        need(rule in EXCUSABLE, f"rule of allow entry {functions[0]} must be one of: {allowed}")
+        for function in functions:
+            need((function, rule) not in excuses, f"two entries for {function} and rule {rule}")
+            excuses[function, rule] = Excuse(entry["reason"].strip(), entry.get("optional", False))
+    return Policy(ISAS[raw["isa"]], dict(levels), tuple(raw["helpers"]), excuses)
 
 
-def _excuses(entry: Any, bad: Any) -> Iterator[Excuse]:
-    """One `[[allow]]` table, checked: an excuse for each function; `bad` makes the error."""
-    known = {"function", "functions", "rule", "reason", "optional"}
-    if not isinstance(entry, dict) or not set(entry) <= known:
-        raise bad(f"an allow entry has the keys {', '.join(sorted(known))} and no others")
-    if "function" in entry and "functions" in entry:
-        raise bad("an allow entry has either function or functions")
-    functions = entry.get("functions", [entry.get("function")])
-    if (
-        not isinstance(functions, list)
-        or not functions
-        or not all(isinstance(function, str) and function for function in functions)
-    ):
-        raise bad("an allow entry lacks its function")
-    function = functions[0]
-    if entry.get("rule") not in EXCUSABLE:
-        raise bad(f"rule of allow entry {function} must be one of: {', '.join(EXCUSABLE)}")
-    reason = entry.get("reason")
-    if not isinstance(reason, str) or not reason.strip():
-        raise bad(f"allow entry {function} gives no reason")
-    optional = entry.get("optional", False)
-    if not isinstance(optional, bool):
-        raise bad(f"optional of allow entry {function} must be true or false")
-    for function in functions:
-        yield Excuse(function, entry["rule"], reason.strip(), optional)
+def _names(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(one, str) and one for one in value)
+    )

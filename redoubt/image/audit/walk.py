@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is known on the paths that an audit follows, and where it has been with what."""
+"""The paths that an audit follows, and what is known on them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 # So much may be known in one place, on different paths; beyond that nothing is.
 _MOST_KNOWN = 64
@@ -22,19 +23,25 @@ class Known:
 
 NOTHING = Known()
 
+# Where control goes from an address, and what is known there; None if it may leave the function.
+Ahead = Callable[[int, Known], list[tuple[int, Known]] | None]
 
-@dataclass
-class Visited:
-    """Where paths have been, by address, and what was known there."""
 
-    seen: dict[int, set[Known]] = field(default_factory=dict)
-
-    def enter(self, address: int, known: Known) -> Known | None:
-        """What to go on with from here; None if a path that knew as much or less has been here."""
-        before = self.seen.setdefault(address, set())
+def way_out(starts: Iterable[int], ahead: Ahead) -> int | None:
+    """Where one of the paths that begin in these places leaves the function, if one does."""
+    seen: dict[int, set[Known]] = {}
+    todo = [(start, NOTHING) for start in starts]
+    while todo:
+        address, known = todo.pop()
+        before = seen.setdefault(address, set())
         if len(before) >= _MOST_KNOWN:
             known = NOTHING
+        # A path that knew as much or less has been here.
         if known in before or NOTHING in before:
-            return None
+            continue
         before.add(known)
-        return known
+        following = ahead(address, known)
+        if following is None:
+            return address
+        todo += following
+    return None

@@ -19,20 +19,22 @@ on its stack, and what it restores from there is whatever someone who can write 
 
 from __future__ import annotations
 
-import bisect
 import struct
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from iced_x86 import Decoder, FlowControl, Instruction, Mnemonic, Register
 
 from redoubt.image import code_tables
-from redoubt.image.audit import x86_insn
+from redoubt.image.audit import walk, x86_insn
 from redoubt.image.audit.policy import DEFAULT_LEVEL, Policy, Writer
 from redoubt.image.audit.site import Site
-from redoubt.image.audit.walk import NOTHING, Visited
+from redoubt.image.audit.walk import Known
 from redoubt.image.audit.x86_insn import Step
-from redoubt.image.elf import STT_FILE, STT_FUNC, STT_SECTION, Elf
+from redoubt.image.code_tables import Alternative
+from redoubt.image.elf import Elf
+from redoubt.image.functions import Function, functions
 
 # Code that belongs to the functions that jump there, or to those it is copied over.
 _ANNEXES = (".altinstr_aux", ".altinstr_replacement")
@@ -44,36 +46,14 @@ _MSR_FAULTS = {8: Mnemonic.WRMSR, 9: Mnemonic.RDMSR, 10: Mnemonic.WRMSR, 11: Mne
 _SAFE_TYPES = (10, 11)
 _TAKES = (Mnemonic.LEA, Mnemonic.MOV, Mnemonic.PUSH)
 
-
-@dataclass(frozen=True)
-class _Function:
-    """A function, or the code between two symbols, and the bytes of it."""
-
-    name: str
-    section: str
-    start: int
-    code: bytes
-
-    def insns(self) -> list[Instruction]:
-        """Its instructions."""
-        return list(Decoder(64, self.code, ip=self.start))
+# Before the instruction at an address, the value of a register, and what is done to it from there
+# on. Without a register it may be any value.
+_Steps = tuple[Step, ...]
+_Wanted = tuple[int, int | None, _Steps]
 
 
-def _functions(elf: Elf) -> Iterator[_Function]:
-    """All code of an image, cut at its symbols. Of several names a function's counts."""
-    names: dict[int, dict[int, str]] = {}
-    for symbol in sorted(elf.symbols, key=lambda one: one.type == STT_FUNC):
-        if symbol.type not in (STT_FILE, STT_SECTION) and symbol.name:
-            names.setdefault(symbol.section, {})[symbol.value] = symbol.name
-    for section in elf.sections:
-        if not (section.alloc and section.executable):
-            continue
-        end = section.address + len(section.data)
-        cuts = {section.address: section.name} | names.get(section.index, {})
-        starts = sorted(start for start in cuts if section.address <= start < end)
-        for start, behind in zip(starts, [*starts[1:], end], strict=True):
-            data = section.data[start - section.address : behind - section.address]
-            yield _Function(cuts[start], section.name, start, data)
+def _decoded(function: Function) -> list[Instruction]:
+    return list(Decoder(64, function.code, ip=function.start))
 
 
 @dataclass
@@ -88,212 +68,179 @@ class _Ways:
 
     jumps: dict[int, set[int]] = field(default_factory=dict)
     entries: set[int] = field(default_factory=set)
-    alternatives: list[code_tables.Alternative] = field(default_factory=list)
+    alternatives: list[Alternative] = field(default_factory=list)
     labels: dict[int, int] = field(default_factory=dict)
     errors: dict[int, int] = field(default_factory=dict)
 
 
-# Number of a function (its start) and of an instruction in it.
-_Place = tuple[int, int]
+class _Unknown(Exception):
+    """Control may get to an instruction in a way that is not understood."""
 
 
 class _Code:
-    """The functions of interest and what is known about how control enters them."""
+    """The instructions of the functions of interest, and what leads from one to another."""
 
-    def __init__(self, functions: list[_Function], ways: _Ways) -> None:
-        self.insns: dict[int, list[Instruction]] = {}
-        self.functions = sorted(functions, key=lambda function: function.start)
-        self.starts = [function.start for function in self.functions]
-        self.by_start = {function.start: function for function in self.functions}
-        self.places: dict[int, _Place] = {}
-        for function in self.functions:
-            self.insns[function.start] = function.insns()
-            for at, insn in enumerate(self.insns[function.start]):
-                self.places[insn.ip] = (function.start, at)
+    def __init__(self, functions: list[Function], ways: _Ways) -> None:
         self.ways = ways
-        self.over: dict[int, list[code_tables.Alternative]] = {}
-        self.behind: dict[int, list[code_tables.Alternative]] = {}
-        self.replaces: dict[int, list[code_tables.Alternative]] = {}
+        self.insns: dict[int, Instruction] = {}
+        self.functions: dict[int, Function] = {}
+        # The instruction in front of another one of the same function.
+        self.previous: dict[int, Instruction] = {}
+        for function in sorted(functions, key=lambda function: function.start):
+            insns = _decoded(function)
+            self.insns |= {insn.ip: insn for insn in insns}
+            self.functions |= dict.fromkeys((insn.ip for insn in insns), function)
+            self.previous |= {insn.ip: before for before, insn in pairwise(insns)}
+        self.over: dict[int, list[Alternative]] = {}
+        self.behind: dict[int, list[Alternative]] = {}
+        self.replaces: dict[int, list[Alternative]] = {}
+        # The last instruction of each replacement, and where control goes behind it.
+        self.leaves: dict[int, list[int]] = {}
         for alternative in ways.alternatives:
             self.over.setdefault(alternative.start, []).append(alternative)
             self.behind.setdefault(alternative.end, []).append(alternative)
             if alternative.other < alternative.other_end:
                 self.replaces.setdefault(alternative.other, []).append(alternative)
-        # The last instruction of each replacement, and where control goes behind it.
-        self.leaves: dict[int, list[int]] = {}
-        for alternative in ways.alternatives:
-            last = self._last(alternative)
-            if last is not None:
-                self.leaves.setdefault(self.insn(last).ip, []).append(alternative.end)
+            if (last := self._last(alternative)) is not None:
+                self.leaves.setdefault(last.ip, []).append(alternative.end)
 
-    def insn(self, place: _Place) -> Instruction:
-        """The instruction at a place."""
-        return self.insns[place[0]][place[1]]
-
-    def _last(self, alternative: code_tables.Alternative) -> _Place | None:
+    def _last(self, alternative: Alternative) -> Instruction | None:
         """The last instruction of a replacement."""
-        first = self.places.get(alternative.other)
-        if first is None:
-            return None
-        start, at = first
-        insns = self.insns[start]
-        while at + 1 < len(insns) and insns[at + 1].ip < alternative.other_end:
-            at += 1
-        return start, at
+        last, address = None, alternative.other
+        while address < alternative.other_end and address in self.insns:
+            last = self.insns[address]
+            address = last.next_ip
+        return last
 
-    def owner(self, place: _Place) -> _Function:
+    def owner(self, address: int) -> Function:
         """The function that an instruction is part of; of a replacement, where it is put."""
-        function = self.by_start[place[0]]
+        function = self.functions[address]
         if function.section == ".altinstr_replacement":
-            address = self.insn(place).ip
             for alternative in self.ways.alternatives:
                 if alternative.other <= address < alternative.other_end:
-                    return self.function_at(alternative.start) or function
+                    return self.functions.get(alternative.start, function)
         return function
 
-    def function_at(self, address: int) -> _Function | None:
-        """The function of interest that has an instruction at `address`."""
-        at = bisect.bisect_right(self.starts, address) - 1
-        if at < 0:
-            return None
-        insns = self.insns[self.starts[at]]
-        return self.functions[at] if insns and address <= insns[-1].ip else None
+    def _before(self, address: int, depth: int = 0) -> list[Instruction]:
+        """The instructions from which control may get to this one.
 
-    def _before(self, place: _Place, depth: int = 0) -> list[_Place] | None:
-        """The instructions from which control may get to this one, None if not all are known."""
-        start, at = place
-        function = self.by_start[start]
-        address = self.insn(place).ip
-        if address in self.ways.entries or depth > 8:
-            return None
-        found: list[_Place] = []
+        Raises _Unknown if not all are known.
+        """
+        if address not in self.insns or address in self.ways.entries or depth > 8:
+            raise _Unknown
         if replaced := self.replaces.get(address):
-            for alternative in replaced:
-                original = self.places.get(alternative.start)
-                before = None if original is None else self._before(original, depth + 1)
-                if before is None:
-                    return None
-                found += before
-            return found
-        if at > 0:
-            previous = self.insns[start][at - 1]
+            starts = [alternative.start for alternative in replaced]
+            return [one for start in starts for one in self._before(start, depth + 1)]
+        found: list[Instruction] = []
+        function = self.functions[address]
+        previous = self.previous.get(address)
+        if previous is not None:
             if x86_insn.warns(previous):
-                return None
+                raise _Unknown
             if not x86_insn.ends(previous) or previous.ip in self.ways.labels:
-                found.append((start, at - 1))
+                found.append(previous)
         elif not function.name.endswith(".cold") and function.section not in _ANNEXES:
-            return None
+            raise _Unknown
         for alternative in self.behind.get(address, ()):
             last = self._last(alternative)
             if alternative.other == alternative.other_end:
-                original = self.places.get(alternative.start)
-                instead = None if original is None else self._before(original, depth + 1)
-                if instead is None:
-                    return None
-                found += instead
+                found += self._before(alternative.start, depth + 1)
             elif last is None:
-                return None
-            elif not x86_insn.ends(self.insn(last)):
+                raise _Unknown
+            elif not x86_insn.ends(last):
                 found.append(last)
         for source in self.ways.jumps.get(address, ()):
-            origin = self.places.get(source)
-            if origin is None or not self._same(self.by_start[origin[0]], function):
-                return None
-            found.append(origin)
-        # What nothing leads to is reached in a way that is not understood.
-        return found or None
+            if not self._within(source, function):
+                raise _Unknown
+            found.append(self.insns[source])
+        if not found:
+            raise _Unknown
+        return found
 
-    @staticmethod
-    def _same(one: _Function, other: _Function) -> bool:
-        """True if these are parts of one function, as far as one can tell."""
-        return (
-            one.name.removesuffix(".cold") == other.name.removesuffix(".cold")
-            or one.section in _ANNEXES
-            or other.section in _ANNEXES
+    def _within(self, address: int, function: Function) -> bool:
+        """True if an instruction is of a function, or of a part of it, as far as one can tell."""
+        there = self.functions.get(address)
+        return there is not None and (
+            there.name.removesuffix(".cold") == function.name.removesuffix(".cold")
+            or there.section in _ANNEXES
+            or function.section in _ANNEXES
         )
 
-    def values(self, place: _Place, register: int) -> frozenset[int] | None:
+    def _origins(self, address: int, register: int, steps: _Steps) -> Iterator[_Wanted]:
+        """What makes the value that is wanted before an instruction, on all ways that lead there.
+
+        No register is a value that nothing is known of.
+        """
+        try:
+            before = self._before(address)
+        except _Unknown:
+            yield address, None, steps
+            return
+        for insn in before:
+            if x86_insn.keeps(insn, register, self.ways.errors.get(insn.ip)):
+                yield insn.ip, register, steps
+            else:
+                for source, done in x86_insn.sources(insn, register) or [(None, ())]:
+                    yield insn.ip, source, done + steps
+
+    def values(self, address: int, register: int) -> frozenset[int] | None:
         """All 32-bit constants `register` may hold before an instruction, None if unknown.
 
         All ways to the instruction are followed back, each to a constant; if that fails on one of
         them nothing is known.
         """
         found: set[int] = set()
-        seen: set[tuple[_Place, int, tuple[Step, ...]]] = set()
-        todo: list[tuple[_Place, int, tuple[Step, ...]]] = []
-
-        def reach(there: _Place, family: int, steps: tuple[Step, ...]) -> bool:
-            """Go on with what is before this instruction; False if that is unknown."""
-            before = self._before(there)
-            if before is None:
-                masked = x86_insn.masked(steps)
-                found.update(masked or ())
-                return masked is not None
-            for one in before:
-                if (one, family, steps) not in seen:
-                    seen.add((one, family, steps))
-                    todo.append((one, family, steps))
-            return len(seen) <= _MOST_STATES
-
-        if not reach(place, x86_insn.whole(register), ()):
-            return None
+        todo: list[_Wanted] = [(address, x86_insn.whole(register), ())]
+        seen = set(todo)
         while todo:
-            here, family, steps = todo.pop()
-            insn = self.insn(here)
-            changed = self.ways.errors.get(insn.ip)
-            if x86_insn.keeps(insn, family, changed):
-                if not reach(here, family, steps):
+            here, wanted, steps = todo.pop()
+            if wanted is None:
+                masked = x86_insn.masked(steps)
+                if masked is None:
                     return None
+                found |= masked
                 continue
-            for source, done in x86_insn.sources(insn, family) or [(None, ())]:
-                if source is not None:
-                    if not reach(here, source, done + steps):
-                        return None
-                elif (masked := x86_insn.masked(done + steps)) is not None:
-                    found |= masked
-                else:
-                    return None
+            new = {one for one in self._origins(here, wanted, steps) if one not in seen}
+            seen |= new
+            todo += new
+            if len(seen) > _MOST_STATES:
+                return None
         # Nothing at all: no way begins anywhere, so that one that is not understood must exist.
         return frozenset(found) or None
 
-    def constant(self, place: _Place, register: int) -> int | None:
+    def constant(self, address: int, register: int) -> int | None:
         """The 32-bit constant in `register` before an instruction, None if it is not one."""
-        values = self.values(place, register)
+        values = self.values(address, register)
         return next(iter(values)) if values is not None and len(values) == 1 else None
 
-    def compared(self, place: _Place, register: int, number: int) -> bool:
+    def compared(self, address: int, register: int, number: int) -> bool:
         """True if control gets to an instruction only where `register` was compared with `number`.
 
         Directly before, and was something else. What is in between could change the register.
         """
-        address = self.insn(place).ip
         goals = {address, *(one.start for one in self.replaces.get(address, ()))}
-        before = self._before(place)
-        return bool(before) and all(
-            self._differs(one, goals, register, number) for one in before or ()
-        )
+        try:
+            before = self._before(address)
+        except _Unknown:
+            return False
+        return all(self._differs(one, goals, register, number) for one in before)
 
-    def _differs(self, jump: _Place, goals: set[int], register: int, number: int) -> bool:
+    def _differs(self, jump: Instruction, goals: set[int], register: int, number: int) -> bool:
         """True if this is a jump to or past `goals` after a comparison that finds a difference."""
-        start, at = jump
-        insn = self.insn(jump)
-        if at == 0 or insn.ip in self.ways.jumps or insn.ip in self.ways.entries:
+        compare = self.previous.get(jump.ip)
+        if compare is None or jump.ip in self.ways.jumps or jump.ip in self.ways.entries:
             return False
-        jumps_there = x86_insn.target(insn) in goals
-        falls_there = any(self.insn(one).ip in goals for one in self._after(jump))
-        if (insn.mnemonic, jumps_there, falls_there) not in (
-            (Mnemonic.JE, False, True),
-            (Mnemonic.JNE, True, False),
-        ):
-            return False
-        compare = self.insns[start][at - 1]
+        jumps_there = x86_insn.target(jump) in goals
+        falls_there = any(one in goals for one in self._after(jump))
         return (
-            compare.mnemonic == Mnemonic.CMP
+            (jump.mnemonic, jumps_there, falls_there)
+            in ((Mnemonic.JE, False, True), (Mnemonic.JNE, True, False))
+            and compare.mnemonic == Mnemonic.CMP
             and x86_insn.register(compare, 0) == register
             and x86_insn.immediate(compare, 1) == number
         )
 
-    def way_out(self, place: _Place, goals: set[int]) -> int | None:
+    def way_out(self, address: int, goals: set[int]) -> int | None:
         """Where control may leave after an instruction without passing one of `goals`.
 
         The address of the instruction that leaves (a return, a jump elsewhere or by pointer), None
@@ -302,53 +249,41 @@ class _Code:
         in it on the path. Otherwise, if two branches always go the same way, a path that mixes them
         counts too.
         """
-        visited = Visited()
-        home = self.owner(place)
-        todo = [(after, NOTHING) for after in self._after(place)]
-        while todo:
-            here, before = todo.pop()
-            insn = self.insn(here)
-            known = visited.enter(insn.ip, before)
-            if known is None:
-                continue
-            for alternative in self.over.get(insn.ip, ()):
-                other = self.places.get(
-                    alternative.other
-                    if alternative.other < alternative.other_end
-                    else alternative.end
-                )
-                if other is None:
-                    return insn.ip
-                todo.append((other, known))
-            if insn.ip in goals:
-                continue
-            known = x86_insn.behind(insn, known, self.ways.errors.get(insn.ip))
-            targets = []
+        home = self.owner(address)
+
+        def ahead(here: int, known: Known) -> list[tuple[int, Known]] | None:
+            found = [
+                (one.end if one.other == one.other_end else one.other, known)
+                for one in self.over.get(here, ())
+            ]
+            if any(other not in self.insns for other, _ in found):
+                return None
+            if here in goals:
+                return found
+            insn = self.insns[here]
+            known = x86_insn.behind(insn, known, self.ways.errors.get(here))
+            targets = [self.ways.labels[here]] if here in self.ways.labels else []
             if x86_insn.jumps(insn) and not (insn.mnemonic == Mnemonic.JE and known.differs):
-                targets.append(x86_insn.target(insn))
-            if insn.ip in self.ways.labels:
-                targets.append(self.ways.labels[insn.ip])
-            for target in targets:
-                there = None if target is None else self.places.get(target)
-                if there is None or not self._same(self.by_start[there[0]], home):
-                    return insn.ip
-                todo.append((there, known))
-            if x86_insn.returns(insn):
-                return insn.ip
+                if (there := x86_insn.target(insn)) is None:
+                    return None
+                targets.append(there)
+            if x86_insn.returns(insn) or not all(self._within(one, home) for one in targets):
+                return None
             # A jump label's jump may be a no-operation, and a warning goes on behind it.
             ends = x86_insn.ends(insn) and insn.flow_control != FlowControl.EXCEPTION
             ends = ends or (insn.mnemonic == Mnemonic.JNE and known.differs)
-            if not ends or insn.ip in self.ways.labels:
-                todo += [(after, known) for after in self._after(here)]
-        return None
+            if not ends or here in self.ways.labels:
+                targets += self._after(insn)
+            return found + [(target, known) for target in targets]
 
-    def _after(self, place: _Place) -> list[_Place]:
-        """The next instruction, if there is one."""
-        start, at = place
-        behind = self.leaves.get(self.insn(place).ip)
-        if behind is not None:
-            return [self.places[end] for end in behind if end in self.places]
-        return [(start, at + 1)] if at + 1 < len(self.insns[start]) else []
+        return walk.way_out(self._after(self.insns[address]), ahead)
+
+    def _after(self, insn: Instruction) -> list[int]:
+        """Where the next instruction is, if there is one."""
+        if behind := self.leaves.get(insn.ip):
+            return [end for end in behind if end in self.insns]
+        following = self.functions.get(insn.next_ip)
+        return [insn.next_ip] if following is self.functions[insn.ip] else []
 
 
 def _mended(elf: Elf, code: _Code) -> frozenset[int]:
@@ -360,13 +295,10 @@ def _mended(elf: Elf, code: _Code) -> frozenset[int]:
     for section in elf.sections:
         if section.name != "__ex_table":
             continue
-        for at in range(0, len(section.data) - _FAULT.size + 1, _FAULT.size):
-            fault, fixup, data = _FAULT.unpack_from(section.data, at)
-            place = section.address + at
+        for place, (fault, fixup, data) in section.records(_FAULT):
             address, kind = place + fault, data & 0xFF
-            there = code.places.get(address)
-            known = there is not None and code.insn(there).mnemonic == _MSR_FAULTS.get(kind)
-            if known and not data & ~0xFFF:
+            insn = code.insns.get(address)
+            if insn is not None and insn.mnemonic == _MSR_FAULTS.get(kind) and not data & ~0xFFF:
                 code.ways.jumps.setdefault(place + 4 + fixup, set()).add(address)
                 if kind in _SAFE_TYPES:
                     code.ways.errors[address] = Register.RAX + (data >> 8)
@@ -376,12 +308,12 @@ def _mended(elf: Elf, code: _Code) -> frozenset[int]:
 
 def _code(elf: Elf, mnemonics: Collection[int]) -> _Code:
     """The functions of an image that have one of these instructions, and all ways into them."""
-    kept: list[_Function] = []
-    others: list[_Function] = []
+    kept: list[Function] = []
+    others: list[Function] = []
     ways = _Ways(alternatives=code_tables.alternatives(elf), labels=code_tables.labels(elf))
-    for function in _functions(elf):
+    for function in functions(elf):
         wanted = function.section in _ANNEXES
-        for insn in function.insns():
+        for insn in _decoded(function):
             name = insn.mnemonic
             wanted = wanted or name in mnemonics
             if (there := x86_insn.target(insn)) is not None:
@@ -404,33 +336,32 @@ def _code(elf: Elf, mnemonics: Collection[int]) -> _Code:
     halves = {function.name.removesuffix(".cold") for function in kept}
     kept += [function for function in others if function.name.removesuffix(".cold") in halves]
     code = _Code(kept, ways)
-    ways.entries |= code_tables.references(elf, set(code.places), _mended(elf, code))
+    ways.entries |= code_tables.references(elf, set(code.insns), _mended(elf, code))
     return code
 
 
 def _site(
-    code: _Code, place: _Place, writer: Writer, levels: Mapping[int, str]
+    code: _Code, insn: Instruction, writer: Writer, levels: Mapping[int, str]
 ) -> tuple[Site, bool]:
-    """The writer at this place, and whether it is one of another register; `levels` by value."""
-    insn = code.insn(place)
+    """This writer, and whether it is one of another register; `levels` by value."""
     selectors, value, excluded = None, None, False
     # WRMSRNS has a form with explicit operands. Nothing needs that to be understood.
     if writer.equals is None or not insn.op_count:
         if writer.selector:
             selector = getattr(Register, writer.selector.upper())
-            selectors = code.values(place, selector)
+            selectors = code.values(insn.ip, selector)
             # Unknown, but not this one.
-            excluded = writer.equals is not None and code.compared(place, selector, writer.equals)
+            excluded = writer.equals is not None and code.compared(insn.ip, selector, writer.equals)
         if writer.value:
-            value = code.constant(place, getattr(Register, writer.value.upper()))
+            value = code.constant(insn.ip, getattr(Register, writer.value.upper()))
     if not writer.certain(selectors) and value not in levels:
         # Of some other register, most likely, and nothing that a level has to do with.
         value = None
     site = Site(
         address=insn.ip,
-        function=code.owner(place).name,
-        section=code.by_start[place[0]].section,
-        instruction=x86_insn.text(insn),
+        function=code.owner(insn.ip).name,
+        section=code.functions[insn.ip].section,
+        instruction=f"{insn:g}",
         value=value,
         level=None if value is None else levels.get(value),
         # A mask selects the pkey register among others; a number selects one.
@@ -450,13 +381,12 @@ def sites(elf: Elf, policy: Policy) -> tuple[list[Site], list[Site]]:
     code = _code(elf, writers)
     found: list[Site] = []
     cleared: list[Site] = []
-    for place in code.places.values():
-        writer = writers.get(code.insn(place).mnemonic)
-        if writer is not None:
-            site, other = _site(code, place, writer, levels)
+    for insn in code.insns.values():
+        if writer := writers.get(insn.mnemonic):
+            site, other = _site(code, insn, writer, levels)
             (cleared if other else found).append(site)
     lowered = {site.address for site in found if site.certain and site.level == DEFAULT_LEVEL}
     for at, site in enumerate(found):
         if site.level not in (None, DEFAULT_LEVEL):
-            found[at] = replace(site, left=code.way_out(code.places[site.address], lowered))
+            found[at] = replace(site, left=code.way_out(site.address, lowered))
     return found, cleared

@@ -7,14 +7,13 @@ holds are looked at. A value that is not understood may be anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from iced_x86 import (
     ConditionCode,
     FlowControl,
-    Formatter,
-    FormatterSyntax,
     Instruction,
     InstructionInfoFactory,
     MemorySize,
@@ -29,7 +28,6 @@ from iced_x86 import (
 from redoubt.image.audit.walk import Known
 
 _INFO = InstructionInfoFactory()
-_FORMATTER = Formatter(FormatterSyntax.GAS)
 _WRITTEN = (OpAccess.WRITE, OpAccess.COND_WRITE, OpAccess.READ_WRITE, OpAccess.READ_COND_WRITE)
 _JUMPS = (
     FlowControl.UNCONDITIONAL_BRANCH,
@@ -47,6 +45,14 @@ _MOST_BITS = 10
 
 # Something done to a value on its way: the name of the operation and its constant.
 Step = tuple[str, int]
+_OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "mul": operator.mul,
+    "shr": operator.rshift,
+}
 # Where a value comes from, and what is done to it there; None is a value that is not known.
 Source = tuple[int | None, tuple[Step, ...]]
 
@@ -54,11 +60,6 @@ Source = tuple[int | None, tuple[Step, ...]]
 def whole(register: Any) -> int:
     """The register that this is a part of."""
     return RegisterExt.full_register(register)
-
-
-def text(insn: Instruction) -> str:
-    """The instruction in AT&T's syntax."""
-    return _FORMATTER.format(insn)
 
 
 def jumps(insn: Instruction) -> bool:
@@ -108,20 +109,7 @@ def is_immediate(kind: int) -> bool:
 def take(value: int, steps: tuple[Step, ...]) -> int:
     """The value after the steps, in 32 bits."""
     for operation, by in steps:
-        match operation:
-            case "add":
-                value += by
-            case "and":
-                value &= by
-            case "or":
-                value |= by
-            case "xor":
-                value ^= by
-            case "mul":
-                value *= by
-            case "shr":
-                value >>= by
-        value &= WORD
+        value = _OPERATIONS[operation](value, by) & WORD
     return value
 
 

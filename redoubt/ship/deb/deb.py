@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.process import run_logged
 from redoubt.core.progress import Progress
-from redoubt.linux import build, source
+from redoubt.linux import build, source, tree
 from redoubt.machine import doctor, provenance
 from redoubt.ship import commits
 from redoubt.ship.deb import installed, packaged, shipped
@@ -67,15 +67,6 @@ def version_of(linux: str, repo: Path) -> Version:
 
 
 @dataclass(frozen=True)
-class Package:
-    """One package: its name, where it is, its size in bytes."""
-
-    name: str
-    file: Path
-    size: int
-
-
-@dataclass(frozen=True)
 class Report:
     """The packages that were made, of which kernel, and what that did when it was booted.
 
@@ -87,7 +78,7 @@ class Report:
     config: str
     release: str
     version: Version
-    packages: tuple[Package, ...]
+    packages: tuple[Path, ...]
     modules: int
     seconds: float
     boot: packaged.Booted | None
@@ -100,17 +91,21 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values, see docs/packages.md."""
+        packages = [
+            {"name": file.name.split("_")[0], "file": str(file), "size": file.stat().st_size}
+            for file in self.packages
+        ]
         return {
             "ok": self.ok,
             "target": self.target,
             "config": self.config,
             "release": self.release,
             "version": self.version.text,
-            "packages": [asdict(one) | {"file": str(one.file)} for one in self.packages],
+            "packages": packages,
             "modules": self.modules,
             "seconds": round(self.seconds, 1),
-            "boot": self.boot.as_json() if self.boot else None,
-            "installed": self.installed.as_json() if self.installed else None,
+            "boot": self.boot and self.boot.as_json(),
+            "installed": self.installed and self.installed.as_json(),
         }
 
 
@@ -173,15 +168,6 @@ def _environment(version: Version, author: tuple[str, str], changelog: Path) -> 
     }
 
 
-@dataclass(frozen=True)
-class _Made:
-    """What the kernel's packaging left: the release and the packages."""
-
-    release: str
-    image: Path
-    headers: Path
-
-
 def _make(
     target: Target,
     config: str,
@@ -190,20 +176,23 @@ def _make(
     base: Path | None,
     rules: shipped.Rules,
     progress: Progress,
-) -> _Made:
+) -> tuple[str, Path, Path]:
     """Configure, build and pack; continues where an earlier run was interrupted.
+
+    Returns the kernel's release and the packages of its image and headers.
 
     Raises RedoubtError if the configuration must not be shipped, before hours of building.
     """
     pristine = source.obtain(progress).path
-    linux = shipped.copied(
-        pristine, shipped.queue(paths.repo()), paths.build_dir() / "tree-shipped", progress
-    )
+    linux = tree.materialise(
+        pristine, paths.build_dir() / "tree-shipped",
+        part=shipped.queue(paths.repo()), progress=progress,
+    )  # fmt: skip
     above = paths.build_dir() / target.name / f"deb-{config}"
     objects = above / "linux"
     objects.mkdir(parents=True, exist_ok=True)
     logs = paths.build_dir() / "log"
-    for left in _packages(above):
+    for left in above.glob("*.deb"):
         left.unlink()
     changelog = above / "changelog"
     changelog.write_text(_changelog(version, "{} <{}>".format(*author)), encoding="utf-8")
@@ -225,12 +214,12 @@ def _make(
         above / f"linux-{kind}-{release}_{version.text}_{target.debian}.deb"
         for kind in ("image", "headers")
     )
-    if {image, headers} != set(_packages(above)):
-        names = ", ".join(file.name for file in _packages(above)) or "nothing"
+    if {image, headers} != (there := set(above.glob("*.deb"))):
+        names = ", ".join(sorted(file.name for file in there)) or "nothing"
         raise RedoubtError(
             f"expected {image.name} and {headers.name}; the kernel's packaging made {names}"
         )
-    return _Made(release, image, headers)
+    return release, image, headers
 
 
 def _unfit(what: str, wrong: Sequence[str], hint: str) -> RedoubtError:
@@ -241,10 +230,6 @@ def _unfit(what: str, wrong: Sequence[str], hint: str) -> RedoubtError:
         + (f"\n    and {len(wrong) - 20} more" if len(wrong) > 20 else ""),
         hint,
     )
-
-
-def _packages(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*.deb"))
 
 
 # === All of it ===================================================================================
@@ -267,7 +252,7 @@ def make(
     started = time.monotonic()
     base = shipped.base(target, config, progress)
     rules = shipped.rules(target, config, repo, base)
-    made = _make(target, config, version, author, base, rules, progress)
+    release, image, headers = _make(target, config, version, author, base, rules, progress)
     seconds = time.monotonic() - started
     place = place_of(target, config)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -275,35 +260,24 @@ def make(
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=_SCRATCH) as name:
         scratch = Path(name)
         with progress.step("Looking into the packages"):
-            found = packaged.unpack(made.release, made.image, made.headers, scratch / "unpacked")
+            found = packaged.unpack(release, image, headers, scratch / "unpacked")
             modules = sum(1 for _ in found.modules.rglob("*.ko*"))
             wrong = list(packaged.faults(found, rules))
         if wrong:
-            names = f"{made.image.name} and {made.headers.name}"
-            raise _unfit(names, wrong, f"they are in {made.image.parent}")
+            names = f"{image.name} and {headers.name}"
+            raise _unfit(names, wrong, f"they are in {image.parent}")
         if host:
             built = packaged.bootable(target, found, scratch / "boot")
             machine = packaged.machine(built, host, progress)
             booted = packaged.start(machine, progress)
             if install and booted.ok:
-                tried = installed.check_packages(
-                    machine, found, (made.image, made.headers), progress
-                )
-        if all(one is None or one.ok for one in (booted, tried)):
-            files = _publish((made.image, made.headers), place, scratch)
-        else:
-            files = (made.image, made.headers)
-    return Report(
-        target.name,
-        config,
-        made.release,
-        version,
-        tuple(Package(file.name.split("_")[0], file, file.stat().st_size) for file in files),
-        modules,
-        seconds,
-        booted,
-        tried,
-    )
+                tried = installed.check_packages(machine, found, (image, headers), progress)
+        report = Report(
+            target.name, config, release, version, (image, headers), modules, seconds, booted, tried
+        )
+        if report.ok:
+            report = replace(report, packages=_publish(report.packages, place, scratch))
+    return report
 
 
 def _publish(packages: tuple[Path, ...], place: Path, scratch: Path) -> tuple[Path, ...]:
@@ -323,33 +297,29 @@ def _publish(packages: tuple[Path, ...], place: Path, scratch: Path) -> tuple[Pa
 
 def render(report: Report) -> Iterator[str]:
     """The report as lines of text."""
-    where = report.packages[0].file.parent
+    where = report.packages[0].parent
     yield f"Linux {report.release} for {report.target}, configuration {report.config}, in {where}"
-    for package in report.packages:
-        yield f"  {package.file.name}: {package.size} bytes"
+    for file in report.packages:
+        yield f"  {file.name}: {file.stat().st_size} bytes"
     yield f"{report.modules} modules, built in {report.seconds:.0f} s"
     if report.version.changed:
         yield "made of files that are not committed"
-    booted = report.boot
+    booted, tried = report.boot, report.installed
     if booted is None:
         yield "not booted"
         return
-    yield f"booted: protection {booted.protection}: page tables {_kernel_words(booted)}"
-    if booted.ok and booted.tables:
-        yield f"checker: {booted.tables} page table pages, all protected"
-    for problem in booted.problems:
-        yield f"WRONG: {problem}"
-    if report.installed:
-        tried = report.installed
-        said = "; ".join(tried.said)
-        yield f"installed in Debian {tried.suite} and booted: page tables {said or 'not hardened'}"
-        if tried.ok:
-            yield f"checker: {tried.tables} page table pages, all protected"
-        for problem in tried.problems:
-            yield f"WRONG: {problem}"
-
-
-def _kernel_words(booted: packaged.Booted) -> str:
+    said = booted.said
     if booted.protection == packaged.INACTIVE:
-        return f"not hardened: {booted.said}"
-    return booted.said
+        said = f"not hardened: {said}"
+    yield f"booted: protection {booted.protection}: page tables {said}"
+    yield from _found(booted)
+    if tried:
+        said = "; ".join(tried.said) or "not hardened"
+        yield f"installed in Debian {tried.suite} and booted: page tables {said}"
+        yield from _found(tried)
+
+
+def _found(judged: packaged.Judged) -> Iterator[str]:
+    if judged.ok and judged.tables:
+        yield f"checker: {judged.tables} page table pages, all protected"
+    yield from (f"WRONG: {problem}" for problem in judged.problems)

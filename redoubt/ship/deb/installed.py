@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
@@ -39,30 +38,12 @@ _TIMEOUT = 900.0
 _WITHOUT = "leave out --install"
 
 
-@dataclass(frozen=True)
-class Installed:
-    """What the installed kernel did: `problems` is all that is wrong."""
+@dataclass(frozen=True, kw_only=True)
+class Installed(packaged.Judged):
+    """What the kernel did in a Debian of this `suite`, and `said` of page tables."""
 
     suite: str
     said: tuple[str, ...]
-    tables: int
-    problems: tuple[str, ...]
-    result: Result
-
-    @property
-    def ok(self) -> bool:
-        """True if nothing was wrong."""
-        return not self.problems
-
-    def as_json(self) -> dict[str, Any]:
-        """The outcome as plain values, see docs/packages.md."""
-        return {
-            "ok": self.ok,
-            "suite": self.suite,
-            "said": list(self.said),
-            "tables": self.tables,
-            "problems": list(self.problems),
-        }
 
 
 def needs(target: Target) -> None:
@@ -85,12 +66,11 @@ def needs(target: Target) -> None:
     debian.mirror(_WITHOUT)
 
 
-def _module(headers: Path, release: str, into: Path) -> Path:
+def _module(found: packaged.Unpacked, into: Path) -> Path:
     """A module of somebody else's, built with the headers of the package."""
-    for file in (paths.repo() / "guest" / "installed").iterdir():
-        shutil.copyfile(file, into / file.name)
+    shutil.copytree(paths.repo() / "guest" / "installed", into)
     run_logged(
-        ["make", "-C", headers / f"usr/src/linux-headers-{release}", f"M={into}", "modules"],
+        ["make", "-C", found.headers / found.sources, f"M={into}", "modules"],
         paths.build_dir() / "log" / "installed-module.log",
         what="building a module with linux-headers",
         env=build.environment(),
@@ -155,9 +135,8 @@ def check_packages(
         raise RedoubtError(f"{target.name} has no machine to install packages on")
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
         scratch = Path(name)
-        (scratch / "module").mkdir()
         with progress.step(f"Installing the packages of {target.name} in Debian {debian.RELEASE}"):
-            module = _module(found.headers, found.release, scratch / "module")
+            module = _module(found, scratch / "module")
             disk = _install(found.release, packages, module, scratch)
         machine = replace(machine, args=_ARGS)
         words = qemu.command(
@@ -198,4 +177,7 @@ def judge(release: str, result: Result) -> Installed:
     if len(walks) != 1 or not all(walk.clean for walk in walks):
         problems.append(f"the checker: {[*map(str, walks)]}")
     tables = max((walk.tables for walk in walks), default=0)
-    return Installed(debian.RELEASE, tuple(hardened), tables, tuple(problems), result)
+    return Installed(
+        suite=debian.RELEASE, said=tuple(hardened), tables=tables, problems=tuple(problems),
+        result=result,
+    )  # fmt: skip

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from redoubt.core.progress import Progress
 from redoubt.linux import build, debian
 from redoubt.linux.build import Build
 from redoubt.machine import guest, kernels
-from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine.boot import Machine, Result
 from redoubt.ship.deb.shipped import Rules
 from redoubt.targets import Target, get_variant
-from redoubt.trial import check
+from redoubt.trial import check, experiment
 
 ACTIVE = "active"
 INACTIVE = "inactive"
@@ -59,6 +59,11 @@ class Unpacked:
         return self.image / f"boot/config-{self.release}"
 
     @property
+    def sources(self) -> str:
+        """Where the headers are, below the root."""
+        return f"usr/src/linux-headers-{self.release}"
+
+    @property
     def modules(self) -> Path:
         """Where its modules are."""
         return self.image / f"lib/modules/{self.release}"
@@ -76,7 +81,7 @@ def unpack(release: str, image: Path, headers: Path, into: Path) -> Unpacked:
         debian.extract(package, where, log)
     needed = (
         found.vmlinuz, found.config, found.image / f"boot/System.map-{release}",
-        found.modules / "modules.dep", found.headers / f"usr/src/linux-headers-{release}/Makefile",
+        found.modules / "modules.dep", found.headers / found.sources / "Makefile",
     )  # fmt: skip
     if missing := [file for file in needed if not file.is_file()]:
         raise RedoubtError(
@@ -90,16 +95,7 @@ def unpack(release: str, image: Path, headers: Path, into: Path) -> Unpacked:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """Everything but directories, links unresolved."""
-    for place, directories, files in os.walk(root):
-        for name in files + [d for d in directories if os.path.islink(os.path.join(place, d))]:
-            yield Path(place, name)
-
-
-def _foreign_link(file: Path, release: str) -> bool:
-    """Does it point to a place outside of the packages?"""
-    target = os.readlink(file)
-    return target.startswith("/") and not target.startswith(f"/usr/src/linux-headers-{release}")
+    return (file for file in root.rglob("*") if file.is_symlink() or not file.is_dir())
 
 
 def left_on(config: Path, rules: Rules) -> Iterator[str]:
@@ -123,8 +119,10 @@ def faults(found: Unpacked, rules: Rules) -> Iterator[str]:
             if word := _local(str(name).encode(), rules.absent):
                 yield f"{name}: {word} is local"
             elif file.is_symlink():
-                if _foreign_link(file, found.release):
-                    yield f"{name} is a link to {os.readlink(file)}"
+                target = os.readlink(file)
+                # To a place outside of the packages.
+                if target.startswith("/") and not target.startswith(f"/{found.sources}"):
+                    yield f"{name} is a link to {target}"
             elif word := _local(file.read_bytes(), rules.absent):
                 yield f"{name} has {word} in it, which is local"
 
@@ -137,34 +135,34 @@ def _local(data: bytes, words: Sequence[str]) -> str | None:
 # === Boot ========================================================================================
 
 
-@dataclass(frozen=True)
-class Booted:
-    """What the kernel out of the package did.
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What a packaged kernel did: the page tables the checker walked, and all that is wrong."""
 
-    `protection` is ACTIVE or INACTIVE, `said` the kernel's own words about it, `tables` what the
-    checker walked (0 if inactive); `problems` is all that is wrong.
-    """
-
-    protection: str
-    said: str
     tables: int
     problems: tuple[str, ...]
     result: Result
 
     @property
     def ok(self) -> bool:
-        """True if it is as it should be."""
+        """True if nothing was wrong."""
         return not self.problems
 
     def as_json(self) -> dict[str, Any]:
-        """The boot as plain values."""
-        return {
-            "ok": self.ok,
-            "protection": self.protection,
-            "said": self.said,
-            "tables": self.tables,
-            "problems": list(self.problems),
-        }
+        """The outcome as plain values, see docs/packages.md."""
+        told = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "result"}
+        return {"ok": self.ok, **told}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Booted(Judged):
+    """What the kernel out of the package did.
+
+    `protection` is ACTIVE or INACTIVE, `said` the kernel's own words about it.
+    """
+
+    protection: str
+    said: str
 
 
 def bootable(target: Target, found: Unpacked, into: Path) -> Build:
@@ -190,14 +188,9 @@ def protection(lines: Sequence[str]) -> list[str]:
 
 def machine(built: Build, host: str, progress: Progress) -> Machine:
     """What a kernel out of a package is booted on, by itself or as it was installed."""
-    return Machine(
-        built,
-        guest.programs(progress, built.target.cross_compile),
-        host,
-        kernels.VULN,
-        cpus=_CPUS,
-        memory_mb=kernels.DISTRO_MEMORY_MB,
-    )
+    programs = guest.programs(progress, built.target.cross_compile)
+    memory_mb = kernels.DISTRO_MEMORY_MB
+    return Machine(built, programs, host, kernels.VULN, cpus=_CPUS, memory_mb=memory_mb)
 
 
 def start(machine: Machine, progress: Progress) -> Booted:
@@ -209,14 +202,11 @@ def start(machine: Machine, progress: Progress) -> Booted:
     built = machine.build
     target = built.target
     if target.keyless:
-        with progress.step(f"Booting {target.name} out of its package"):
-            result = boot(
-                machine,
-                ["/bin/stress", str(STRESS_S), str(_CPUS)],
-                timeout=_TIMEOUT,
-                name=f"deb-{target.name}",
-                progress=progress,
-            )
+        result = experiment.start(
+            machine, ["/bin/stress", str(STRESS_S), str(_CPUS)],
+            title=f"Booting {target.name} out of its package", name=f"deb-{target.name}",
+            timeout=_TIMEOUT, progress=progress,
+        )  # fmt: skip
         if not _words(_HARDENED, result.console):
             return _judge_keyless(target, built, result)
     report = check.run(machine, get_variant(target, "on"), STRESS_S, progress)
@@ -245,7 +235,9 @@ def _judge_keyless(target: Target, built: Build, result: Result) -> Booted:
     problems = _common(built, result)
     if said != [target.keyless]:
         problems.append(f"expected one line 'not hardened: {target.keyless}', found {said}")
-    return Booted(INACTIVE, "; ".join(said), 0, tuple(problems), result)
+    return Booted(
+        protection=INACTIVE, said="; ".join(said), tables=0, problems=tuple(problems), result=result
+    )
 
 
 def _judge(built: Build, report: check.Report) -> Booted:
@@ -263,9 +255,9 @@ def _judge(built: Build, report: check.Report) -> Booted:
     if not report.ok and not problems:
         problems.append(result.describe())
     return Booted(
-        ACTIVE if said and not silent else INACTIVE,
-        "; ".join([*said, *silent]),
-        max((walk.tables for walk in report.walks), default=0),
-        tuple(problems),
-        result,
+        protection=ACTIVE if said and not silent else INACTIVE,
+        said="; ".join([*said, *silent]),
+        tables=max((walk.tables for walk in report.walks), default=0),
+        problems=tuple(problems),
+        result=result,
     )

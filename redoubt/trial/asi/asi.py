@@ -65,13 +65,9 @@ def look(machine: Machine) -> list[list[str]]:
 
 def parse_audits(lines: Sequence[str]) -> tuple[Audit, ...]:
     """All audits on a console."""
-    return tuple(Audit(*one) for one in experiment.looks(lines, list(Audit.__annotations__)))
+    return experiment.looks(Audit, lines)
 
 
 def unclean(lines: Sequence[str], looks: int) -> list[str]:
     """What is wrong with what so many looks of a machine at itself must have found."""
-    audits = parse_audits(lines)
-    problems = [f"not clean: {audit}" for audit in audits if not audit.clean]
-    if len(audits) != looks:
-        problems.append(f"{len(audits)} audits, expected {looks}")
-    return problems
+    return experiment.unclean(parse_audits(lines), looks, "audits")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
@@ -44,39 +43,26 @@ _TIMEOUT = 600.0
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(experiment.Row):
     """What was counted while a workload ran.
 
-    `allocated` is in pages; `stalls` are allocations that had to reclaim by themselves, `kills`
-    processes that were killed for their memory; `events` are those of EVENTS, in pageblocks but
-    for flushes, refusals and exhaustions.
+    `stalls` are allocations that had to reclaim by themselves, `oom_kills` processes that were
+    killed for their memory; `counts` are of EVENTS, in pageblocks but for flushes, refusals and
+    exhaustions, and empty without isolation.
     """
 
     memory_mb: int
     workload: str
-    isolated: bool
-    allocated: int
+    asi: bool
+    allocated_pages: int
     stalls: int
-    kills: int
-    events: Mapping[str, int]
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form, see docs/json.md."""
-        return {
-            "memory_mb": self.memory_mb,
-            "workload": self.workload,
-            "asi": self.isolated,
-            "allocated_pages": self.allocated,
-            "stalls": self.stalls,
-            "oom_kills": self.kills,
-            **self.events,
-        }
+    oom_kills: int
 
     @property
     def per_1000(self) -> float:
         """Pageblocks converted for 1000 pages that were allocated."""
-        converted = self.events.get(TO_SENSITIVE, 0) + self.events.get(TO_ORDINARY, 0)
-        return 1000 * converted / self.allocated
+        converted = self.counts.get(TO_SENSITIVE, 0) + self.counts.get(TO_ORDINARY, 0)
+        return 1000 * converted / self.allocated_pages
 
 
 Report = experiment.Report[Row]
@@ -85,12 +71,11 @@ Report = experiment.Report[Row]
 def looks(lines: Sequence[str]) -> list[dict[str, int]]:
     """Every look at the counters on a console."""
     found: list[dict[str, int]] = []
-    for line in lines:
-        if match := _COUNTER.match(line):
-            if match[1] == _FIRST:
-                found.append({})
-            if found:
-                found[-1][match[1]] = int(match[2])
+    for match in experiment.matches(_COUNTER, lines):
+        if match[1] == _FIRST:
+            found.append({})
+        if found:
+            found[-1][match[1]] = int(match[2])
     return found
 
 
@@ -110,13 +95,13 @@ def rows_of(result: Result, memory_mb: int, isolated: bool) -> Iterator[Row]:
     if result.outcome != "finished" or result.status or len(found) != len(WORKLOADS) + 1:
         raise RedoubtError(f"{len(found)} looks at the counters; {result.describe()}")
     for workload, before, after in zip(WORKLOADS, found, found[1:], strict=False):
-        allocated, stalls, kills = (
+        events = {name: _more(before, after, name) for name in EVENTS} if isolated else {}
+        allocated, *others = (
             _more(before, after, prefix) for prefix in (_ALLOCATED, _STALLED, _KILLED)
         )
         if not allocated:
             raise RedoubtError("the kernel does not count allocations", "set VM_EVENT_COUNTERS")
-        events = {name: _more(before, after, name) for name in EVENTS} if isolated else {}
-        yield Row(memory_mb, workload, isolated, allocated, stalls, kills, events)
+        yield Row(events, memory_mb, workload, isolated, allocated, *others)
 
 
 def run(made: Workbench, variant: Variant, progress: Progress) -> Report:
@@ -128,19 +113,15 @@ def run(made: Workbench, variant: Variant, progress: Progress) -> Report:
     problems: list[str] = []
     for memory_mb in MEMORY_MB:
         failures = {}
-        for isolated in (False, True):
-            machine = replace(
-                made.machine(variant, *(asi.ARGS if isolated else asi.ARGS[1:]), cpus=CPUS),
-                memory_mb=memory_mb,
-            )
-            look = [["/bin/cat", VMSTAT], *([["/bin/cat", STATS]] if isolated else [])]
-            commands = [*look]
-            for command in WORKLOADS.values():
-                commands += [[*command], *look]
-            how = asi.ARGS[0] if isolated else "asi=off"
+        for isolated, how in ((False, "asi=off"), (True, asi.ARGS[0])):
+            args = asi.ARGS if isolated else asi.ARGS[1:]
+            machine = replace(made.machine(variant, *args, cpus=CPUS), memory_mb=memory_mb)
+            look = [("/bin/cat", file) for file in ((VMSTAT, STATS) if isolated else (VMSTAT,))]
+            work = [one for command in WORKLOADS.values() for one in (command, *look)]
             result = experiment.start(
-                machine, *commands, title=f"Counting in {memory_mb} MiB ({how})", timeout=_TIMEOUT,
-                name=f"conversions-{memory_mb}-{'on' if isolated else 'off'}", progress=progress,
+                machine, *look, *work, title=f"Counting in {memory_mb} MiB ({how})",
+                name=f"conversions-{memory_mb}-{'on' if isolated else 'off'}", timeout=_TIMEOUT,
+                progress=progress,
             )  # fmt: skip
             rows += rows_of(result, memory_mb, isolated)
             failures[isolated] = sum(bool(_FAILURE.search(line)) for line in result.console)
@@ -155,17 +136,17 @@ def run(made: Workbench, variant: Variant, progress: Progress) -> Report:
 
 def render(report: Report) -> Iterator[str]:
     """For people."""
-    yield (
-        f"{'memory':>8}  {'workload':13}{'asi':>5}{'pages':>10}{'to sensitive':>14}"
-        f"{'to ordinary':>13}{'per 1000':>10}{'flushes':>9}{'refused':>9}{'exhausted':>11}"
-        f"{'stalls':>8}{'killed':>8}"
-    )
-    for row in report.rows:
-        counts = [str(row.events.get(name, "-")) for name in EVENTS]
-        per_1000 = f"{row.per_1000:.4f}" if row.isolated else "-"
-        yield (
-            f"{row.memory_mb:>4} MiB  {row.workload:13}{'on' if row.isolated else 'off':>5}"
-            f"{row.allocated:>10}{counts[0]:>14}{counts[1]:>13}{per_1000:>10}{counts[2]:>9}"
-            f"{counts[3]:>9}{counts[4]:>11}{row.stalls:>8}{row.kills:>8}"
-        )
-    yield from (f"WRONG: {problem}" for problem in report.problems)
+    head = ("workload", "asi", "MiB", "pages", *EVENTS, "per 1000", "stalls", "killed")
+    yield from experiment.table(
+        head,
+        [
+            (
+                row.workload, "on" if row.asi else "off", row.memory_mb, row.allocated_pages,
+                *(row.counts.get(name, "-") for name in EVENTS),
+                f"{row.per_1000:.4f}" if row.asi else "-", row.stalls, row.oom_kills,
+            )
+            for row in report.rows
+        ],
+        texts=2,
+    )  # fmt: skip
+    yield from experiment.wrong(report.problems)

@@ -8,9 +8,8 @@ With two CPUs they are not, and there are IPIs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from redoubt.core.progress import Progress
 from redoubt.machine.kernels import Workbench
@@ -59,17 +58,12 @@ _TIMEOUT = 600.0
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(experiment.Row):
     """What was counted while an operation was done so many `times` in one of WAYS."""
 
     operation: str
     times: int
-    counts: Mapping[str, int]
     way: str = ON
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form, see docs/json.md."""
-        return {"operation": self.operation, "way": self.way, "times": self.times, **self.counts}
 
     @property
     def exits(self) -> dict[str, int]:
@@ -100,7 +94,7 @@ Report = experiment.Report[Row]
 def parse(lines: Sequence[str], way: str = ON) -> tuple[Row, ...]:
     """All operations on a console."""
     return tuple(
-        Row(operation, int(times), counts, way)
+        Row(counts, operation, int(times), way)
         for (operation, times), counts in experiment.said("exits", ("operation", "times"), lines)
     )
 
@@ -158,40 +152,33 @@ def run(
 
     Raises RedoubtError if one does not get to its end.
     """
-    return Report(
-        *experiment.count(
-            {way: made.machine(variant, *WAYS[way], cpus=cpus) for way in ways},
-            ["/bin/exits", str(times)],
-            parse,
-            judge if cpus == 1 else lambda rows: (),
-            title="Counting exits of the restricted address space",
-            timeout=_TIMEOUT,
-            progress=progress,
-        )
-    )
+    machines = {way: made.machine(variant, *WAYS[way], cpus=cpus) for way in ways}
+    found = experiment.count(
+        machines, ["/bin/exits", str(times)], parse, judge if cpus == 1 else lambda rows: (),
+        title="Counting exits of the restricted address space", timeout=_TIMEOUT, progress=progress,
+    )  # fmt: skip
+    return Report(*found)
 
 
 def render(report: Report) -> Iterator[str]:
     """For people: exits by reason."""
-    yield f"{'operation':18}{'times':>8}  {'way':15}" + "".join(
-        f"{name:>14}" for name in REASONS.values()
-    )
-    for row in report.rows:
-        if row.way != OFF:
-            yield f"{row.operation:18}{row.times:>8}  {row.way:15}" + "".join(
-                f"{n:>14}" for n in row.exits.values()
-            )
-    yield from (f"WRONG: {problem}" for problem in report.problems)
+    rows = [
+        (row.operation, row.way, row.times, *row.exits.values())
+        for row in report.rows
+        if row.way != OFF
+    ]
+    yield from experiment.table(("operation", "way", "times", *REASONS.values()), rows, texts=2)
+    yield from experiment.wrong(report.problems)
 
 
 def render_events(report: Report) -> Iterator[str]:
     """For people: exits and events per operation."""
-    for number, row in enumerate(report.rows):
-        if not number:
-            yield f"{'per operation':18}{'way':15}{'exits':>9}" + "".join(
-                f"{name:>12}" for name in row.events
-            )
-        exits = sum(row.exits.values()) / row.times
-        yield f"{row.operation:18}{row.way:15}{exits:>9.4g}" + "".join(
-            f"{each:>12.4g}" for each in row.events.values()
+    events = report.rows[0].events if report.rows else ()
+    rows = [
+        (
+            row.operation, row.way, f"{sum(row.exits.values()) / row.times:.4g}",
+            *(f"{each:.4g}" for each in row.events.values()),
         )
+        for row in report.rows
+    ]  # fmt: skip
+    return experiment.table(("per operation", "way", "exits", *events), rows, texts=2)

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from redoubt.core.progress import Progress
 from redoubt.machine.boot import Machine, Result
-from redoubt.trial import experiment
 from redoubt.trial.asi import asi
-from redoubt.trial.experiment import Outcome, bad_end
+from redoubt.trial.experiment import Outcome, bad_end, matches, start
 
 NMIS = "/sys/kernel/debug/asi/nmis"
 # For each CPU and each time the file is written to.
@@ -21,40 +21,43 @@ _TIMEOUT = 300.0
 # What the kernel is to read of another process: without leaving, and with it.
 _STAYED = "@probe: how=stay error=-14 exits=0 secret=0"
 _LEFT = "@probe: how=leave error=0 exits=1 secret=1"
-_STRESS = re.compile(r"@stress: ops=(\d+) refused=\d+ errors=0\b")
+_STRESS = re.compile(r"^.*@stress: ops=(\d+) refused=\d+ errors=0\b")
 _REENTER = re.compile(r"^reenter (\d+)")
-
-
-def _under_stress(result: Result) -> list[str]:
-    problems = bad_end(result)
-    if not any(_STRESS.search(line) for line in result.console):
-        problems.append("the stress did not get to its end without errors")
-    return [*problems, *asi.unclean(result.console, 1)]
 
 
 def probe(machine: Machine, progress: Progress) -> Outcome:
     """Have the kernel read another process's memory: it gets none unless it leaves."""
-    result = experiment.start(
-        machine, ["/bin/probe"], title="Probing the restricted address space",
-        timeout=_TIMEOUT, name="isolation-probe", progress=progress,
+    result = start(
+        machine, ["/bin/probe"], name="isolation-probe", timeout=_TIMEOUT, progress=progress,
+        title="Probing the restricted address space",
+    )  # fmt: skip
+    unseen = [line for line in (_STAYED, _LEFT) if line not in result.console]
+    problems = (*bad_end(result), *(f"not seen: {line}" for line in unseen))
+    return Outcome("reads of another process", problems, result)
+
+
+def _under_stress(
+    machine: Machine, command: Sequence[str], name: str, title: str, progress: Progress
+) -> tuple[Result, list[str]]:
+    """How the boot ended, and what is wrong with that."""
+    result = start(
+        machine, command, *asi.look(machine), name=name, timeout=_TIMEOUT, progress=progress,
+        title=title,
     )  # fmt: skip
     problems = bad_end(result)
-    for line in (_STAYED, _LEFT):
-        if line not in result.console:
-            problems.append(f"not seen: {line}")
-    return Outcome("reads of another process", tuple(problems), result)
+    if not matches(_STRESS, result.console):
+        problems.append("the stress did not get to its end without errors")
+    return result, [*problems, *asi.unclean(result.console, 1)]
 
 
 def nmis(machine: Machine, progress: Progress) -> Outcome:
     """Stress while NMIs leave the restricted address space, wherever a CPU happens to be."""
     stress = ["/bin/stress", str(_STRESS_S), str(max(2, machine.cpus))]
-    storm = ["/bin/storm", NMIS, _NMIS_AT_ONCE, *stress]
-    result = experiment.start(
-        machine, storm, *asi.look(machine), title=f"Storming with NMIs ({machine.cpus} CPU)",
-        timeout=_TIMEOUT, name=f"isolation-nmis-{machine.cpus}", progress=progress,
+    result, problems = _under_stress(
+        machine, ["/bin/storm", NMIS, _NMIS_AT_ONCE, *stress], f"isolation-nmis-{machine.cpus}",
+        f"Storming with NMIs ({machine.cpus} CPU)", progress,
     )  # fmt: skip
-    problems = _under_stress(result)
-    if not any((match := _REENTER.match(line)) and int(match[1]) for line in result.console):
+    if not any(int(match[1]) for match in matches(_REENTER, result.console)):
         problems.append("no NMI had to enter again: nothing was tried")
     return Outcome(f"NMIs and stress ({machine.cpus} CPU)", tuple(problems), result)
 
@@ -64,9 +67,9 @@ def stressed(machine: Machine, progress: Progress) -> Outcome:
 
     It says nothing before the slow console has what KUnit said.
     """
-    name = f"isolation-stressed-{machine.args[-1].replace('=', '-')}"
-    result = experiment.start(
-        machine, ["/bin/stress", str(_SHORT_STRESS_S), "2"], *asi.look(machine),
-        title="Stressing with PCIDs", timeout=_TIMEOUT, name=name, progress=progress,
+    result, problems = _under_stress(
+        machine, ["/bin/stress", str(_SHORT_STRESS_S), "2"],
+        f"isolation-stressed-{machine.args[-1].replace('=', '-')}", "Stressing with PCIDs",
+        progress,
     )  # fmt: skip
-    return Outcome("stress", tuple(_under_stress(result)), result)
+    return Outcome("stress", tuple(problems), result)

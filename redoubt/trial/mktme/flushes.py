@@ -7,8 +7,8 @@ pages under KeyIDs and without. What a flush takes no emulator tells.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from redoubt.core.progress import Progress
@@ -38,21 +38,13 @@ _TIMEOUT = 1800.0
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(experiment.Row):
     """What was counted while an operation was done so many `times` in one of WAYS."""
 
     operation: str
     phase: str
     times: int
-    counts: Mapping[str, int]
     way: str = ON
-
-    def as_json(self) -> dict[str, Any]:
-        """The stable form, see docs/json.md."""
-        return {
-            "operation": self.operation, "way": self.way, "phase": self.phase,
-            "times": self.times, **self.counts,
-        }  # fmt: skip
 
     @property
     def flushed(self) -> int:
@@ -94,22 +86,16 @@ class Report(experiment.Report[Row]):
 
     def as_json(self) -> dict[str, Any]:
         """The stable form, see docs/json.md."""
-        return super().as_json() | {
-            "targets": [
-                {"operation": aim.operation, "share": aim.share, "allowed": aim.allowed,
-                 "met": aim.met}
-                for aim in self.aims
-            ],
-        }  # fmt: skip
+        targets = [asdict(aim) | {"met": aim.met} for aim in self.aims]
+        return super().as_json() | {"targets": targets}
 
 
 def parse(lines: Sequence[str], way: str = ON) -> tuple[Row, ...]:
     """All operations on a console."""
+    words = ("operation", "phase", "times")
     return tuple(
-        Row(operation, phase, int(times), {name: counts.get(name, 0) for name in COUNTERS}, way)
-        for (operation, phase, times), counts in experiment.said(
-            "flushes", ("operation", "phase", "times"), lines
-        )
+        Row({name: counts.get(name, 0) for name in COUNTERS}, operation, phase, int(times), way)
+        for (operation, phase, times), counts in experiment.said("flushes", words, lines)
     )
 
 
@@ -128,36 +114,21 @@ def judge(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{row.operation}: no memory under a KeyID was allocated"
 
 
-def run(
-    made: Workbench,
-    variant: Variant,
-    times: int,
-    progress: Progress,
-    *,
-    ways: Sequence[str] = tuple(WAYS),
-) -> Report:
+def run(made: Workbench, variant: Variant, times: int, progress: Progress) -> Report:
     """Count in a guest for each way.
 
     Raises RedoubtError if the target has no KeyIDs, or a guest does not get to its end.
     """
     mktme.needs(made.build.target)
     machines = {
-        way: replace(
-            made.machine(variant, f"mktme_anon={KEYID}", *WAYS[way]), count_instructions=True
-        )
-        for way in ways
+        way: replace(made.machine(variant, f"mktme_anon={KEYID}", *args), count_instructions=True)
+        for way, args in WAYS.items()
     }
-    return Report(
-        *experiment.count(
-            machines,
-            ["/bin/flushes", str(times)],
-            parse,
-            judge,
-            title="Counting pages that are flushed",
-            timeout=_TIMEOUT,
-            progress=progress,
-        )
-    )
+    found = experiment.count(
+        machines, ["/bin/flushes", str(times)], parse, judge,
+        title="Counting pages that are flushed", timeout=_TIMEOUT, progress=progress,
+    )  # fmt: skip
+    return Report(*found)
 
 
 _CAUSES = {MISSES: "not in the pool", REFUSED: "not taken", RETURNED: "given back"}
@@ -166,33 +137,33 @@ _CAUSES = {MISSES: "not in the pool", REFUSED: "not taken", RETURNED: "given bac
 def render(report: Report) -> Iterator[str]:
     """For people: pages that were flushed with the pool and without, and why with it."""
     bare = {(row.operation, row.phase): row.flushed for row in report.rows if row.way == OFF}
-    yield f"{'operation':22}{'times':>7}  {'phase':6}{OFF:>15}{ON:>9}{'left':>9}" + "".join(
-        f"{cause:>17}" for cause in _CAUSES.values()
-    )
+    rows = []
     for row in report.rows:
         if row.way == ON:
             without = bare.get((row.operation, row.phase), 0)
             share = f"{row.flushed / without:.2%}" if without else "-"
-            yield (
-                f"{row.operation:22}{row.times:>7}  {row.phase:6}{without:>15}{row.flushed:>9}"
-                f"{share:>9}" + "".join(f"{row.counts[name]:>17}" for name in _CAUSES)
-            )
+            causes = (row.counts[name] for name in _CAUSES)
+            rows.append((row.operation, row.phase, row.times, without, row.flushed, share, *causes))
+    head = ("operation", "phase", "times", OFF, ON, "left", *_CAUSES.values())
+    yield from experiment.table(head, rows, texts=2)
     for aim in report.aims:
         yield (
             f"{'met' if aim.met else 'MISSED'}: {aim.operation}: {aim.share:.2%} of the flushes "
             f"are left, at most {aim.allowed:.0%} were aimed at"
         )
-    yield from (f"WRONG: {problem}" for problem in report.problems)
+    yield from experiment.wrong(report.problems)
 
 
 def render_instructions(report: Report) -> Iterator[str]:
     """For people: instructions for each time that it is done, when it is done again."""
-    yield f"{'instructions each, again':30}" + "".join(f"{way:>16}" for way in WAYS)
-    again = {(row.operation, row.way): row for row in report.rows if row.phase == AGAIN}
-    for operation in dict.fromkeys(name for name, _ in again):
-        rows = [again.get((operation, way)) for way in WAYS]
-        yield f"{operation:30}" + "".join(
-            f"{row.counts[INSTRUCTIONS] / row.times if row else float('nan'):>16.5g}"
-            for row in rows
-        )
+    again = {
+        (row.operation, row.way): f"{row.counts[INSTRUCTIONS] / row.times:.5g}"
+        for row in report.rows
+        if row.phase == AGAIN
+    }
+    rows = [
+        (operation, *(again.get((operation, way), "-") for way in WAYS))
+        for operation in dict.fromkeys(name for name, _ in again)
+    ]
+    yield from experiment.table(("instructions each, again", *WAYS), rows)
     yield "Of a kernel that checks itself; the emulation writes to a page instead of flushing it."

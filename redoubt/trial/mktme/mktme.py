@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from redoubt.trial.oracle.patterns import PAGES, Found
 
 BUGS = "/sys/kernel/debug/mktme/bugs"
 STATS = "/sys/kernel/debug/mktme/stats"
-# enum mktme_bug of asm/mktme_page.h, and what must notice each: the kernel, or data that is wrong.
+# enum mktme_bug of linux/mktme_bugs.h, and what must notice each: the kernel, or wrong data.
 NOTICED_BY = {
     "alloc-flush": "was not flushed",
     "free-flush": "was not flushed",
@@ -69,8 +69,7 @@ def with_bits(machine: Machine, bits: int) -> Machine:
             f"no machine has KeyIDs of {bits} bits",
             f"bits: {planes.BITS[0]} to {planes.BITS[-1]}",
         )
-    more = _with_planes(machine, bits)
-    return replace(more, args=(*more.args, f"mktme_emul={bits}"))
+    return replace(_with_planes(machine, bits), args=(*machine.args, f"mktme_emul={bits}"))
 
 
 def _with_planes(machine: Machine, bits: int) -> Machine:
@@ -83,15 +82,18 @@ def _with_planes(machine: Machine, bits: int) -> Machine:
 # === From inside =================================================================================
 
 
-def judge(result: Result) -> list[str]:
-    """What is wrong with a run of the checks."""
-    found = [match for line in result.console if (match := _TAP.match(line))]
-    plan = next((int(match[1]) for line in result.console if (match := _PLAN.match(line))), None)
+def _checked(
+    machine: Machine, name: str, what: str, progress: Progress, *commands: Sequence[str]
+) -> Outcome:
+    """What is wrong with a run of checks that tell their results as TAP."""
+    result = _run(machine, commands, what, progress)
+    found = experiment.matches(_TAP, result.console)
+    plans = [int(match[1]) for match in experiment.matches(_PLAN, result.console)]
     problems = [f"wrong: {match[3]}" for match in found if match[1]]
     problems += [f"not done: {match[3]}" for match in found if "# SKIP" in match[3]]
-    if plan != len(found):
-        problems.append(f"{len(found)} checks ran, of {plan}")
-    return [*experiment.bad_end(result), *problems]
+    if plans[:1] != [len(found)]:
+        problems.append(f"{len(found)} checks ran, of {plans[0] if plans else None}")
+    return Outcome(name, (*experiment.bad_end(result), *problems), result)
 
 
 def counts(result: Result) -> list[str]:
@@ -102,38 +104,36 @@ def counts(result: Result) -> list[str]:
 def checks(machine: Machine, progress: Progress) -> Outcome:
     """Everything that can be done with memory under each KeyID."""
     last = planes.keyids(needs(machine.build.target))[-1]
-    commands = [["/bin/mktme", str(last), "hog"], ["/bin/cat", STATS]]
-    result = _run(machine, commands, "checks", progress)
-    return Outcome("memory under KeyIDs", tuple(judge(result)), result)
+    commands = ("/bin/mktme", str(last), "hog"), ("/bin/cat", STATS)
+    return _checked(machine, "memory under KeyIDs", "checks", progress, *commands)
 
 
 def shared(machine: Machine, progress: Progress) -> Outcome:
     """The same where all KeyIDs lead to one memory: are addresses right?"""
     bits = needs(machine.build.target)
+    command = ("/bin/mktme", str(planes.keyids(bits)[-1]))
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
         options = planes.shared_options(bits, machine.memory_mb, Path(name) / "memory")
         bare = _with_planes(machine, 0)
         equipped = replace(bare, devices=(*bare.devices, *options))
-        command = ["/bin/mktme", str(planes.keyids(bits)[-1])]
-        result = _run(equipped, [command], "shared", progress)
-    return Outcome("memory under KeyIDs that is shared", tuple(judge(result)), result)
+        return _checked(equipped, "memory under KeyIDs that is shared", "shared", progress, command)
 
 
 def interface(machine: Machine, progress: Progress) -> Outcome:
     """The kernel's own tests of keys as programs have them."""
     needs(machine.build.target)
-    result = _run(machine, [["/bin/selftest-mktme"]], "keys", progress)
-    return Outcome("keys of programs", tuple(judge(result)), result)
+    return _checked(machine, "keys of programs", "keys", progress, ["/bin/selftest-mktme"])
 
 
 def around(machine: Machine, packages: int, progress: Progress) -> Outcome:
     """Example programs, and a machine of two CPUs in 1 or 2 packages, with keys in use."""
     needs(machine.build.target)
     more = TWO_PACKAGES if packages > 1 else ()
-    equipped = replace(machine, devices=(*machine.devices, *more))
-    command = ["/bin/keys", str(packages)]
-    result = _run(equipped, [command], f"packages-{packages}", progress)
-    return Outcome(f"keys and {packages} CPU package(s)", tuple(judge(result)), result)
+    return _checked(
+        replace(machine, devices=(*machine.devices, *more)),
+        f"keys and {packages} CPU package(s)", f"packages-{packages}", progress,
+        ["/bin/keys", str(packages)],
+    )  # fmt: skip
 
 
 def notices(machine: Machine, bug: str, progress: Progress) -> Outcome:
@@ -156,13 +156,9 @@ def _run(
     machine: Machine, commands: Sequence[Sequence[str]], what: str, progress: Progress
 ) -> Result:
     return experiment.start(
-        machine,
-        *commands,
+        machine, *commands, name=f"mktme-{what}", timeout=_TIMEOUT, progress=progress,
         title=f"Checking memory under KeyIDs ({what})",
-        timeout=_TIMEOUT,
-        name=f"mktme-{what}",
-        progress=progress,
-    )
+    )  # fmt: skip
 
 
 # === From outside ================================================================================
@@ -184,45 +180,26 @@ class View:
         for keyid, places in enumerate(self.found):
             for plane, place in enumerate(places):
                 own = plane == keyid and self.stage == "kept"
+                words = sum(map(len, place.frames)) * patterns.WORDS + sum(place.stray.values())
                 if own and not place.whole:
                     wrong.append(f"{self.stage}: the secret of KeyID {keyid} is not in its plane")
-                elif not own and keyid and _words(place):
+                elif not own and keyid and words:
                     wrong.append(
-                        f"{self.stage}: {_words(place)} words of the secret of KeyID {keyid} "
-                        f"are in plane {plane}"
+                        f"{self.stage}: {words} words of the secret of KeyID {keyid} are in plane "
+                        f"{plane}"
                     )
         return wrong
 
 
-def _words(place: Found) -> int:
-    return sum(map(len, place.frames)) * patterns.WORDS + sum(place.stray.values())
-
-
-class Console:
-    """Reads along, and looks into the planes at each stage, while the machine is stopped."""
-
-    def __init__(self, connect: Callable[[], Qmp], look: Callable[[Qmp, str], View]) -> None:
-        self.views: list[View] = []
-        self._connect = connect
-        self._look = look
-
-    def __call__(self, line: str) -> None:
-        """Take a line of the console."""
-        if match := _STAGE.match(line):
-            with self._connect() as monitor:
-                monitor.stop()
-                self.views.append(self._look(monitor, match[1]))
-                monitor.resume()
-
-
-def _look(monitor: Qmp, stage: str, directory: Path, size: int, bits: int, seed: int) -> View:
-    """Search each plane for the secrets of all KeyIDs."""
+def _look(monitor: Qmp, stage: str, file: Path, size: int, bits: int, seed: int) -> View:
+    """Search each plane for the secrets of all KeyIDs, while the machine is stopped."""
     wanted = [patterns.pattern(seed, keyid) for keyid in range(1 << bits)]
-    file = directory / "plane"
     by_plane = []
+    monitor.stop()
     for keyid in range(1 << bits):
         monitor.execute("pmemsave", val=planes.address(keyid, bits), size=size, filename=str(file))
         by_plane.append(patterns.find(pagewalk.load(file), wanted))
+    monitor.resume()
     return View(stage, tuple(zip(*by_plane, strict=True)))
 
 
@@ -233,48 +210,41 @@ def outside(machine: Machine, progress: Progress) -> tuple[Outcome, tuple[View, 
     """
     bits = needs(machine.build.target)
     seed = secrets.randbits(64)
+    views: list[View] = []
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
-        directory = Path(name)
-        socket = directory / "monitor"
-        equipped = replace(
-            machine, devices=(*machine.devices, "-qmp", f"unix:{socket},server=on,wait=off")
-        )
-        console = Console(
-            lambda: Qmp(socket, _QMP_TIMEOUT),
-            lambda monitor, stage: _look(
-                monitor, stage, directory, machine.memory_mb << 20, bits, seed
-            ),
-        )
+        socket, plane = Path(name) / "monitor", Path(name) / "plane"
+
+        def watch(line: str) -> None:
+            if match := _STAGE.match(line):
+                with Qmp(socket, _QMP_TIMEOUT) as monitor:
+                    size = machine.memory_mb << 20
+                    views.append(_look(monitor, match[1], plane, size, bits, seed))
+
+        devices = (*machine.devices, "-qmp", f"unix:{socket},server=on,wait=off")
         result = experiment.start(
-            equipped,
+            replace(machine, devices=devices),
             ["/bin/planes", f"{seed:x}", str(planes.keyids(bits)[-1])],
-            title="Looking into the memory of each KeyID",
-            timeout=_TIMEOUT,
-            name="mktme-planes",
-            progress=progress,
-            watch=console,
-        )
-    views = tuple(console.views)
+            name="mktme-planes", timeout=_TIMEOUT, progress=progress,
+            title="Looking into the memory of each KeyID", watch=watch,
+        )  # fmt: skip
     if tuple(view.stage for view in views) != STAGES:
         raise GuestError("the guest did not get to be looked at: " + result.describe())
     problems = [problem for view in views for problem in view.problems()]
     problems += [f"kernel: {line}" for line in result.complaints]
-    return Outcome("secrets, from outside", tuple(problems), result), views
+    return Outcome("secrets, from outside", tuple(problems), result), tuple(views)
 
 
 def render(views: Sequence[View]) -> list[str]:
     """For people: whole pages and single words of each secret in each plane."""
-    lines = [
-        f"{'secret of':<12}{'when':<8}"
-        + "".join(f"{f'plane {plane}':>16}" for plane in range(len(views[0].found)))
-    ]
+    rows = []
     for view in views:
         for keyid, places in enumerate(view.found):
-            cells = "".join(f"{_cell(place):>16}" for place in places)
-            lines.append(f"KeyID {keyid:<6}{view.stage:<8}{cells}")
-    lines.append(f"(whole pages of {PAGES}, and words in other places)")
-    return lines
-
-
-def _cell(place: Found) -> str:
-    return f"{sum(map(bool, place.frames))} and {sum(place.stray.values())}"
+            whole = [sum(map(bool, place.frames)) for place in places]
+            stray = [sum(place.stray.values()) for place in places]
+            cells = (f"{one} and {other}" for one, other in zip(whole, stray, strict=True))
+            rows.append((f"KeyID {keyid}", view.stage, *cells))
+    head = ["secret of", "when", *(f"plane {plane}" for plane in range(len(views[0].found)))]
+    return [
+        *experiment.table(head, rows, texts=2),
+        f"(whole pages of {PAGES}, and words in other places)",
+    ]

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ import numpy as np
 from redoubt.core.errors import GuestError, RedoubtError
 from redoubt.core.process import run_logged
 from redoubt.core.progress import Progress
-from redoubt.machine.boot import Machine, Result, boot
+from redoubt.machine.boot import Machine, Result
 from redoubt.machine.qmp import Qmp
 from redoubt.targets import Target
+from redoubt.trial import experiment
 from redoubt.trial.asi import asi
 from redoubt.trial.oracle import pagewalk, patterns
 from redoubt.trial.oracle.pagewalk import PAGE_SHIFT, PAGE_SIZE, Memory, Walk
@@ -61,6 +62,10 @@ _DISK_MB = 16
 # Each process has, one behind the other, the page tables of the kernel and of user mode; with
 # restricted ones in addition there are two pairs. These bits of CR3 tell which.
 _USER, _RESTRICTED = 1 << PAGE_SHIFT, 2 << PAGE_SHIFT
+_ROOTS = {
+    "current": 0, "user": _USER, "restricted": _RESTRICTED,
+    "user, restricted": _USER | _RESTRICTED,
+}  # fmt: skip
 _CR0_PG, _CR4_LA57, _EFER_LMA, _EFER_NXE = 1 << 31, 1 << 12, 1 << 10, 1 << 11
 
 # QEMU's PC has its memory from address 0 on without a hole up to there.
@@ -82,6 +87,7 @@ _PAUSE = 0.05
 _TRIES = 100
 # Ways to a page that are looked for; ordinary kernels have one.
 _ADDRESSES = 4
+_ADDRESSES_IN_JSON = ("address", "physical", "cr3", "direct_map")
 
 
 # === What a set of page tables reaches ===========================================================
@@ -183,114 +189,78 @@ def look(name: str, walk: Walk, base: int | None, found: Mapping[str, Found]) ->
     writable = walk.reached(leaves.kernel & leaves.writable)
     direct = np.zeros(len(address), dtype=bool)
     if base is not None:
-        direct = leaves.kernel & (
-            address - np.uint64(base) < np.uint64(walk.memory_pages * PAGE_SIZE)
-        )
+        after = address - np.uint64(base)
+        direct = leaves.kernel & (after < np.uint64(walk.memory_pages * PAGE_SIZE))
 
-    def see(secret: str) -> Sight:
-        where = found[secret]
+    def place(page: int, frame: int) -> Place:
+        addresses = walk.addresses(frame, _ADDRESSES)
+        ways = tuple(Way(one, region(one, base, walk.memory_pages)) for one in addresses)
+        return Place(page, frame << PAGE_SHIFT, ways)
+
+    def see(secret: str, where: Found) -> Sight:
         return Sight(
             secret,
             sum(any(kernel[frame] for frame in frames) for frames in where.frames),
             sum(any(user[frame] for frame in frames) for frames in where.frames),
             sum(words for frame, words in where.stray.items() if kernel[frame] or user[frame]),
-            tuple(
-                Place(
-                    page,
-                    frame << PAGE_SHIFT,
-                    tuple(
-                        Way(one, region(one, base, walk.memory_pages))
-                        for one in walk.addresses(frame, _ADDRESSES)
-                    ),
-                )
-                for page, frames in enumerate(where.frames)
-                for frame in frames
-            ),
+            tuple(place(page, one) for page, frames in enumerate(where.frames) for one in frames),
         )
 
     return View(
-        root=name,
-        address=walk.root,
-        tables=walk.tables,
-        kernel_pages=int(kernel.sum()),
-        user_pages=int(user.sum()),
-        outside=walk.outside(),
+        root=name, address=walk.root, tables=walk.tables,
+        kernel_pages=int(kernel.sum()), user_pages=int(user.sum()), outside=walk.outside(),
         global_leaves=walk.entries(leaves.is_global),
         global_direct=walk.entries(leaves.is_global & direct),
-        read_only=int(read_only.sum()),
-        aliases=int((read_only & writable).sum()),
-        bad=walk.bad,
-        problems=tuple(walk.problems),
-        sights=tuple(see(secret) for secret in found),
-    )
+        read_only=int(read_only.sum()), aliases=int((read_only & writable).sum()),
+        bad=walk.bad, problems=tuple(walk.problems),
+        sights=tuple(see(secret, where) for secret, where in found.items()),
+    )  # fmt: skip
 
 
 # === The verdict =================================================================================
 
 
-def _wrong_everywhere(view: View) -> list[str]:
-    """What must not be in any page tables."""
-    wrong = [f"{view.root}: {problem}" for problem in view.problems]
+def _wrong(view: View, asked: str, mistake: bool) -> Iterator[str]:
+    """What is not as it has to be in the page tables of one root, when `asked` is looked at."""
+    restricted = view.root == "restricted"
+    yield from view.problems
     if view.bad > len(view.problems):
-        wrong.append(f"{view.root}: {view.bad} entries or tables like these")
+        yield f"{view.bad} entries or tables like these"
     for sight in view.sights:
-        if sight.secret == _OWN and sight.user < patterns.PAGES:
-            wrong.append(
-                f"{view.root}: {sight.user} of {patterns.PAGES} pages of the process itself are "
-                "reached: these are not its page tables"
-            )
-    return wrong
-
-
-def _all_found(view: View) -> list[str]:
-    """The positive control: an oracle that does not see what is there proves nothing."""
-    return [
-        f"{view.root}: {sight.kernel} of {patterns.PAGES} pages of the secret "
-        f"'{sight.secret}' are reached: the oracle is broken"
-        for sight in view.sights
-        if sight.secret != _OWN and sight.kernel < patterns.PAGES
-    ]
-
-
-def _none_found(view: View) -> list[str]:
-    wrong = []
-    for sight in view.sights:
-        reached = {place.page for place in sight.places if place.ways}
-        if sight.secret != _OWN and reached:
-            ways = next(place.ways for place in sight.places if place.ways)
-            wrong.append(
-                f"{view.root}: {len(reached)} of {patterns.PAGES} pages of the secret "
-                f"'{sight.secret}' are reached, through {ways[0].address:#x} ({ways[0].region})"
-            )
-    return wrong
-
-
-def _mistake_found(view: View) -> list[str]:
-    """The other positive control; what else lies in the block that was mapped is reached, too."""
-    for sight in view.sights:
-        if sight.secret == _MISTAKEN and sight.kernel:
-            return []
-    return [
-        f"{view.root}: no page of the secret '{_MISTAKEN}' is reached, and one was mapped on "
-        "purpose: the oracle is broken"
-    ]
-
-
-def _sealed(view: View) -> list[str]:
-    """What the CPU could use in spite of restricted page tables, or through them."""
-    wrong = []
-    if view.global_direct:
-        wrong.append(
-            f"{view.root}: {view.global_direct} global entries of the direct map, which stay in "
-            "TLBs whatever the page tables"
+        pages = f"of {patterns.PAGES} pages of the secret '{sight.secret}' are reached"
+        ways = [place.ways[0] for place in sight.places if place.ways]
+        if sight.secret == _OWN:
+            if sight.user < patterns.PAGES:
+                yield (
+                    f"{sight.user} of {patterns.PAGES} pages of the process itself are reached: "
+                    "these are not its page tables"
+                )
+        elif view.root == "current":
+            # The positive control: an oracle that does not see what is there proves nothing.
+            if sight.kernel < patterns.PAGES:
+                yield f"{sight.kernel} {pages}: the oracle is broken"
+        elif restricted and mistake:
+            # The other one; what else lies in the block that was mapped is reached, too.
+            if sight.secret == _MISTAKEN and not sight.kernel:
+                yield (
+                    f"no page of the secret '{_MISTAKEN}' is reached, and one was mapped on "
+                    "purpose: the oracle is broken"
+                )
+        elif ways:
+            reached = len({place.page for place in sight.places if place.ways})
+            yield f"{reached} {pages}, through {ways[0].address:#x} ({ways[0].region})"
+    # What the CPU could use in spite of restricted page tables, or through them.
+    if asked == "restricted" and view.global_direct:
+        yield (
+            f"{view.global_direct} global entries of the direct map, which stay in TLBs whatever "
+            "the page tables"
         )
-    if view.root == "restricted" and view.aliases:
-        wrong.append(f"{view.root}: {view.aliases} read-only pages can be written elsewhere")
-    return wrong
+    if restricted and view.aliases:
+        yield f"{view.aliases} read-only pages can be written elsewhere"
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(experiment.Verdict):
     """What was found from the roots of a process, and where its secrets lie.
 
     `root` is the one that was asked for, and `views` has it with those it is compared with:
@@ -340,80 +310,45 @@ class Report:
         if self.root == "restricted" and not self.loaded.endswith("restricted"):
             wrong.append(f"in user mode the CPU had the page tables '{self.loaded}'")
         for view in self.views:
-            wrong += _wrong_everywhere(view)
-            if view.root == "current":
-                wrong += _all_found(view)
-            elif view.root == "restricted" and self.mistake:
-                wrong += _mistake_found(view)
-            else:
-                wrong += _none_found(view)
-            if self.root == "restricted":
-                wrong += _sealed(view)
+            wrong += [f"{view.root}: {one}" for one in _wrong(view, self.root, self.mistake)]
         return tuple(wrong)
 
-    @property
-    def ok(self) -> bool:
-        """Is everything reached that has to be, and nothing else that matters?"""
-        return not self.problems
-
     def as_json(self) -> dict[str, Any]:
-        """The stable form, see docs/oracle.md; addresses are texts, as JSON's numbers are short."""
-        return {
-            "target": self.target,
-            "root": self.root,
-            "mistake": self.mistake,
-            "ok": self.ok,
-            "problems": list(self.problems),
-            "file_system": self.file_system,
-            "levels": self.levels,
-            "cr3": f"{self.cr3:#x}",
-            "loaded": self.loaded,
-            "memory_pages": self.memory_pages,
-            "freed": self.freed,
-            "clears": self.clears,
-            "direct_map": None if self.direct_map is None else f"{self.direct_map:#x}",
-            "views": [_view_json(view) for view in self.views],
-        }
+        """The stable form, see docs/oracle.md."""
+        own = {name: value for name, value in vars(self).items() if name not in ("boot", "found")}
+        own["views"] = [asdict(view) for view in self.views]
+        shown: dict[str, Any] = _shown({"ok": self.ok, "problems": self.problems, **own})
+        return shown
 
 
-def _view_json(view: View) -> dict[str, Any]:
-    value = asdict(view)
-    value["address"] = f"{view.address:#x}"
-    value["problems"] = list(view.problems)
-    value["sights"] = [
-        asdict(sight)
-        | {
-            "places": [
-                {
-                    "page": place.page,
-                    "physical": f"{place.physical:#x}",
-                    "ways": [
-                        {"address": f"{way.address:#x}", "region": way.region} for way in place.ways
-                    ],
-                }
-                for place in sight.places
-            ]
-        }
-        for sight in view.sights
-    ]
-    return value
+def _shown(value: Any, name: str = "") -> Any:
+    """A value for JSON, whose numbers are too short for addresses: these as texts."""
+    if isinstance(value, dict):
+        return {key: _shown(one, key) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(one) for one in value]
+    return f"{value:#x}" if name in _ADDRESSES_IN_JSON and value is not None else value
 
 
 def render(report: Report) -> list[str]:
     """The report as lines of text."""
+    head = (
+        "page tables", "at", "tables", "reached: kernel", "user", "global", "in direct map",
+        "writable aliases",
+    )  # fmt: skip
+    rows = [
+        (
+            view.root, f"{view.address:#x}", view.tables, view.kernel_pages, view.user_pages,
+            view.global_leaves, view.global_direct, f"{view.aliases} of {view.read_only}",
+        )
+        for view in report.views
+    ]  # fmt: skip
     lines = [
         f"{report.target}, stopped in user mode with the page tables '{report.loaded}' "
         f"(CR3 {report.cr3:#x}, {report.levels} levels), {report.memory_pages} pages of memory",
         "",
-        f"{'page tables':12}{'at':>12}{'tables':>8}{'reached: kernel':>17}{'user':>7}"
-        f"{'global':>8}{'in direct map':>15}{'writable aliases':>18}",
+        *experiment.table(head, rows),
     ]
-    for view in report.views:
-        aliases = f"{view.aliases} of {view.read_only}"
-        lines.append(
-            f"{view.root:12}{view.address:>#12x}{view.tables:>8}{view.kernel_pages:>17}"
-            f"{view.user_pages:>7}{view.global_leaves:>8}{view.global_direct:>15}{aliases:>18}"
-        )
     for secret in report.found:
         kind = f" ({report.file_system})" if secret == "file" else ""
         lines += ["", f"{secret}{kind}, {patterns.PAGES} pages:"]
@@ -422,22 +357,19 @@ def render(report: Report) -> list[str]:
                 if sight.secret == secret:
                     lines += _seen(view, sight)
     lines += ["", f"freed, {patterns.PAGES} pages: {report.freed} in memory still"]
-    if report.problems:
-        lines += ["", *(f"WRONG: {problem}" for problem in report.problems)]
-    return lines
+    return lines + ([""] if report.problems else []) + [*experiment.wrong(report.problems)]
 
 
-def _seen(view: View, sight: Sight) -> list[str]:
+def _seen(view: View, sight: Sight) -> Iterator[str]:
     stray = f", and {sight.stray} stray words" if sight.stray else ""
-    lines = [
+    yield (
         f"  {view.root}: {sight.kernel} reached through kernel addresses, "
         f"{sight.user} through user addresses{stray}"
-    ]
+    )
     for place in sight.places:
         ways = ", ".join(f"{way.address:#x} ({way.region})" for way in place.ways)
         if ways:
-            lines.append(f"    page {place.page} at {place.physical:#x}: {ways}")
-    return lines
+            yield f"    page {place.page} at {place.physical:#x}: {ways}"
 
 
 # === Looking at a machine ========================================================================
@@ -534,21 +466,11 @@ class Console:
     def roots(self) -> dict[str, int]:
         """The physical addresses of the topmost page tables of the process that was stopped."""
         assert self.registers
-        own = self.registers.cr3 & pagewalk.ADDRESS
-        if self.asi:
-            first = own & ~(_USER | _RESTRICTED)
-            restricted = first | _RESTRICTED
-            if not self.isolated:
-                return {"current": first, "restricted": restricted}
-            return {
-                "current": first,
-                "user": first | _USER,
-                "restricted": restricted,
-                "user, restricted": restricted | _USER,
-            }
-        if self.isolated:
-            return {"current": own & ~_USER, "user": own | _USER}
-        return {"current": own}
+        there = (_USER if self.isolated else 0) | (_RESTRICTED if self.asi else 0)
+        # Those for user mode have their place beside restricted ones also if nothing uses it.
+        places = there | (_USER if self.asi else 0)
+        first = self.registers.cr3 & pagewalk.ADDRESS & ~places
+        return {name: first | bits for name, bits in _ROOTS.items() if not bits & ~there}
 
     def loaded(self) -> str:
         """The name of the root that the CPU used."""
@@ -636,11 +558,14 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
     def can(options: Iterable[str]) -> bool:
         return all(has.get(option) == "y" for option in options)
 
-    on_disk = can(_DISK_OPTIONS)
     swaps = [swap for swap, options in _SWAP_OPTIONS.items() if can(options)]
-    numbers = _PATTERNS.copy()
-    for swap in swaps:
-        numbers |= _SWAPPED[swap]
+    numbers = _PATTERNS | {name: n for swap in swaps for name, n in _SWAPPED[swap].items()}
+    wanted = [patterns.pattern(seed, number) for number in numbers.values()]
+    on_disk = can(_DISK_OPTIONS)
+    file_system = ("ext4", "/dev/vda") if on_disk else ("ramfs",)
+    command = [
+        "/bin/oracle", *((_MISTAKE,) if mistake else ()), f"{seed:x}", *file_system, *swaps,
+    ]  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
         directory = Path(name)
         equipped = _equipped(machine, directory, _disk(directory) if on_disk else None)
@@ -651,21 +576,10 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
             int(patterns.pattern(seed, _MAGIC)[0, 0]),
             root,
         )
-        with progress.step(f"Stopping {target} in user mode"):
-            ended = boot(
-                equipped,
-                [
-                    "/bin/oracle",
-                    *((_MISTAKE,) if mistake else ()),
-                    f"{seed:x}",
-                    *(("ext4", "/dev/vda") if on_disk else ("ramfs",)),
-                    *swaps,
-                ],
-                timeout=_TIMEOUT,
-                name=f"oracle-{target}",
-                progress=progress,
-                watch=console,
-            )
+        ended = experiment.start(
+            equipped, command, name=f"oracle-{target}", timeout=_TIMEOUT, progress=progress,
+            title=f"Stopping {target} in user mode", watch=console,
+        )  # fmt: skip
         if console.registers is None:
             raise GuestError("the guest did not get to be looked at: " + ended.describe())
         levels = console.registers.levels
@@ -676,28 +590,10 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
         }
         with progress.step(f"Reading the page tables of {target}"):
             memory = pagewalk.load(directory / "memory")
-            found = dict(
-                zip(
-                    numbers,
-                    patterns.find(memory, [patterns.pattern(seed, n) for n in numbers.values()]),
-                    strict=True,
-                )
-            )
+            found = dict(zip(numbers, patterns.find(memory, wanted), strict=True))
             freed = found.pop(_FREED)
             base, views = examine(memory, roots, levels, found)
         return Report(
-            target,
-            root,
-            mistake,
-            "ext4" if on_disk else "ramfs",
-            console.registers.cr3,
-            levels,
-            console.loaded(),
-            len(memory),
-            base,
-            found,
-            views,
-            ended,
-            sum(map(bool, freed.frames)),
-            console.asi,
-        )
+            target, root, mistake, file_system[0], console.registers.cr3, levels, console.loaded(),
+            len(memory), base, found, views, ended, sum(map(bool, freed.frames)), console.asi,
+        )  # fmt: skip

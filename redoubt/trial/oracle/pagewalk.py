@@ -8,8 +8,8 @@ at. Memory is an array with a row of 512 words for each page frame, from physica
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 
@@ -100,42 +100,25 @@ class Walk:
         self.levels = levels
         self.problems: list[str] = []
         self.bad = 0
-        self._tables: list[_Tables] = []
-        leaves: list[Leaves] = []
-        self._start(root)
-        for depth in range(levels):
-            below, found = self._descend(memory, depth)
-            leaves.append(found)
-            if below is not None:
-                self._tables.append(below)
-        self.leaves = Leaves(
-            **{
-                name: np.concatenate([getattr(one, name) for one in leaves])
-                for name in Leaves.__dataclass_fields__
-            }
-        )
+        # The root is a table of its own level, to which no way leads.
+        nowhere = np.zeros(0, dtype=np.int64)
+        top = _Tables(
+            frame=np.array([root >> PAGE_SHIFT]), base=np.zeros(1, dtype=np.uint64),
+            kernel=np.zeros(1, dtype=bool), writable=np.ones(1, dtype=bool),
+            child=nowhere, parent=nowhere, column=nowhere,
+        )  # fmt: skip
+        self._tables = [top]
+        found = [self._descend(memory, depth) for depth in range(levels)]
+        columns = ([getattr(one, field.name) for one in found] for field in fields(Leaves))
+        self.leaves = Leaves(*map(np.concatenate, columns))
         self.tables = self._count()
-
-    def _start(self, root: int) -> None:
-        none = np.zeros(0, dtype=np.int64)
-        self._tables.append(
-            _Tables(
-                np.array([root >> PAGE_SHIFT]),
-                np.zeros(1, dtype=np.uint64),
-                np.zeros(1, dtype=bool),
-                np.ones(1, dtype=bool),
-                none,
-                none,
-                none,
-            )
-        )
 
     def _shift(self, depth: int) -> int:
         """The bits of an address below those that choose an entry of a table."""
         return PAGE_SHIFT + 9 * (self.levels - depth - 1)
 
-    def _descend(self, memory: Memory, depth: int) -> tuple[_Tables | None, Leaves]:
-        """The tables below those of a level, if that is not the last, and what these map."""
+    def _descend(self, memory: Memory, depth: int) -> Leaves:
+        """What the tables of a level map; those that they lead to are the next level's."""
         level = self.levels - depth
         here = self._tables[depth]
         entries = memory[here.frame]
@@ -154,67 +137,57 @@ class Walk:
         if level in _MUST_BE_0:
             crooked = large & (entry & _MUST_BE_0[level]).astype(bool)
             sound &= self._check(crooked, level, where, entry, "maps to no multiple of its size")
-
         ends = large if level > 1 else ~large
         outside = ~ends & (frame >= len(memory))
         sound &= self._check(outside, level, where, entry, "leads to a table that is not in memory")
 
+        if level > 1:
+            on = ~ends & sound
+            # The same table may be reached millions of times: once for all ways that do not differ.
+            key = frame[on] << 2 | kernel[on].astype(np.int64) << 1 | writable[on]
+            _, first, child = np.unique(key, return_index=True, return_inverse=True)
+            self._tables.append(
+                _Tables(
+                    frame[on][first], base[on][first], kernel[on][first], writable[on][first],
+                    child, row[on], column[on],
+                )
+            )  # fmt: skip
         leaf = ends & sound
-        pages = ENTRIES ** (level - 1)
-        found = Leaves(
-            address=self._canonical(base[leaf]),
-            frame=frame[leaf] & ~np.int64(pages - 1),
-            pages=np.full(int(leaf.sum()), pages, dtype=np.int64),
-            kernel=kernel[leaf],
-            writable=writable[leaf],
-            is_global=(entry[leaf] & _GLOBAL).astype(bool),
-            depth=np.full(int(leaf.sum()), depth, dtype=np.int64),
-            table=row[leaf],
-            column=column[leaf],
-            entry=where[leaf],
-        )
-        if level == 1:
-            return None, found
-
-        on = ~ends & sound
-        # The same table may be reached millions of times: once for all ways that do not differ.
-        key = frame[on] << 2 | kernel[on].astype(np.int64) << 1 | writable[on]
-        _, first, child = np.unique(key, return_index=True, return_inverse=True)
-        return _Tables(
-            frame[on][first],
-            base[on][first],
-            kernel[on][first],
-            writable[on][first],
-            child,
-            row[on],
-            column[on],
-        ), found
+        pages, count = ENTRIES ** (level - 1), int(leaf.sum())
+        return Leaves(
+            address=self._canonical(base[leaf]), frame=frame[leaf] & ~np.int64(pages - 1),
+            pages=np.full(count, pages), kernel=kernel[leaf], writable=writable[leaf],
+            is_global=(entry[leaf] & _GLOBAL).astype(bool), depth=np.full(count, depth),
+            table=row[leaf], column=column[leaf], entry=where[leaf],
+        )  # fmt: skip
 
     def _check(
         self, wrong: Mask, level: int, where: Index, entry: NDArray[np.uint64], what: str
     ) -> Mask:
         """Note entries that are wrong; returns which are not."""
         indices = np.flatnonzero(wrong)
-        self.bad += len(indices)
-        for index in indices[: max(0, _TOLD - len(self.problems))]:
-            self.problems.append(
+        self._note(
+            len(indices),
+            (
                 f"entry {where[index] % ENTRIES} of the table of level {level} at "
                 f"{where[index] // ENTRIES << PAGE_SHIFT:#x} {what}: {entry[index]:#x}"
-            )
+                for index in indices
+            ),
+        )
         return ~wrong
+
+    def _note(self, count: int, problems: Iterable[str]) -> None:
+        self.bad += count
+        self.problems += islice(problems, max(0, _TOLD - len(self.problems)))
 
     def _count(self) -> int:
         """The number of tables. None may be one at two levels: that is a loop, or half of one."""
         frames = [np.unique(tables.frame) for tables in self._tables]
         everything, count = np.unique(np.concatenate(frames), return_counts=True)
-        several = everything[count > 1]
-        self.bad += len(several)
-        for frame in several[: max(0, _TOLD - len(self.problems))]:
+        for frame in everything[count > 1]:
             levels = [str(self.levels - at) for at, some in enumerate(frames) if frame in some]
-            self.problems.append(
-                f"the table at {int(frame) << PAGE_SHIFT:#x} is one at level "
-                f"{' and at level '.join(levels)}"
-            )
+            where = " and at level ".join(levels)
+            self._note(1, [f"the table at {int(frame) << PAGE_SHIFT:#x} is one at level {where}"])
         return len(everything)
 
     def _canonical(self, address: NDArray[np.uint64]) -> NDArray[np.uint64]:

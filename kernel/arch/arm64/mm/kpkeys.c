@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* kpkeys on permission overlays (POE), or their substitutes. */
+/* kpkeys on permission overlays (POE), or their substitute. */
 #include <linux/bitfield.h>
 #include <linux/cache.h>
 #include <linux/export.h>
@@ -29,8 +29,6 @@ DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_key);
 EXPORT_SYMBOL(arm64_kpkeys_key);
 DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_pie_key);
 EXPORT_SYMBOL(arm64_kpkeys_pie_key);
-DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_mock_key);
-EXPORT_SYMBOL(arm64_kpkeys_mock_key);
 
 DEFINE_PER_CPU(u64, arm64_kpkeys_at_entry);
 
@@ -38,66 +36,10 @@ const char *arm64_kpkeys_name __ro_after_init = "arm64/poe";
 
 /* === The register ======================================================= */
 
-static bool mock __initdata;
-
-static int __init early_mock(char *arg)
-{
-	mock = IS_ENABLED(CONFIG_ARM64_KPKEYS_MOCK);
-	if (!mock)
-		pr_warn("kpkeys_mock: not built in (CONFIG_ARM64_KPKEYS_MOCK)\n");
-	return 0;
-}
-early_param("kpkeys_mock", early_mock);
-
-/* For tests: CPUs that shall pretend to have BBML3. */
-static enum { BBML3_AS_IS, BBML3_BOOT_CPU, BBML3_ALL_CPUS } bbml3 __ro_after_init;
-
-static int __init early_bbml3(char *arg)
-{
-	if (!IS_ENABLED(CONFIG_ARM64_KPKEYS_PIE_TEST))
-		pr_warn("kpkeys_bbml3: not built in (CONFIG_ARM64_KPKEYS_PIE_TEST)\n");
-	else if (arg && !strcmp(arg, "on"))
-		bbml3 = BBML3_ALL_CPUS;
-	else if (arg && !strcmp(arg, "boot"))
-		bbml3 = BBML3_BOOT_CPU;
-	else
-		pr_warn("kpkeys_bbml3=%s: expected on or boot\n", arg);
-	return 0;
-}
-early_param("kpkeys_bbml3", early_bbml3);
-
-/**
- * arm64_kpkeys_bbml3() - Shall this CPU pretend to have BBML3?
- *
- * Context: that CPU, before it is used.
- * Return: true if a test wants it.
- */
-bool arm64_kpkeys_bbml3(void)
-{
-	return bbml3 == BBML3_ALL_CPUS ||
-	       (bbml3 == BBML3_BOOT_CPU && !smp_processor_id());
-}
-
-static bool __init has_sme(void)
-{
-	u64 pfr1 = read_sanitised_ftr_reg(SYS_ID_AA64PFR1_EL1);
-
-	return cpuid_feature_extract_unsigned_field(pfr1,
-						    ID_AA64PFR1_EL1_SME_SHIFT);
-}
-
 /* Choose the register; returns the reason if there is none. */
-static const char * __init choose(void)
+static const char * __init arm64_kpkeys_choose(void)
 {
-	if (mock) {
-		if (!has_sme())
-			return "the CPU has no register to pretend with (SME)";
-		pr_warn("kpkeys: kpkeys_mock protects nothing\n");
-		arm64_kpkeys_name = "a mock: nothing is protected";
-		static_branch_enable(&arm64_kpkeys_mock_key);
-		return NULL;
-	}
-	if (system_supports_poe())
+	if (arm64_has_por_el1())
 		return NULL;
 	if (IS_ENABLED(CONFIG_ARM64_KPKEYS_PIE_TEST) &&
 	    cpus_have_cap(ARM64_HAS_S1PIE)) {
@@ -133,7 +75,7 @@ const char * __init arch_kpkeys_init(void)
 	if (!rodata_enabled)
 		return "rodata=off";
 
-	reason = choose();
+	reason = arm64_kpkeys_choose();
 	if (reason)
 		return reason;
 
@@ -214,8 +156,8 @@ struct scan {
 	pteval_t last;
 };
 
-static int add_entry(struct mm_walk *walk, pteval_t val, unsigned long addr,
-		     unsigned long end)
+static int kpkeys_scan_add(struct mm_walk *walk, pteval_t val,
+			   unsigned long addr, unsigned long end)
 {
 	struct scan *scan = walk->private;
 
@@ -237,32 +179,32 @@ static int add_entry(struct mm_walk *walk, pteval_t val, unsigned long addr,
 	return 0;
 }
 
-static int scan_pud(pud_t *entry, unsigned long addr, unsigned long next,
-		    struct mm_walk *walk)
+static int kpkeys_scan_pud(pud_t *entry, unsigned long addr, unsigned long next,
+			   struct mm_walk *walk)
 {
 	pud_t pud = pudp_get(entry);
 
-	return pud_leaf(pud) ? add_entry(walk, pud_val(pud), addr, next) : 0;
+	return pud_leaf(pud) ? kpkeys_scan_add(walk, pud_val(pud), addr, next) : 0;
 }
 
-static int scan_pmd(pmd_t *entry, unsigned long addr, unsigned long next,
-		    struct mm_walk *walk)
+static int kpkeys_scan_pmd(pmd_t *entry, unsigned long addr, unsigned long next,
+			   struct mm_walk *walk)
 {
 	pmd_t pmd = pmdp_get(entry);
 
-	return pmd_leaf(pmd) ? add_entry(walk, pmd_val(pmd), addr, next) : 0;
+	return pmd_leaf(pmd) ? kpkeys_scan_add(walk, pmd_val(pmd), addr, next) : 0;
 }
 
-static int scan_pte(pte_t *entry, unsigned long addr, unsigned long next,
-		    struct mm_walk *walk)
+static int kpkeys_scan_pte(pte_t *entry, unsigned long addr, unsigned long next,
+			   struct mm_walk *walk)
 {
-	return add_entry(walk, pte_val(__ptep_get(entry)), addr, next);
+	return kpkeys_scan_add(walk, pte_val(__ptep_get(entry)), addr, next);
 }
 
 static const struct mm_walk_ops scan_ops = {
-	.pud_entry = scan_pud,
-	.pmd_entry = scan_pmd,
-	.pte_entry = scan_pte,
+	.pud_entry = kpkeys_scan_pud,
+	.pmd_entry = kpkeys_scan_pmd,
+	.pte_entry = kpkeys_scan_pte,
 };
 
 /**
@@ -285,7 +227,7 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 }
 
 /* The leaf entry of a kernel address, or 0. */
-static pteval_t leaf_of(unsigned long addr)
+static pteval_t kpkeys_leaf_of(unsigned long addr)
 {
 	struct scan scan = { };
 
@@ -295,9 +237,9 @@ static pteval_t leaf_of(unsigned long addr)
 	return scan.last;
 }
 
-static bool is_writable(unsigned long addr)
+static bool kpkeys_is_writable(unsigned long addr)
 {
-	pteval_t leaf = leaf_of(addr);
+	pteval_t leaf = kpkeys_leaf_of(addr);
 
 	return pte_valid(__pte(leaf)) && !(leaf & PTE_RDONLY);
 }
@@ -321,22 +263,37 @@ bool arm64_kpkeys_read_only(const void *table)
 	    phys >= __pa_symbol(__init_begin))
 		return false;
 	return system_state < SYSTEM_RUNNING ||
-	       (!is_writable((unsigned long)__va(phys)) &&
-		!is_writable(__phys_to_kimg(phys)));
+	       (!kpkeys_is_writable((unsigned long)__va(phys)) &&
+		!kpkeys_is_writable(__phys_to_kimg(phys)));
 }
 
 /* === Lazy writes ======================================================== */
 
 DEFINE_STATIC_KEY_FALSE_RO(arm64_lazy_ptes_key);
 
-static int __init lazy_ptes_init(void)
+static int __init kpkeys_lazy_ptes_init(void)
 {
 	if (cpus_have_final_cap(ARM64_HAS_LSE_ATOMICS) &&
 	    kpkeys_batch_enabled())
 		static_branch_enable(&arm64_lazy_ptes_key);
 	return 0;
 }
-arch_initcall(lazy_ptes_init);
+arch_initcall(kpkeys_lazy_ptes_init);
+
+static u64 kpkeys_redo_write(int op, u64 *entry, u64 new, u64 old)
+{
+	guard(kpkeys_hardened_pgtables)();
+	switch (op) {
+	case EX_DATA_KPKEYS_STR:
+		WRITE_ONCE(*entry, new);
+		return old;
+	case EX_DATA_KPKEYS_SWP:
+		return xchg_relaxed(entry, new);
+	case EX_DATA_KPKEYS_CAS:
+		return cmpxchg_relaxed(entry, old, new);
+	}
+	return old;
+}
 
 /**
  * arm64_kpkeys_lazy_write() - Redo a refused write of <asm/pgtable_lazy.h>.
@@ -352,32 +309,20 @@ void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry)
 	u64 new = pt_regs_read_reg(regs, FIELD_GET(EX_DATA_REG_NEW, data));
 	u64 old = pt_regs_read_reg(regs, reg_old);
 
-	scoped_guard(kpkeys_hardened_pgtables) {
-		switch (FIELD_GET(EX_DATA_KPKEYS, data)) {
-		case EX_DATA_KPKEYS_STR:
-			WRITE_ONCE(*entry, new);
-			break;
-		case EX_DATA_KPKEYS_SWP:
-			old = xchg_relaxed(entry, new);
-			break;
-		case EX_DATA_KPKEYS_CAS:
-			old = cmpxchg_relaxed(entry, old, new);
-			break;
-		}
-	}
+	old = kpkeys_redo_write(FIELD_GET(EX_DATA_KPKEYS, data), entry, new, old);
 	pt_regs_write_reg(regs, reg_old, old);
 }
 
 /* Did the key of page tables refuse this write? */
-static bool is_violation(unsigned long addr, unsigned long esr)
+static bool kpkeys_is_violation(unsigned long addr, unsigned long esr)
 {
 	return ESR_ELx_EC(esr) == ESR_ELx_EC_DABT_CUR && is_ttbr1_addr(addr) &&
 	       esr_fsc_is_permission_fault(esr) && esr & ESR_ELx_WNR &&
-	       arm64_kpkeys_tagged(leaf_of(addr));
+	       arm64_kpkeys_tagged(kpkeys_leaf_of(addr));
 }
 
 /**
- * __arm64_kpkeys_lazy_abort() - Redo a refused write of a batch section.
+ * __arm64_kpkeys_lazy_abort() - Redo a refused write of a batch.
  * @regs: registers at the fault.
  *
  * The instruction and its address come from system registers. An attacker could
@@ -392,8 +337,8 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 	const struct exception_table_entry *ex;
 	unsigned long addr;
 
-	if (!is_violation(untagged_addr(read_sysreg(far_el1)),
-			  read_sysreg(esr_el1)))
+	if (!kpkeys_is_violation(untagged_addr(read_sysreg(far_el1)),
+				 read_sysreg(esr_el1)))
 		return false;
 
 	/*
@@ -436,7 +381,7 @@ bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 		.pkey_reg = raw_cpu_read(arm64_kpkeys_at_entry),
 	};
 
-	if (!is_violation(addr, esr))
+	if (!kpkeys_is_violation(addr, esr))
 		return false;
 
 	kpkeys_report_violation(&violation);

@@ -39,8 +39,9 @@ static irqreturn_t sample_in_nmi(int irq, void *data)
 	struct nmi_sample *sample = data;
 
 	sample->on_entry = arch_kpkeys_read_reg();
-	scoped_guard(kpkeys_hardened_pgtables)
+	scoped_guard(kpkeys_hardened_pgtables) {
 		sample->in_guard = arch_kpkeys_read_reg();
+	}
 	sample->behind_guard = arch_kpkeys_read_reg();
 	sample->irqs_off = regs_irqs_disabled(get_irq_regs());
 	WRITE_ONCE(sample->done, true);

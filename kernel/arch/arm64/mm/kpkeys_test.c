@@ -40,7 +40,7 @@ static void overlays_of_levels(struct kunit *test)
 	}
 }
 
-static u64 permission(u64 pir, int index)
+static u64 por_permission(u64 pir, int index)
 {
 	return (pir >> PIRx_ELx_PERM_SHIFT(index)) & PIE_MASK;
 }
@@ -48,10 +48,10 @@ static u64 permission(u64 pir, int index)
 static void permissions_of_entries(struct kunit *test)
 {
 	/* PIE leaves the permissions to the overlay. */
-	KUNIT_EXPECT_EQ(test, permission(PIE_E1, pte_pi_index(_PAGE_KERNEL)),
+	KUNIT_EXPECT_EQ(test, por_permission(PIE_E1, pte_pi_index(_PAGE_KERNEL)),
 			PIE_RW_O);
 	/* User mode has no access with the index of page tables. */
-	KUNIT_EXPECT_EQ(test, permission(PIE_E0, PI_IDX_PGTABLES), PIE_NONE_O);
+	KUNIT_EXPECT_EQ(test, por_permission(PIE_E0, PI_IDX_PGTABLES), PIE_NONE_O);
 }
 
 static void levels_differ_in_one_index(struct kunit *test)
@@ -62,8 +62,8 @@ static void levels_differ_in_one_index(struct kunit *test)
 		kunit_skip(test, "permission indirection is not used");
 
 	for (index = 0; index < 16; index++) {
-		u64 low = permission(PIR_EL1_DEFAULT, index);
-		u64 high = permission(PIR_EL1_PGTABLES, index);
+		u64 low = por_permission(PIR_EL1_DEFAULT, index);
+		u64 high = por_permission(PIR_EL1_PGTABLES, index);
 
 		if (index == PI_IDX_PGTABLES) {
 			KUNIT_EXPECT_EQ(test, low, PIE_R);

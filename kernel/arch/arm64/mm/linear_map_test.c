@@ -46,7 +46,7 @@ static const struct mm_walk_ops find_ops = {
 };
 
 /* The leaf entry of an address, valid or not. */
-static pteval_t leaf_of(const void *page)
+static pteval_t linear_map_leaf_of(const void *page)
 {
 	unsigned long addr = (unsigned long)page;
 	pteval_t leaf = 0;
@@ -80,7 +80,7 @@ static void see_table(struct tables *tables, int level, const void *entry)
 
 	tables->seen++;
 	phys = __pa(table);
-	leaf = leaf_of(table);
+	leaf = linear_map_leaf_of(table);
 	KUNIT_EXPECT_TRUE_MSG(test, pte_valid(__pte(leaf)) && !(leaf & PTE_RDONLY),
 			      "table at %pa of level %d cannot be written", &phys, level);
 	KUNIT_EXPECT_TRUE_MSG(test, PageReserved(virt_to_page(table)) ||
@@ -136,9 +136,12 @@ static void no_slot_is_left_behind(struct kunit *test)
 {
 	enum fixed_addresses slot;
 
-	for (slot = FIX_PTE; slot <= FIX_PGD; slot++)
-		KUNIT_EXPECT_FALSE(test, pte_valid(__pte(leaf_of((void *)
-				   __fix_to_virt(slot)))));
+	for (slot = FIX_PTE; slot <= FIX_PGD; slot++) {
+		void *page = (void *)__fix_to_virt(slot);
+
+		KUNIT_EXPECT_FALSE(test,
+				   pte_valid(__pte(linear_map_leaf_of(page))));
+	}
 }
 
 /* Neither during creation nor since. */

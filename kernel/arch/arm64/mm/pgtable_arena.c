@@ -43,7 +43,7 @@ static phys_addr_t arena_end __initdata;
 static bool pgtables_need_fixmap __ro_after_init;
 
 /* In the part of the image that stays, and is writable by both addresses. */
-static bool in_image(phys_addr_t phys)
+static bool pgtable_in_image(phys_addr_t phys)
 {
 	return phys >= __pa_symbol(__bss_stop) && phys < __pa_symbol(_end);
 }
@@ -58,7 +58,7 @@ static bool in_image(phys_addr_t phys)
  */
 void *pgtable_map(enum fixed_addresses slot, phys_addr_t phys)
 {
-	if (in_image(phys))
+	if (pgtable_in_image(phys))
 		return (void *)__phys_to_kimg(phys);
 	if (likely(!pgtables_need_fixmap))
 		return __va(phys);
@@ -102,8 +102,9 @@ phys_addr_t __init pgtable_arena_alloc(void)
 	return 0;
 }
 
-static unsigned long __init tables_spanned(phys_addr_t start, phys_addr_t end,
-					   unsigned int shift)
+static unsigned long __init arena_tables_spanned(phys_addr_t start,
+						 phys_addr_t end,
+						 unsigned int shift)
 {
 	unsigned long first = __phys_to_virt(start) >> shift;
 	unsigned long last = (__phys_to_virt(end) - 1) >> shift;
@@ -121,13 +122,13 @@ static phys_addr_t __init arena_size(void)
 	for_each_mem_range(i, &start, &end) {
 		if (start >= end)
 			continue;
-		tables += tables_spanned(start, end, PMD_SHIFT);
+		tables += arena_tables_spanned(start, end, PMD_SHIFT);
 		if (CONFIG_PGTABLE_LEVELS > 2)
-			tables += tables_spanned(start, end, PUD_SHIFT);
+			tables += arena_tables_spanned(start, end, PUD_SHIFT);
 		if (pgtable_l4_enabled())
-			tables += tables_spanned(start, end, P4D_SHIFT);
+			tables += arena_tables_spanned(start, end, P4D_SHIFT);
 		if (pgtable_l5_enabled())
-			tables += tables_spanned(start, end, PGDIR_SHIFT);
+			tables += arena_tables_spanned(start, end, PGDIR_SHIFT);
 	}
 	return tables << PAGE_SHIFT;
 }

@@ -32,12 +32,12 @@ unsigned int um_pkru_offset __ro_after_init;
 
 static bool nopku __initdata;
 
-static int __init early_nopku(char *arg)
+static int __init um_kpkeys_early_nopku(char *arg)
 {
 	nopku = true;
 	return 0;
 }
-early_param("nopku", early_nopku);
+early_param("nopku", um_kpkeys_early_nopku);
 
 /**
  * arch_kpkeys_init() - Allocate the key and set the boot CPU to the default.
@@ -139,12 +139,18 @@ void um_pku_switch(void)
  */
 static unsigned long physmem_rwx_start __ro_after_init;
 
+/**
+ * um_kpkeys_set_physmem() - Tell where executable memory begins.
+ * @start: address of the file mapping of physical memory.
+ *
+ * Context: boot, before the first arch_set_memory_pkey().
+ */
 void __init um_kpkeys_set_physmem(unsigned long start)
 {
 	physmem_rwx_start = start;
 }
 
-static int tag_range(unsigned long start, unsigned long end, int pkey)
+static int um_kpkeys_tag_range(unsigned long start, unsigned long end, int pkey)
 {
 	/*
 	 * Keep the protection of the range: mappings that differ in protection
@@ -176,9 +182,9 @@ int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey)
 		return -EINVAL;
 
 	if (addr < mid)
-		err = tag_range(addr, mid, pkey);
+		err = um_kpkeys_tag_range(addr, mid, pkey);
 	if (!err && mid < end)
-		err = tag_range(mid, end, pkey);
+		err = um_kpkeys_tag_range(mid, end, pkey);
 	return err;
 }
 
@@ -192,7 +198,7 @@ struct smaps_scan {
 	unsigned long start, end;	/* of the current mapping */
 };
 
-static void smaps_line(struct smaps_scan *scan, const char *line)
+static void um_kpkeys_smaps_line(struct smaps_scan *scan, const char *line)
 {
 	unsigned long start, end;
 	struct kpkeys_range *last;
@@ -253,7 +259,7 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 		buf[have] = '\0';
 		for (line = buf; (nl = strchr(line, '\n')); line = nl + 1) {
 			*nl = '\0';
-			smaps_line(&scan, line);
+			um_kpkeys_smaps_line(&scan, line);
 		}
 		have -= line - buf;
 		memmove(buf, line, have);
@@ -267,7 +273,7 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 /* === Violations ========================================================= */
 
 /* Runs on the stack of the task that wrote, see mc_call(). */
-static void __noreturn violation_die(void)
+static void __noreturn um_kpkeys_violation_die(void)
 {
 	/* sigreturn restored the level of the interrupted code. */
 	um_pku_reset();
@@ -309,6 +315,6 @@ bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
 	}
 
 	show_regs(container_of(regs, struct pt_regs, regs));
-	mc_call(mc, violation_die);
+	mc_call(mc, um_kpkeys_violation_die);
 	return true;
 }

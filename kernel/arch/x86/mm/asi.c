@@ -49,7 +49,7 @@ void asi_set_user_pgd(pgd_t *pgdp, pgd_t pgd)
 			   *kernel_to_user_pgdp(pgdp));
 }
 
-static void set_ldt(pgd_t *pgd, pgd_t entry)
+static void asi_set_ldt(pgd_t *pgd, pgd_t entry)
 {
 	if (!asi_requested())
 		return;
@@ -66,7 +66,7 @@ static void set_ldt(pgd_t *pgd, pgd_t entry)
  */
 void asi_map_ldt(pgd_t *pgd)
 {
-	set_ldt(pgd, *pgd);
+	asi_set_ldt(pgd, *pgd);
 }
 
 /**
@@ -77,7 +77,7 @@ void asi_map_ldt(pgd_t *pgd)
  */
 void asi_unmap_ldt(pgd_t *pgd)
 {
-	set_ldt(pgd, __pgd(0));
+	asi_set_ldt(pgd, __pgd(0));
 }
 
 /**
@@ -103,24 +103,24 @@ pgd_t *arch_asi_pgd(struct mm_struct *mm)
 /* === The restricted direct map ========================================== */
 
 /* PGD entries that map the direct map only, see kaslr.c. */
-static bool is_of_memory(unsigned int index)
+static bool asi_pgd_maps_memory(unsigned int index)
 {
 	return index >= pgd_index(PAGE_OFFSET) &&
 	       index < pgd_index(VMALLOC_START);
 }
 
-static pmd_t *restricted_pmd(unsigned long addr)
+static pmd_t *asi_restricted_pmd(unsigned long addr)
 {
 	pud_t *pud;
 
-	if (WARN_ON_ONCE(!is_of_memory(pgd_index(addr))))
+	if (WARN_ON_ONCE(!asi_pgd_maps_memory(pgd_index(addr))))
 		return NULL;
 	pud = asi_pud_offset(asi_pgd, addr);
 	return pud && !pud_none(*pud) ? pmd_offset(pud, addr) : NULL;
 }
 
 /* The entry of the direct map, converted to PMD size if need be. */
-static pmd_t direct_entry(unsigned long addr)
+static pmd_t asi_direct_entry(unsigned long addr)
 {
 	pud_t *pud = asi_pud_offset(init_mm.pgd, addr);
 
@@ -135,7 +135,7 @@ static pmd_t direct_entry(unsigned long addr)
 }
 
 /* Allocate a table of the restricted direct map unless it exists. */
-static int make_p4d(unsigned long addr)
+static int asi_make_p4d(unsigned long addr)
 {
 	pgd_t *pgd = pgd_offset_pgd(asi_pgd, addr);
 	p4d_t *p4d;
@@ -149,7 +149,7 @@ static int make_p4d(unsigned long addr)
 	return 0;
 }
 
-static int make_pud(unsigned long addr)
+static int asi_make_pud(unsigned long addr)
 {
 	p4d_t *p4d = p4d_offset(pgd_offset_pgd(asi_pgd, addr), addr);
 	pud_t *pud;
@@ -163,7 +163,7 @@ static int make_pud(unsigned long addr)
 	return 0;
 }
 
-static int make_pmd(unsigned long addr)
+static int asi_make_pmd(unsigned long addr)
 {
 	pud_t *pud = asi_pud_offset(asi_pgd, addr);
 	pmd_t *pmd;
@@ -178,7 +178,7 @@ static int make_pmd(unsigned long addr)
 }
 
 /* Copy PGD entries of the restricted direct map to all processes. */
-static void spread(unsigned long start, unsigned long end)
+static void asi_spread_pgds(unsigned long start, unsigned long end)
 {
 	unsigned int i;
 
@@ -206,10 +206,10 @@ void asi_sync_global_pgds(unsigned long start, unsigned long end)
 	if (!asi_pgd)
 		return;
 	for (i = pgd_index(start); i <= pgd_index(end); i++) {
-		if (!is_of_memory(i))
+		if (!asi_pgd_maps_memory(i))
 			clone_pgd_range(asi_pgd + i, swapper_pg_dir + i, 1);
 	}
-	spread(start, end);
+	asi_spread_pgds(start, end);
 }
 
 /* === Interface to mm/asi/ ================================================ */
@@ -221,20 +221,20 @@ int arch_asi_populate(unsigned long start, unsigned long end)
 
 	for (addr = ALIGN_DOWN(start, PUD_SIZE); addr < end && !err;
 	     addr += PUD_SIZE) {
-		err = make_p4d(addr);
+		err = asi_make_p4d(addr);
 		if (!err)
-			err = make_pud(addr);
+			err = asi_make_pud(addr);
 		if (!err)
-			err = make_pmd(addr);
+			err = asi_make_pmd(addr);
 	}
-	spread(start, end - 1);
+	asi_spread_pgds(start, end - 1);
 	return err;
 }
 
 void arch_asi_set(unsigned long addr, bool map)
 {
-	pmd_t *pmd = restricted_pmd(addr);
-	pmd_t new = map ? direct_entry(addr) : __pmd(0);
+	pmd_t *pmd = asi_restricted_pmd(addr);
+	pmd_t new = map ? asi_direct_entry(addr) : __pmd(0);
 
 	if (pmd && pmd_val(*pmd) != pmd_val(new))
 		set_pmd(pmd, new);
@@ -242,15 +242,15 @@ void arch_asi_set(unsigned long addr, bool map)
 
 enum asi_entry arch_asi_get(unsigned long addr)
 {
-	pmd_t *pmd = restricted_pmd(addr);
+	pmd_t *pmd = asi_restricted_pmd(addr);
 
 	if (!pmd || pmd_none(*pmd))
 		return ASI_UNMAPPED;
-	return pmd_val(*pmd) == pmd_val(direct_entry(addr)) ? ASI_MAPPED :
+	return pmd_val(*pmd) == pmd_val(asi_direct_entry(addr)) ? ASI_MAPPED :
 							      ASI_STALE;
 }
 
-static unsigned long mapped_pages(const char *start, const char *end)
+static unsigned long asi_count_mapped(const char *start, const char *end)
 {
 	unsigned long addr, nr = 0;
 
@@ -269,9 +269,9 @@ unsigned long arch_asi_aliases(void)
 {
 	if (system_state < SYSTEM_RUNNING)
 		return 0;
-	return mapped_pages(__init_begin, __init_end) +
-	       mapped_pages(_etext, __start_rodata) +
-	       mapped_pages(__end_rodata, _sdata);
+	return asi_count_mapped(__init_begin, __init_end) +
+	       asi_count_mapped(_etext, __start_rodata) +
+	       asi_count_mapped(__end_rodata, _sdata);
 }
 
 /**
@@ -318,7 +318,7 @@ const char * __init arch_asi_init(void)
 	clone_pgd_range(asi_pgd + KERNEL_PGD_BOUNDARY,
 			swapper_pg_dir + KERNEL_PGD_BOUNDARY, KERNEL_PGD_PTRS);
 	for (i = KERNEL_PGD_BOUNDARY; i < PTRS_PER_PGD; i++) {
-		if (is_of_memory(i))
+		if (asi_pgd_maps_memory(i))
 			set_pgd(asi_pgd + i, __pgd(0));
 	}
 	if (arch_asi_populate(PAGE_OFFSET, end))

@@ -42,27 +42,27 @@ static struct probe {
 
 static DEFINE_MUTEX(last_lock);
 
-static unsigned long faults(void)
+static unsigned long asi_count_faults(void)
 {
 	return this_cpu_read(asi_switches[ASI_EXIT_FAULT]);
 }
 
 /* With interrupts off, so that no handler leaves. */
-static void look(const u8 *addr, bool stay, struct probe *probe)
+static void asi_probe_read(const u8 *addr, bool stay, struct probe *probe)
 {
 	unsigned long before;
 
 	guard(irqsave)();
 	asi_enter();
-	before = faults();
+	before = asi_count_faults();
 	this_cpu_write(asi_stay, stay);
 	probe->error = copy_from_kernel_nofault(&probe->value, addr, 1);
 	this_cpu_write(asi_stay, false);
-	probe->exits = faults() - before;
+	probe->exits = asi_count_faults() - before;
 }
 
-static long look_at(pid_t pid, unsigned long addr, bool stay,
-		    struct probe *probe)
+static long asi_probe_process(pid_t pid, unsigned long addr, bool stay,
+			      struct probe *probe)
 {
 	struct task_struct *task;
 	struct mm_struct *mm;
@@ -86,13 +86,14 @@ static long look_at(pid_t pid, unsigned long addr, bool stay,
 	if (nr != 1)
 		return nr < 0 ? nr : -EFAULT;
 
-	look((u8 *)page_address(page) + offset_in_page(addr), stay, probe);
+	asi_probe_read((u8 *)page_address(page) + offset_in_page(addr), stay,
+		       probe);
 	put_page(page);
 	return 0;
 }
 
-static ssize_t probe_write(struct file *file, const char __user *from,
-			   size_t size, loff_t *pos)
+static ssize_t asi_probe_write(struct file *file, const char __user *from,
+			       size_t size, loff_t *pos)
 {
 	struct probe probe = {};
 	unsigned long addr;
@@ -113,7 +114,8 @@ static ssize_t probe_write(struct file *file, const char __user *from,
 	if (strcmp(how, "stay") && strcmp(how, "leave"))
 		return -EINVAL;
 
-	err = look_at(pid, untagged_addr(addr), !strcmp(how, "stay"), &probe);
+	err = asi_probe_process(pid, untagged_addr(addr), !strcmp(how, "stay"),
+				&probe);
 	if (err)
 		return err;
 	scoped_guard(mutex, &last_lock)
@@ -121,7 +123,7 @@ static ssize_t probe_write(struct file *file, const char __user *from,
 	return size;
 }
 
-static int probe_show(struct seq_file *m, void *unused)
+static int asi_probe_show(struct seq_file *m, void *unused)
 {
 	guard(mutex)(&last_lock);
 	seq_printf(m, "error %ld\nexits %lu\nvalue 0x%02x\n", last.error,
@@ -129,16 +131,16 @@ static int probe_show(struct seq_file *m, void *unused)
 	return 0;
 }
 
-static int probe_open(struct inode *inode, struct file *file)
+static int asi_probe_open(struct inode *inode, struct file *file)
 {
-	return single_open(file, probe_show, NULL);
+	return single_open(file, asi_probe_show, NULL);
 }
 
-static const struct file_operations probe_fops = {
+static const struct file_operations asi_probe_fops = {
 	.owner		= THIS_MODULE,
-	.open		= probe_open,
+	.open		= asi_probe_open,
 	.read		= seq_read,
-	.write		= probe_write,
+	.write		= asi_probe_write,
 	.llseek		= seq_lseek,
 	.release	= single_release,
 };
@@ -152,7 +154,7 @@ static DEFINE_MUTEX(nmis_lock);
 static DEFINE_PER_CPU(bool, nmi_sent);
 static const u8 *nmi_reads;
 
-static int read_in_nmi(unsigned int type, struct pt_regs *regs)
+static int asi_nmi_read(unsigned int type, struct pt_regs *regs)
 {
 	if (!this_cpu_read(nmi_sent))
 		return NMI_DONE;
@@ -161,7 +163,7 @@ static int read_in_nmi(unsigned int type, struct pt_regs *regs)
 	return NMI_HANDLED;
 }
 
-static int send_nmis(u64 nr)
+static int asi_send_nmis(u64 nr)
 {
 	int cpu;
 
@@ -186,7 +188,7 @@ static int send_nmis(u64 nr)
 	return 0;
 }
 
-static int nmis_set(void *unused, u64 nr)
+static int asi_nmis_set(void *unused, u64 nr)
 {
 	struct page *page = alloc_page(GFP_HIGHUSER);
 	int err;
@@ -195,9 +197,9 @@ static int nmis_set(void *unused, u64 nr)
 		return -ENOMEM;
 	guard(mutex)(&nmis_lock);
 	nmi_reads = page_address(page);
-	err = register_nmi_handler(NMI_LOCAL, read_in_nmi, 0, "asi_nmis");
+	err = register_nmi_handler(NMI_LOCAL, asi_nmi_read, 0, "asi_nmis");
 	if (!err) {
-		err = send_nmis(nr);
+		err = asi_send_nmis(nr);
 		/* Wait for the last ones. */
 		msleep(20);
 		unregister_nmi_handler(NMI_LOCAL, "asi_nmis");
@@ -205,7 +207,7 @@ static int nmis_set(void *unused, u64 nr)
 	__free_page(page);
 	return err;
 }
-DEFINE_DEBUGFS_ATTRIBUTE(nmis_fops, NULL, nmis_set, "%llu\n");
+DEFINE_DEBUGFS_ATTRIBUTE(asi_nmis_fops, NULL, asi_nmis_set, "%llu\n");
 
 static int __init asi_debug_init(void)
 {
@@ -215,8 +217,8 @@ static int __init asi_debug_init(void)
 		return 0;
 
 	dir = debugfs_lookup("asi", NULL);
-	debugfs_create_file("probe", 0600, dir, NULL, &probe_fops);
-	debugfs_create_file_unsafe("nmis", 0200, dir, NULL, &nmis_fops);
+	debugfs_create_file("probe", 0600, dir, NULL, &asi_probe_fops);
+	debugfs_create_file_unsafe("nmis", 0200, dir, NULL, &asi_nmis_fops);
 	dput(dir);
 	return 0;
 }

@@ -36,7 +36,7 @@
 /* All windows share one entry in each table but the last two levels. */
 static_assert(CONFIG_NR_CPUS * EPHMAP_PAGES <= PUD_SIZE / PAGE_SIZE);
 
-static unsigned long address_of(unsigned int cpu)
+static unsigned long ephmap_address(unsigned int cpu)
 {
 	return EPHMAP_BASE_ADDR + (unsigned long)cpu * EPHMAP_PAGES * PAGE_SIZE;
 }
@@ -44,7 +44,7 @@ static unsigned long address_of(unsigned int cpu)
 /* === Tables ============================================================== */
 
 /* The tables exist if the levels above do. */
-static pmd_t *pmd_of(pgd_t *pgd, unsigned long addr)
+static pmd_t *ephmap_pmd(pgd_t *pgd, unsigned long addr)
 {
 	pud_t *pud = asi_pud_offset(pgd, addr);
 
@@ -52,9 +52,9 @@ static pmd_t *pmd_of(pgd_t *pgd, unsigned long addr)
 }
 
 /* Start from CR3: a pointer in memory could be forged. */
-static pte_t *pte_of(unsigned long addr)
+static pte_t *ephmap_pte(unsigned long addr)
 {
-	pmd_t *pmd = pmd_of(__va(read_cr3_pa()), addr);
+	pmd_t *pmd = ephmap_pmd(__va(read_cr3_pa()), addr);
 
 	return pmd && !pmd_none(*pmd) ? pte_offset_kernel(pmd, addr) : NULL;
 }
@@ -73,13 +73,13 @@ VISIBLE_IF_KUNIT void *ephmap_new_table(void)
 	return ptdesc_address(pt);
 }
 
-static void free_table(void *table)
+static void ephmap_free_table(void *table)
 {
 	pagetable_dtor_free(virt_to_ptdesc(table));
 }
 
 /* Link the upper tables, which all CPUs share; returns their number. */
-static unsigned int link_tables(struct mm_struct *mm, void **new)
+static unsigned int ephmap_link_tables(struct mm_struct *mm, void **new)
 {
 	pgd_t *pgd = pgd_offset(mm, EPHMAP_BASE_ADDR);
 	unsigned int nr = 0;
@@ -107,7 +107,8 @@ static unsigned int link_tables(struct mm_struct *mm, void **new)
 }
 
 /* Out of line, to keep the register pressure of ephmap_open() low. */
-static noinline bool make_tables(struct mm_struct *mm, unsigned long addr)
+static noinline bool ephmap_make_tables(struct mm_struct *mm,
+					unsigned long addr)
 {
 	unsigned int nr = 0, used = 0, needed;
 	bool made = false;
@@ -120,14 +121,14 @@ static noinline bool make_tables(struct mm_struct *mm, unsigned long addr)
 
 	scoped_guard(spinlock, &mm->page_table_lock) {
 		if (!mm->context.ephmap && nr == needed)
-			used = link_tables(mm, new);
-		pmd = pmd_of(mm->pgd, addr);
+			used = ephmap_link_tables(mm, new);
+		pmd = ephmap_pmd(mm->pgd, addr);
 		if (pmd && pmd_none(*pmd) && used < nr)
 			set_pmd(pmd, __pmd(_KERNPG_TABLE | __pa(new[used++])));
 		made = pmd && !pmd_none(*pmd);
 	}
 	while (used < nr)
-		free_table(new[used++]);
+		ephmap_free_table(new[used++]);
 	return made;
 }
 
@@ -148,27 +149,25 @@ void ephmap_free(struct mm_struct *mm)
 		return;
 	if (pgtable_l5_enabled()) {
 		pud = p4d_pgtable(((p4d_t *)top)[p4d_index(EPHMAP_BASE_ADDR)]);
-		free_table(top);
+		ephmap_free_table(top);
 	}
 	pmd = pud_pgtable(pud[pud_index(EPHMAP_BASE_ADDR)]);
-	free_table(pud);
+	ephmap_free_table(pud);
 	for (i = 0; i < PTRS_PER_PMD; i++)
 		if (!pmd_none(pmd[i]))
-			free_table((void *)pmd_page_vaddr(pmd[i]));
-	free_table(pmd);
+			ephmap_free_table((void *)pmd_page_vaddr(pmd[i]));
+	ephmap_free_table(pmd);
 }
 
 /* === Other CPUs ========================================================== */
 
-static bool alone(struct mm_struct *mm, unsigned int cpu)
+static bool ephmap_is_alone(struct mm_struct *mm, unsigned int cpu)
 {
 	return cpumask_equal(mm_cpumask(mm), cpumask_of(cpu));
 }
 
-/*
- * As in flush_tlb_func(). With PCID, the TLB keeps entries of an unloaded mm.
- */
-static void leave_or_flush(void *mm)
+/* As flush_tlb_func(): with PCID, the TLB keeps entries of an unloaded mm. */
+static void ephmap_leave_or_flush(void *mm)
 {
 	if (this_cpu_read(cpu_tlbstate.loaded_mm) == mm) {
 		if (!this_cpu_read(cpu_tlbstate_shared.is_lazy)) {
@@ -182,7 +181,7 @@ static void leave_or_flush(void *mm)
 }
 
 /* Does another CPU run a thread of @mm, or is it just switching? */
-static bool is_shared(struct mm_struct *mm, unsigned int self)
+static bool ephmap_is_shared(struct mm_struct *mm, unsigned int self)
 {
 	unsigned int cpu;
 
@@ -205,11 +204,11 @@ static bool is_shared(struct mm_struct *mm, unsigned int self)
  * After a migration the process is not shared, but the old CPU may still have
  * its page tables loaded. Make that CPU drop them, once.
  */
-static noinline bool become_alone(struct mm_struct *mm, unsigned int cpu)
+static noinline bool ephmap_become_alone(struct mm_struct *mm, unsigned int cpu)
 {
-	if (is_shared(mm, cpu))
+	if (ephmap_is_shared(mm, cpu))
 		return false;
-	smp_call_function_many(mm_cpumask(mm), leave_or_flush, mm, true);
+	smp_call_function_many(mm_cpumask(mm), ephmap_leave_or_flush, mm, true);
 	/* Bits of offline CPUs stay set; those CPUs have nothing loaded. */
 	return cpumask_any_and_but(mm_cpumask(mm), cpu_online_mask,
 				   cpu) >= nr_cpu_ids;
@@ -217,36 +216,37 @@ static noinline bool become_alone(struct mm_struct *mm, unsigned int cpu)
 
 /* === Windows ============================================================= */
 
-static bool wanted __ro_after_init = true;
+static bool ephmap_wanted __ro_after_init = true;
 
-static int __init early_ephmap(char *arg)
+static int __init ephmap_parse(char *arg)
 {
-	return kstrtobool(arg, &wanted);
+	return kstrtobool(arg, &ephmap_wanted);
 }
-early_param("asi_ephmap", early_ephmap);
+early_param("asi_ephmap", ephmap_parse);
 
 /* A batch section costs more than it saves for a single entry. */
-static void begin_writing(unsigned int nr)
+static void ephmap_begin_writing(unsigned int nr)
 {
 	if (nr > 1)
 		kpkeys_batch_begin();
 }
 
-static void end_writing(unsigned int nr)
+static void ephmap_end_writing(unsigned int nr)
 {
 	if (nr > 1)
 		kpkeys_batch_end();
 }
 
-static bool is_possible(struct mm_struct *mm, unsigned int cpu)
+static bool ephmap_is_possible(struct mm_struct *mm, unsigned int cpu)
 {
-	return wanted && asi_restricted() &&
+	return ephmap_wanted && asi_restricted() &&
 	       this_cpu_read(cpu_tlbstate.loaded_mm) == mm &&
-	       (likely(alone(mm, cpu)) || become_alone(mm, cpu));
+	       (likely(ephmap_is_alone(mm, cpu)) ||
+		ephmap_become_alone(mm, cpu));
 }
 
 /* The TLB entries of the process on this CPU, in one address space. */
-static __always_inline void make_stale(bool restricted)
+static __always_inline void ephmap_make_stale(bool restricted)
 {
 	if (cpu_feature_enabled(X86_FEATURE_PCID))
 		this_cpu_or(asi_stale[restricted],
@@ -264,17 +264,17 @@ bool ephmap_open(struct ephmap *map)
 	for (tries = 0; tries < 2; tries++) {
 		unsigned int cpu = get_cpu();
 
-		if (!is_possible(mm, cpu))
+		if (!ephmap_is_possible(mm, cpu))
 			break;
-		map->addr = address_of(cpu);
+		map->addr = ephmap_address(cpu);
 		map->nr = 0;
-		map->pte = pte_of(map->addr);
+		map->pte = ephmap_pte(map->addr);
 		if (likely(map->pte)) {
 			raw_cpu_inc(asi_switches[ASI_EPHMAP]);
 			return true;
 		}
 		put_cpu();
-		if (!make_tables(mm, map->addr))
+		if (!ephmap_make_tables(mm, map->addr))
 			return false;
 	}
 	put_cpu();
@@ -292,10 +292,10 @@ void *ephmap_add(struct ephmap *map, struct page *page, unsigned int nr)
 	if (WARN_ON_ONCE(nr > EPHMAP_PAGES - map->nr))
 		return NULL;
 	pgprot_val(prot) &= ~_PAGE_GLOBAL;
-	begin_writing(nr);
+	ephmap_begin_writing(nr);
 	for (i = 0; i < nr; i++)
 		set_pte(pte + i, pfn_pte(pfn + i, prot));
-	end_writing(nr);
+	ephmap_end_writing(nr);
 	map->nr += nr;
 	return addr;
 }
@@ -305,19 +305,20 @@ void ephmap_close(struct ephmap *map)
 	struct mm_struct *mm = current->mm;
 	unsigned int i;
 
-	begin_writing(map->nr);
+	ephmap_begin_writing(map->nr);
 	for (i = 0; i < map->nr; i++)
 		set_pte(map->pte + i, __pte(0));
-	end_writing(map->nr);
+	ephmap_end_writing(map->nr);
 	/* invlpg flushes one address space only, and an interrupt may leave. */
-	make_stale(false);
+	ephmap_make_stale(false);
 	/* Also a barrier: CPUs not seen below cannot use the entries. */
 	for (i = 0; i < map->nr; i++)
 		invlpg(map->addr + i * PAGE_SIZE);
 	raw_cpu_add(asi_switches[ASI_EPHMAP_PAGE], map->nr);
 	if (unlikely(!asi_restricted()))
-		make_stale(true);
-	if (unlikely(!alone(mm, smp_processor_id())))
-		smp_call_function_many(mm_cpumask(mm), leave_or_flush, mm, true);
+		ephmap_make_stale(true);
+	if (unlikely(!ephmap_is_alone(mm, smp_processor_id())))
+		smp_call_function_many(mm_cpumask(mm), ephmap_leave_or_flush,
+				       mm, true);
 	put_cpu();
 }

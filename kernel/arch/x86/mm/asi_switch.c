@@ -45,7 +45,7 @@ static_assert(BITS_PER_TYPE(asi_stale[0]) > TLB_NR_DYN_ASIDS);
  * Clear the stale bit after the flush: an interruption in between may load CR3
  * as well, and flushes once more.
  */
-static __always_inline void load_cr3_of(unsigned long cr3)
+static __always_inline void asi_load_cr3(unsigned long cr3)
 {
 	bool restricted = cr3 & ASI_CR3_RESTRICTED;
 	u16 pcid = BIT(cr3 & ASI_PCID_PROCESS);
@@ -68,7 +68,7 @@ static __always_inline void load_cr3_of(unsigned long cr3)
  */
 void __asi_write_cr3(unsigned long cr3)
 {
-	load_cr3_of(cr3 & ~CR3_NOFLUSH);
+	asi_load_cr3(cr3 & ~CR3_NOFLUSH);
 }
 
 /**
@@ -84,7 +84,7 @@ void __asi_flush_tlb_local(void)
 	raw_local_irq_save(flags);
 	cr3 = __native_read_cr3();
 	asi_invalidate(cr3 & ASI_PCID_PROCESS);
-	load_cr3_of(cr3);
+	asi_load_cr3(cr3);
 	raw_local_irq_restore(flags);
 }
 
@@ -119,26 +119,26 @@ void __asi_flush_tlb_one_user(u16 pcid, unsigned long addr)
 #define FLUSH_VERW	BIT(1)
 #define FLUSH_L1D	BIT(2)
 
-static const char * const flush_names[] = { "ibpb", "verw", "l1d" };
+static const char * const asi_flush_names[] = { "ibpb", "verw", "l1d" };
 
-static unsigned int flushes __ro_after_init;
+static unsigned int asi_flushes __ro_after_init;
 
-static __always_inline void flush_predictors(void)
+static __always_inline void asi_flush_predictors(void)
 {
-	if (!(flushes & FLUSH_IBPB))
+	if (!(asi_flushes & FLUSH_IBPB))
 		return;
 	raw_cpu_inc(asi_switches[ASI_IBPB]);
 	/* Does nothing if the CPU lacks IBPB. */
 	indirect_branch_prediction_barrier();
 }
 
-static __always_inline void flush_data(void)
+static __always_inline void asi_flush_data(void)
 {
-	if (flushes & FLUSH_VERW) {
+	if (asi_flushes & FLUSH_VERW) {
 		raw_cpu_inc(asi_switches[ASI_VERW]);
 		x86_clear_cpu_buffers();
 	}
-	if (flushes & FLUSH_L1D) {
+	if (asi_flushes & FLUSH_L1D) {
 		raw_cpu_inc(asi_switches[ASI_L1D]);
 		if (cpu_feature_enabled(X86_FEATURE_FLUSH_L1D))
 			native_wrmsrq(MSR_IA32_FLUSH_CMD, L1D_FLUSH);
@@ -146,20 +146,21 @@ static __always_inline void flush_data(void)
 }
 
 /* Counts and flushes in one place, so that no exit misses either. */
-static __always_inline void before_exit(enum asi_switch reason)
+static __always_inline void asi_before_exit(enum asi_switch reason)
 {
 	raw_cpu_inc(asi_switches[reason]);
-	flush_predictors();
+	asi_flush_predictors();
 }
 
-static __always_inline void enter(enum asi_switch how, unsigned long cr3)
+static __always_inline void asi_enter_counted(enum asi_switch how,
+					      unsigned long cr3)
 {
 	raw_cpu_inc(asi_switches[how]);
-	load_cr3_of(cr3);
-	flush_data();
+	asi_load_cr3(cr3);
+	asi_flush_data();
 }
 
-static unsigned int __init needed_flushes(void)
+static unsigned int __init asi_needed_flushes(void)
 {
 	unsigned int needed = 0;
 
@@ -174,34 +175,35 @@ static unsigned int __init needed_flushes(void)
 	return needed;
 }
 
-static char *flush_arg __initdata;
+static char *asi_flush_arg __initdata;
 
-static int __init early_flush(char *arg)
+static int __init asi_flush_parse(char *arg)
 {
-	flush_arg = arg;
+	asi_flush_arg = arg;
 	return arg ? 0 : -EINVAL;
 }
-early_param("asi_flush", early_flush);
+early_param("asi_flush", asi_flush_parse);
 
 void __init arch_asi_choose_flushes(void)
 {
-	char *arg = flush_arg;
+	char *arg = asi_flush_arg;
 	const char *word;
 	int i;
 
 	if (!arg || !strcmp(arg, "auto")) {
-		flushes = needed_flushes();
+		asi_flushes = asi_needed_flushes();
 		return;
 	}
 	if (!strcmp(arg, "none"))
 		return;
 	while ((word = strsep(&arg, ","))) {
-		i = match_string(flush_names, ARRAY_SIZE(flush_names), word);
+		i = match_string(asi_flush_names, ARRAY_SIZE(asi_flush_names),
+				 word);
 		if (i < 0)
 			pr_warn("asi_flush: '%s' is none of ibpb, verw and l1d; auto and none stand alone\n",
 				word);
 		else
-			flushes |= BIT(i);
+			asi_flushes |= BIT(i);
 	}
 }
 
@@ -210,12 +212,12 @@ const char * __init arch_asi_flushes(void)
 	static char said[sizeof("ibpb,verw,l1d")] __initdata;
 	int i;
 
-	for (i = 0; i < ARRAY_SIZE(flush_names); i++) {
-		if (!(flushes & BIT(i)))
+	for (i = 0; i < ARRAY_SIZE(asi_flush_names); i++) {
+		if (!(asi_flushes & BIT(i)))
 			continue;
 		if (said[0])
 			strlcat(said, ",", sizeof(said));
-		strlcat(said, flush_names[i], sizeof(said));
+		strlcat(said, asi_flush_names[i], sizeof(said));
 	}
 	return said[0] ? said : "nothing";
 }
@@ -230,7 +232,7 @@ const char * __init arch_asi_flushes(void)
  */
 noinstr void __asi_enter(unsigned long cr3)
 {
-	enter(ASI_ENTER, cr3 | asi_cr3_bits());
+	asi_enter_counted(ASI_ENTER, cr3 | asi_cr3_bits());
 }
 
 /**
@@ -246,8 +248,8 @@ noinstr bool __asi_leave(enum asi_switch reason)
 
 	if (!(cr3 & ASI_CR3_RESTRICTED))
 		return false;
-	before_exit(reason);
-	load_cr3_of(cr3 & ~asi_cr3_bits());
+	asi_before_exit(reason);
+	asi_load_cr3(cr3 & ~asi_cr3_bits());
 	return true;
 }
 
@@ -279,13 +281,13 @@ unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next)
 	if (prev == next)
 		return asi_cr3_bits();
 	if (next == &init_mm) {
-		before_exit(ASI_EXIT_SWITCH_MM);
+		asi_before_exit(ASI_EXIT_SWITCH_MM);
 		trace_asi_exit(ASI_EXIT_SWITCH_MM, 0, _RET_IP_);
 		return 0;
 	}
 	/* No data of @next was reachable, but @prev trained the predictors. */
 	raw_cpu_inc(asi_switches[ASI_SWITCH_MM]);
-	flush_predictors();
+	asi_flush_predictors();
 	return asi_cr3_bits();
 }
 
@@ -296,7 +298,7 @@ unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next)
  */
 void __asi_switched_mm(void)
 {
-	flush_data();
+	asi_flush_data();
 }
 
 /**
@@ -324,5 +326,5 @@ void asi_trace_fault(struct pt_regs *regs, unsigned long address)
 noinstr void asi_reenter(unsigned long cr3)
 {
 	if ((__native_read_cr3() ^ cr3) == asi_cr3_bits())
-		enter(ASI_REENTER, cr3);
+		asi_enter_counted(ASI_REENTER, cr3);
 }

@@ -32,13 +32,13 @@ DEFINE_PER_CPU(u32, x86_pks_at_entry);
 
 static bool nopks __initdata;
 
-static int __init early_nopks(char *arg)
+static int __init pks_early_nopks(char *arg)
 {
 	nopks = true;
 	setup_clear_cpu_cap(X86_FEATURE_PKS);
 	return 0;
 }
-early_param("nopks", early_nopks);
+early_param("nopks", pks_early_nopks);
 
 /**
  * arch_kpkeys_init() - Enable PKS and set the boot CPU to the default level.
@@ -158,7 +158,7 @@ u32 x86_pks_interrupted(void)
 
 /* === Violations ========================================================= */
 
-static int pkey_of(unsigned long address)
+static int pks_pkey_of(unsigned long address)
 {
 	unsigned int level;
 	pte_t *pte = lookup_address(address, &level);
@@ -186,7 +186,7 @@ bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
 {
 	unsigned long *ptr = (unsigned long *)address;
 
-	if (!(error_code & X86_PF_PK) || pkey_of(address) != X86_PKEY_PGTABLES)
+	if (!(error_code & X86_PF_PK) || pks_pkey_of(address) != X86_PKEY_PGTABLES)
 		return false;
 
 	guard(kpkeys_hardened_pgtables)();
@@ -238,7 +238,7 @@ bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 		return true;
 
 	violation.ip = regs->ip;
-	violation.pkey = pkey_of(address);
+	violation.pkey = pks_pkey_of(address);
 	kpkeys_report_violation(&violation);
 
 	if (kpkeys_violation_is_expected() &&

@@ -40,7 +40,7 @@ static struct storm {
 } storm;
 
 /* Invariants of any handler. */
-static void look(void)
+static void pks_storm_look(void)
 {
 	if (x86_read_pkrs() != PKRS_DEFAULT || raw_cpu_read(kpkeys_ledger.level))
 		atomic_inc(&storm.bad);
@@ -59,14 +59,14 @@ static int on_nmi(unsigned int val, struct pt_regs *regs)
 	if (raw_smp_processor_id() != READ_ONCE(storm.cpu))
 		return NMI_DONE;
 	atomic_inc(&storm.nmis);
-	look();
+	pks_storm_look();
 	return NMI_HANDLED;
 }
 
 static enum hrtimer_restart on_timer(struct hrtimer *timer)
 {
 	atomic_inc(&storm.timers);
-	look();
+	pks_storm_look();
 	hrtimer_forward_now(timer, ns_to_ktime(TIMER_NS));
 	return READ_ONCE(storm.over) ? HRTIMER_NORESTART : HRTIMER_RESTART;
 }
@@ -76,7 +76,7 @@ static void send_nmi(void)
 	__apic_send_IPI(storm.cpu, NMI_VECTOR);
 }
 
-static int sender(void *unused)
+static int pks_storm_send(void *unused)
 {
 	while (!kthread_should_stop()) {
 		send_nmi();
@@ -107,10 +107,12 @@ static void write_under_storm(struct kunit *test, unsigned long *table)
 		wrong += x86_read_pkrs() != PKRS_DEFAULT;
 
 		kpkeys_batch_begin();
-		scoped_guard(kpkeys_hardened_pgtables)
+		scoped_guard(kpkeys_hardened_pgtables) {
 			WRITE_ONCE(table[i % 512], i);
-		scoped_guard(kpkeys_hardened_pgtables)
+		}
+		scoped_guard(kpkeys_hardened_pgtables) {
 			WRITE_ONCE(table[i % 512], 0);
+		}
 		kpkeys_batch_end();
 		wrong += x86_read_pkrs() != PKRS_DEFAULT;
 	}
@@ -140,7 +142,7 @@ static void storm_of_interrupts_and_nmis(struct kunit *test)
 						   "kpkeys_storm"), 0);
 	other = cpumask_any_but(cpu_online_mask, storm.cpu);
 	if (other < nr_cpu_ids) {
-		task = kthread_run_on_cpu(sender, NULL, other, "kpkeys_storm/%u");
+		task = kthread_run_on_cpu(pks_storm_send, NULL, other, "kpkeys_storm/%u");
 		if (IS_ERR(task))
 			task = NULL;
 	}
@@ -264,8 +266,9 @@ static void warning_starts_at_the_default_level(struct kunit *test)
 	kunit_warning_suppress(test) {
 		local_irq_save(flags);
 		raw_cpu_write(x86_pks_at_entry, PKRS_DEFAULT);
-		scoped_guard(kpkeys_hardened_pgtables)
+		scoped_guard(kpkeys_hardened_pgtables) {
 			WARN_ON(true);
+		}
 		at_entry = raw_cpu_read(x86_pks_at_entry);
 		local_irq_restore(flags);
 		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);

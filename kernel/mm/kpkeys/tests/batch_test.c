@@ -214,8 +214,9 @@ static enum hrtimer_restart sample_in_irq(struct hrtimer *timer)
 	sample->on_entry = arch_kpkeys_read_reg();
 	/* Must raise the level itself, although a section was interrupted. */
 	set_pte(sample->table, pfn_pte(1, PAGE_KERNEL));
-	scoped_guard(kpkeys_hardened_pgtables)
+	scoped_guard(kpkeys_hardened_pgtables) {
 		sample->in_guard = arch_kpkeys_read_reg();
+	}
 	sample->behind_guard = arch_kpkeys_read_reg();
 	WRITE_ONCE(sample->done, true);
 	return HRTIMER_NORESTART;

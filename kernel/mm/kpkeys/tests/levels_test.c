@@ -29,8 +29,9 @@ static void guard_raises_and_restores(struct kunit *test)
 	skip_unless_protected(test);
 
 	EXPECT_LEVEL_DEFAULT(test);
-	scoped_guard(kpkeys_hardened_pgtables)
+	scoped_guard(kpkeys_hardened_pgtables) {
 		inside = arch_kpkeys_read_reg();
+	}
 	EXPECT_LEVEL_DEFAULT(test);
 	KUNIT_EXPECT_EQ(test, inside, level_reg_pgtables());
 }
@@ -40,8 +41,9 @@ static void guard_is_counted(struct kunit *test)
 	unsigned long before, after;
 
 	before = kpkeys_stat_read(KPKEYS_STAT_SWITCHES);
-	scoped_guard(kpkeys_hardened_pgtables)
+	scoped_guard(kpkeys_hardened_pgtables) {
 		barrier();
+	}
 	after = kpkeys_stat_read(KPKEYS_STAT_SWITCHES);
 
 	/* Other tasks may add switches, but only in a protected boot. */
@@ -138,8 +140,9 @@ static enum hrtimer_restart sample_in_irq(struct hrtimer *timer)
 	struct irq_sample *sample = container_of(timer, typeof(*sample), timer);
 
 	sample->on_entry = arch_kpkeys_read_reg();
-	scoped_guard(kpkeys_hardened_pgtables)
+	scoped_guard(kpkeys_hardened_pgtables) {
 		sample->in_guard = arch_kpkeys_read_reg();
+	}
 	sample->behind_guard = arch_kpkeys_read_reg();
 	WRITE_ONCE(sample->done, true);
 	return HRTIMER_NORESTART;

@@ -249,8 +249,9 @@ static void pages_are_cleared_again(struct kunit *test)
 		table = ptdesc_address(pt);
 		KUNIT_EXPECT_NULL(test, memchr_inv(table, 0,
 						   PAGE_SIZE << i % 3));
-		scoped_guard(kpkeys_hardened_pgtables)
+		scoped_guard(kpkeys_hardened_pgtables) {
 			memset(table, 0xff, PAGE_SIZE << i % 3);
+		}
 		pagetable_free(pt);
 	}
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * kpkeys on permission overlays (POE). For tests, two substitutes exist where
- * there are none: permission indirection (PIE), which protects but is slow, and
- * a mock register, which protects nothing.
+ * kpkeys on permission overlays (POE). For tests, permission indirection (PIE)
+ * can replace them where there are none; it protects, but is slow.
  */
 #ifndef __ASM_KPKEYS_H
 #define __ASM_KPKEYS_H
@@ -19,6 +18,7 @@
 #include <asm/kpkeys_regs.h>
 #include <asm/percpu.h>
 #include <asm/pgtable-prot.h>
+#include <asm/por.h>
 
 struct kpkeys_range;
 struct pt_regs;
@@ -29,10 +29,9 @@ struct pt_regs;
 extern const char *arm64_kpkeys_name;
 #define KPKEYS_ARCH_NAME	arm64_kpkeys_name
 
-/* Are keys in use, and is one of the substitutes for POE? */
+/* Are keys in use, and is PIE in the place of POE? */
 DECLARE_STATIC_KEY_FALSE(arm64_kpkeys_key);
 DECLARE_STATIC_KEY_FALSE(arm64_kpkeys_pie_key);
-DECLARE_STATIC_KEY_FALSE(arm64_kpkeys_mock_key);
 
 /* The register at the last entry of this CPU from kernel mode. */
 DECLARE_PER_CPU(u64, arm64_kpkeys_at_entry);
@@ -50,12 +49,6 @@ static __always_inline bool arm64_kpkeys_pie(void)
 	       static_branch_unlikely(&arm64_kpkeys_pie_key);
 }
 
-static __always_inline bool arm64_kpkeys_mock(void)
-{
-	return IS_ENABLED(CONFIG_ARM64_KPKEYS_MOCK) &&
-	       static_branch_unlikely(&arm64_kpkeys_mock_key);
-}
-
 static inline int arch_max_pkey(void)
 {
 	return arch_kpkeys_enabled() ? ARM64_PKEY_MAX : KPKEYS_PKEY_DEFAULT;
@@ -65,33 +58,17 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 {
 	if (arm64_kpkeys_pie())
 		return read_sysreg_s(SYS_PIR_EL1);
-	if (arm64_kpkeys_mock())
-		return read_sysreg_s(SYS_TPIDR2_EL0);
-	return read_sysreg_s(SYS_POR_EL1);
+	return arm64_read_por_el1();
 }
 
-/*
- * The register value for DEFAULT or PGTABLES. The asm builds the value from
- * immediates: the compiler could keep an input operand in a register across
- * calls and spill it to the stack, where an arbitrary write can change it.
- */
+/* The register value for DEFAULT or PGTABLES. */
 #define arm64_pkey_reg(which)						\
 	(arm64_kpkeys_pie() ? PIR_EL1_##which : POR_EL1_##which)
 
-#define __arm64_write_por(sysreg, value) do {				\
-	u64 __scratch;							\
-									\
-	asm volatile("mov	%0, %1\n"				\
-		     __msr_s(sysreg, "%x0")				\
-		     "isb\n"						\
-		     : "=&r" (__scratch)				\
-		     : "i" (value)					\
-		     : "memory");					\
-} while (0)
-
 /*
- * Unlike overlays, permissions of PIR_EL1 may be cached in TLBs. Flush all of
- * this CPU's TLB, because any entry may map a page table.
+ * Immediates, for the same reason as in <asm/por.h>. Unlike overlays,
+ * permissions of PIR_EL1 may be cached in TLBs. Flush all of this CPU's TLB,
+ * because any entry may map a page table.
  */
 #define __arm64_write_pir(value) do {					\
 	u64 __scratch;							\
@@ -113,10 +90,8 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 #define arm64_write_pkey_reg(which) do {				\
 	if (arm64_kpkeys_pie())						\
 		__arm64_write_pir(PIR_EL1_##which);			\
-	else if (arm64_kpkeys_mock())					\
-		__arm64_write_por(SYS_TPIDR2_EL0, POR_EL1_##which);	\
 	else								\
-		__arm64_write_por(SYS_POR_EL1, POR_EL1_##which);	\
+		arm64_write_por_el1(POR_EL1_##which);			\
 } while (0)
 
 #define arch_kpkeys_level_reg(level)					\
@@ -226,7 +201,6 @@ void arm64_kpkeys_start_cpu(void);
 void arm64_kpkeys_switch(void);
 void arm64_kpkeys_return_to_raised(unsigned long frame);
 void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry);
-bool arm64_kpkeys_bbml3(void);
 bool arm64_kpkeys_can_split(void);
 bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs);
 bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
@@ -251,7 +225,6 @@ arm64_kpkeys_fault(unsigned long addr, unsigned long esr, struct pt_regs *regs)
 	       arm64_kpkeys_data_abort(addr, esr, regs);
 }
 #else
-static inline bool arm64_kpkeys_bbml3(void) { return false; }
 static inline void arm64_kpkeys_start_cpu(void) { }
 static inline void arm64_kpkeys_switch(void) { }
 static inline void arm64_kpkeys_exit_to_user(void) { }

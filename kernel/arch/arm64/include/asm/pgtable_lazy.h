@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Writing page table entries in a section of <linux/kpkeys_batch.h>.
+ * Writing page table entries in a batch of <linux/kpkeys_batch.h>.
  *
- * The section has raised the level. Checking for each entry that it is still
+ * The batch has raised the level. Checking for each entry that it is still
  * raised costs more than the write, so just write. If a context switch, for
  * example, has lowered the level, the write faults and the fault handler redoes
  * it at the raised level.
  *
  * Such a fault costs as much as hundreds of checks: do not use these functions
- * outside of sections.
+ * outside of batches.
  *
  * Each write is a single instruction that may fault, so atomic ones need LSE,
  * which all CPUs with overlays have.

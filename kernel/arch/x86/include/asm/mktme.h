@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Multi-key total memory encryption (MKTME): KeyIDs in physical addresses, and
- * a direct map for each KeyID.
+ * Multi-key total memory encryption (MKTME): KeyIDs in physical addresses, a
+ * direct map for each KeyID, and pages under a KeyID.
+ *
+ * asm/pgtable.h includes this at its end, where struct page is known.
  */
 #ifndef _ASM_X86_MKTME_H
 #define _ASM_X86_MKTME_H
@@ -14,6 +16,10 @@
 struct cpuinfo_x86;
 
 #ifdef CONFIG_X86_MKTME
+
+#include <linux/mktme_active.h>
+
+#include <asm/pgtable.h>
 
 /**
  * struct mktme_config - KeyIDs and direct maps in use.
@@ -109,6 +115,64 @@ unsigned long mktme_direct_maps_tb(unsigned long size_tb);
 void mktme_init_direct_maps(void);
 int mktme_map_memory(phys_addr_t start, phys_addr_t end);
 void mktme_unmap_memory(phys_addr_t start, phys_addr_t end);
+
+/* === Pages under a KeyID, and their kernel addresses ==================== */
+
+unsigned int __page_keyid(const struct page *page);
+void __mktme_free_pages(struct page *page, unsigned int order);
+void mktme_free_pooled_pages(struct page *page, unsigned int order);
+void __mktme_check_entry(pgprot_t prot, unsigned long pfn, unsigned int nr);
+
+/**
+ * page_keyid() - Get the KeyID to access a page with.
+ * @page: the page.
+ *
+ * Return: the KeyID; 0 for a free page.
+ */
+static inline unsigned int page_keyid(const struct page *page)
+{
+	return mktme_active() ? __page_keyid(page) : 0;
+}
+
+static inline unsigned long mktme_page_offset(const struct page *page)
+{
+	return mktme_active() ? __page_keyid(page) * mktme_config.map_size : 0;
+}
+
+static inline void *page_to_virt(const struct page *page)
+{
+	return __va(page_to_pfn(page) << PAGE_SHIFT) + mktme_page_offset(page);
+}
+
+#define page_to_virt page_to_virt
+
+/**
+ * mktme_free_pages() - Remove the KeyID from pages that become free.
+ * @page: first page; the contents are lost.
+ * @order: order of the pages.
+ *
+ * Context: any in which pages can be freed; the caller owns the pages.
+ */
+static inline void mktme_free_pages(struct page *page, unsigned int order)
+{
+	if (mktme_active())
+		__mktme_free_pages(page, order);
+}
+
+/**
+ * mktme_check_entry() - Warn if an entry and its pages differ in the KeyID.
+ * @prot: protection of the entry.
+ * @pfn: its first page.
+ * @nr: number of pages.
+ *
+ * Context: the pages are in use.
+ */
+static inline void mktme_check_entry(pgprot_t prot, unsigned long pfn,
+				     unsigned int nr)
+{
+	if (mktme_active())
+		__mktme_check_entry(prot, pfn, nr);
+}
 
 #else /* CONFIG_X86_MKTME */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Multi-key total memory encryption: detection and configuration. See
- * Documentation/arch/x86/mktme.rst.
+ * Multi-key total memory encryption: detection, configuration and activation.
+ * See Documentation/arch/x86/mktme.rst.
  */
 #define pr_fmt(fmt) "x86/mktme: " fmt
 
@@ -12,6 +12,8 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/memblock.h>
+#include <linux/mktme_active.h>
+#include <linux/percpu.h>
 #include <linux/pgtable.h>
 #include <linux/sizes.h>
 
@@ -37,6 +39,9 @@ unsigned long mktme_pa_mask __ro_after_init = ~0UL;
 EXPORT_SYMBOL(mktme_pa_mask);
 SYM_PIC_ALIAS(mktme_pa_mask);
 
+DEFINE_STATIC_KEY_FALSE(mktme_in_use);
+EXPORT_SYMBOL(mktme_in_use);
+
 /* Value of the boot CPU; all other CPUs must have the same. */
 static u64 boot_activate __ro_after_init;
 /* Number of detected KeyIDs; the plan may be made twice. */
@@ -46,19 +51,19 @@ static const char *why_off __ro_after_init =
 
 /* === The hardware ======================================================= */
 
-static u64 hardware_read_msr(u32 msr)
+static u64 mktme_hw_read_msr(u32 msr)
 {
 	u64 value;
 
 	return rdmsrq_safe(msr, &value) ? 0 : value;
 }
 
-static void hardware_flush(void *addr, size_t size)
+static void mktme_hw_flush(void *addr, size_t size)
 {
 	clflush_cache_range(addr, size);
 }
 
-static int hardware_pconfig(const struct mktme_pconfig *pconfig)
+static int mktme_hw_pconfig(const struct mktme_pconfig *pconfig)
 {
 	unsigned long ret = MKTME_KEY_PROGRAM;
 	bool failed;
@@ -75,14 +80,14 @@ static int hardware_pconfig(const struct mktme_pconfig *pconfig)
 	return ret == MKTME_ENTROPY_ERROR || ret == MKTME_DEVICE_BUSY ? -EBUSY : -EIO;
 }
 
-static const struct mktme_ops hardware_ops = {
+static const struct mktme_ops mktme_hw_ops = {
 	.name = "hardware",
-	.read_msr = hardware_read_msr,
-	.flush = hardware_flush,
-	.pconfig = hardware_pconfig,
+	.read_msr = mktme_hw_read_msr,
+	.flush = mktme_hw_flush,
+	.pconfig = mktme_hw_pconfig,
 };
 
-const struct mktme_ops *mktme_ops __ro_after_init = &hardware_ops;
+const struct mktme_ops *mktme_ops __ro_after_init = &mktme_hw_ops;
 
 /**
  * mktme_read_msr() - Read an MSR of memory encryption.
@@ -110,7 +115,7 @@ void __init mktme_off(const char *why)
 	why_off = why;
 }
 
-static void __init detect_boot_cpu(struct cpuinfo_x86 *c, u64 activate)
+static void __init mktme_detect_boot_cpu(struct cpuinfo_x86 *c, u64 activate)
 {
 	unsigned int bits = FIELD_GET(TME_ACTIVATE_KEYID_BITS, activate);
 	u64 partitioning = 0;
@@ -146,17 +151,17 @@ static void __init detect_boot_cpu(struct cpuinfo_x86 *c, u64 activate)
 void __ref mktme_detect(struct cpuinfo_x86 *c, u64 activate)
 {
 	if (!boot_activate)
-		detect_boot_cpu(c, activate);
+		mktme_detect_boot_cpu(c, activate);
 	else if (activate != boot_activate)
 		pr_err_once("CPUs encrypt memory in different ways: data under a KeyID is not safe\n");
 }
 
-/* detect_boot_cpu() has handled it: it runs before early parameters. */
-static int __init ignore_option(char *option)
+/* mktme_detect_boot_cpu() has handled it: it runs before early parameters. */
+static int __init mktme_ignore_option(char *option)
 {
 	return 0;
 }
-early_param("mktme", ignore_option);
+early_param("mktme", mktme_ignore_option);
 
 /* === Plan =============================================================== */
 
@@ -203,6 +208,29 @@ unsigned long __init mktme_direct_maps_tb(unsigned long size_tb)
 	return DIV_ROUND_UP(mktme_last_direct_map() + mktme_config.map_size,
 			    SZ_1T);
 }
+
+/* === Activation ========================================================= */
+
+/**
+ * mktme_activate() - Enable the use of KeyIDs.
+ *
+ * Context: may sleep.
+ */
+void mktme_activate(void)
+{
+	int cpu;
+
+	if (mktme_active())
+		return;
+	/*
+	 * Caches must be flushed before kexec: late write-backs corrupt memory.
+	 */
+	for_each_possible_cpu(cpu)
+		per_cpu(cache_state_incoherent, cpu) = true;
+	static_branch_enable(&mktme_in_use);
+}
+
+/* === Report ============================================================= */
 
 static int __init mktme_report(void)
 {

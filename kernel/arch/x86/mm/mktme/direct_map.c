@@ -20,16 +20,14 @@
 /* === Entries ============================================================ */
 
 /* An entry of the direct map, at any level. */
-struct entry {
+struct map_entry {
 	enum pg_level level;
 	unsigned long pfn;
 	pgprot_t prot;
 };
 
-/*
- * Find the entry that maps an address; returns the level even if it is empty.
- */
-static bool find_entry(unsigned long addr, struct entry *entry)
+/* Find what maps an address; sets the level even if there is no entry. */
+static bool mktme_find_entry(unsigned long addr, struct map_entry *entry)
 {
 	unsigned int level;
 	pte_t *pte = lookup_address(addr, &level);
@@ -56,7 +54,7 @@ static bool find_entry(unsigned long addr, struct entry *entry)
 }
 
 /* Narrow an entry to the next smaller page size at @addr. */
-static void split_entry(struct entry *entry, unsigned long addr)
+static void mktme_split_entry(struct map_entry *entry, unsigned long addr)
 {
 	if (entry->level == PG_LEVEL_1G) {
 		entry->pfn += pmd_index(addr) * PTRS_PER_PTE;
@@ -72,7 +70,7 @@ static void split_entry(struct entry *entry, unsigned long addr)
  * Create an entry, or as much of it as existing tables allow: tables stay when
  * memory is removed, and may map smaller pages than before.
  */
-static int make_entry(unsigned long addr, struct entry *entry)
+static int mktme_make_entry(unsigned long addr, struct map_entry *entry)
 {
 	pgd_t *pgd = pgd_offset_k(addr);
 	p4d_t *p4d = p4d_alloc(&init_mm, pgd, addr);
@@ -87,7 +85,7 @@ static int make_entry(unsigned long addr, struct entry *entry)
 		return 0;
 	}
 	if (entry->level == PG_LEVEL_1G)
-		split_entry(entry, addr);
+		mktme_split_entry(entry, addr);
 
 	pmd = pmd_alloc(&init_mm, pud, addr);
 	if (!pmd)
@@ -97,7 +95,7 @@ static int make_entry(unsigned long addr, struct entry *entry)
 		return 0;
 	}
 	if (entry->level == PG_LEVEL_2M)
-		split_entry(entry, addr);
+		mktme_split_entry(entry, addr);
 
 	pte = pte_alloc_kernel(pmd, addr);
 	if (!pte)
@@ -107,7 +105,7 @@ static int make_entry(unsigned long addr, struct entry *entry)
 }
 
 /* Clear an entry; returns the address of the next one. */
-static unsigned long clear_entry(unsigned long addr)
+static unsigned long mktme_clear_entry(unsigned long addr)
 {
 	unsigned int level;
 	pte_t *pte = lookup_address(addr, &level);
@@ -138,22 +136,23 @@ static unsigned long clear_entry(unsigned long addr)
  * Entries that are not present are copied as well: set_memory_*() may make them
  * present later and expects an alias.
  */
-static int copy_range(phys_addr_t start, phys_addr_t end, unsigned int keyid)
+static int mktme_copy_range(phys_addr_t start, phys_addr_t end,
+			    unsigned int keyid)
 {
 	unsigned long first = (unsigned long)__va(start);
 	unsigned long last = (unsigned long)__va(end);
 	unsigned long offset = mktme_va(start, keyid) - __va(start);
 	unsigned long addr, next;
-	struct entry entry;
+	struct map_entry entry;
 	int err;
 
 	for (addr = first; addr < last; addr = next) {
-		bool found = find_entry(addr, &entry);
+		bool found = mktme_find_entry(addr, &entry);
 
 		if (found) {
 			entry.prot = mktme_pgprot(entry.prot, keyid);
 			pgprot_val(entry.prot) |= _PAGE_NX & __supported_pte_mask;
-			err = make_entry(addr + offset, &entry);
+			err = mktme_make_entry(addr + offset, &entry);
 			if (err)
 				return err;
 		}
@@ -182,7 +181,7 @@ void __meminit mktme_unmap_memory(phys_addr_t start, phys_addr_t end)
 		unsigned long last = (unsigned long)mktme_va(end, keyid);
 
 		while (addr < last)
-			addr = clear_entry(addr);
+			addr = mktme_clear_entry(addr);
 	}
 	if (mktme_nr_keyids())
 		flush_tlb_all();
@@ -203,7 +202,7 @@ int __meminit mktme_map_memory(phys_addr_t start, phys_addr_t end)
 	int err;
 
 	for (keyid = 1; keyid <= mktme_nr_keyids(); keyid++) {
-		err = copy_range(start, end, keyid);
+		err = mktme_copy_range(start, end, keyid);
 		if (err) {
 			mktme_unmap_memory(start, end);
 			return err;

@@ -12,7 +12,9 @@
 #include <linux/cache.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
-#include <linux/mktme_pool.h>
+#include <linux/memblock.h>
+#include <linux/memory_hotplug.h>
+#include <linux/mktme.h>
 #include <linux/string.h>
 
 #include <asm/cmdline.h>
@@ -22,12 +24,11 @@
 #include <uapi/asm/mktme.h>
 
 #include "mktme.h"
-#include "pages.h"
 
 /* mktme_emul=: number of KeyID bits. */
 static unsigned int emulated_bits __ro_after_init;
 
-static u64 emulated_read_msr(u32 msr)
+static u64 mktme_emul_read_msr(u32 msr)
 {
 	switch (msr) {
 	case MSR_IA32_TME_ACTIVATE:
@@ -44,29 +45,45 @@ static u64 emulated_read_msr(u32 msr)
 }
 
 /* Make visible that the contents are lost when the KeyID changes. */
-static void emulated_flush(void *addr, size_t size)
+static void mktme_emul_flush(void *addr, size_t size)
 {
 	memset(addr, 0xee, size);
 }
 
+/* Simulate the loss of all data under a KeyID, which no page should have. */
+static void mktme_emul_lose_pages(unsigned int keyid)
+{
+	unsigned long pfn;
+
+	for (pfn = 0; pfn < max_pfn; pfn++) {
+		struct page *page = pfn_to_online_page(pfn);
+
+		if (!page || __page_keyid(page) != keyid)
+			continue;
+		WARN_ONCE(1, "mktme: page %#lx loses the key of KeyID %u\n",
+			  pfn, keyid);
+		memset(mktme_va(PFN_PHYS(pfn), keyid), 0xc7, PAGE_SIZE);
+	}
+}
+
 /* Planes have no keys: only simulate that a new key loses the data. */
-static int emulated_pconfig(const struct mktme_pconfig *pconfig)
+static int mktme_emul_pconfig(const struct mktme_pconfig *pconfig)
 {
 	if (!in_range(pconfig->keyid, 1, mktme_nr_keyids()))
 		return -EIO;
-	mktme_lose_pages(pconfig->keyid);
+	mktme_emul_lose_pages(pconfig->keyid);
 	mktme_count(MKTME_STAT_PROGRAMMED, 1);
 	return 0;
 }
 
-static const struct mktme_ops emulation_ops = {
+static const struct mktme_ops mktme_emul_ops = {
 	.name = "emulation",
-	.pconfig = emulated_pconfig,
-	.read_msr = emulated_read_msr,
-	.flush = emulated_flush,
+	.pconfig = mktme_emul_pconfig,
+	.read_msr = mktme_emul_read_msr,
+	.flush = mktme_emul_flush,
 };
 
-static void __init parse_option(void)
+static void __init mktme_emul_parse(void)
 {
 	unsigned int bits;
 	char option[8];
@@ -79,16 +96,16 @@ static void __init parse_option(void)
 		return;
 	}
 	emulated_bits = bits;
-	mktme_ops = &emulation_ops;
+	mktme_ops = &mktme_emul_ops;
 	add_taint(TAINT_TEST, LOCKDEP_STILL_OK);
 }
 
-/* parse_option() has handled it: it runs before early parameters. */
-static int __init ignore_option(char *option)
+/* mktme_emul_parse() has handled it: it runs before early parameters. */
+static int __init mktme_emul_ignore(char *option)
 {
 	return 0;
 }
-early_param("mktme_emul", ignore_option);
+early_param("mktme_emul", mktme_emul_ignore);
 
 /**
  * mktme_emulate() - Add the TME feature to a CPU if mktme_emul= is given.
@@ -100,7 +117,7 @@ void __ref mktme_emulate(struct cpuinfo_x86 *c)
 {
 	if (c == &boot_cpu_data && !emulated_bits &&
 	    !cpu_has(c, X86_FEATURE_TME))
-		parse_option();
+		mktme_emul_parse();
 	if (emulated_bits)
 		set_cpu_cap(c, X86_FEATURE_TME);
 }

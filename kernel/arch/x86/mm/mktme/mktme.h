@@ -74,6 +74,7 @@ extern const struct mktme_ops *mktme_ops;
 /* === core.c ============================================================= */
 
 void mktme_off(const char *why);
+void mktme_activate(void);
 
 /* === layout.c: arithmetic, independent of the machine =================== */
 

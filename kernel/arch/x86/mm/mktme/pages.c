@@ -7,49 +7,22 @@
  * flushed whenever a page changes its KeyID, and the contents are lost.
  */
 #include <linux/export.h>
-#include <linux/memblock.h>
 #include <linux/memory_hotplug.h>
 #include <linux/mktme.h>
-#include <linux/mktme_pool.h>
 #include <linux/page_ext.h>
 #include <linux/rcupdate.h>
 
-#include <asm/processor.h>
-
-#include "keys.h"
 #include "mktme.h"
 #include "pages.h"
 
-DEFINE_STATIC_KEY_FALSE(mktme_in_use);
-EXPORT_SYMBOL(mktme_in_use);
-
-/**
- * mktme_activate() - Enable the use of KeyIDs.
- *
- * Context: may sleep.
- */
-void mktme_activate(void)
-{
-	int cpu;
-
-	if (mktme_active())
-		return;
-	/*
-	 * Caches must be flushed before kexec: late write-backs corrupt memory.
-	 */
-	for_each_possible_cpu(cpu)
-		per_cpu(cache_state_incoherent, cpu) = true;
-	static_branch_enable(&mktme_in_use);
-}
-
-static bool __init need_page_ext(void)
+static bool __init mktme_need_page_ext(void)
 {
 	return mktme_nr_keyids();
 }
 
 struct page_ext_operations mktme_page_ext_ops = {
 	.size = sizeof(struct mktme_page),
-	.need = need_page_ext,
+	.need = mktme_need_page_ext,
 };
 
 /* Called under rcu_read_lock(). */
@@ -70,17 +43,15 @@ unsigned int __page_keyid(const struct page *page)
 }
 EXPORT_SYMBOL(__page_keyid);
 
-/* All pages have KeyID @from. Skipping the flush is an injected bug. */
-static void change_keyid(struct page *page, unsigned int nr, unsigned int from,
-			 unsigned int to, bool flush)
+/* All pages have KeyID @from. */
+static void mktme_change_keyid(struct page *page, unsigned int nr,
+			       unsigned int from, unsigned int to)
 {
 	unsigned long pfn = page_to_pfn(page), end = pfn + nr;
 	void *addr = mktme_va(PFN_PHYS(pfn), from);
 
-	if (flush) {
-		mktme_ops->flush(addr, nr * PAGE_SIZE);
-		mktme_count(MKTME_STAT_RANGES, 1);
-	}
+	mktme_ops->flush(addr, nr * PAGE_SIZE);
+	mktme_count(MKTME_STAT_RANGES, 1);
 	mktme_count(to ? MKTME_STAT_ALLOCATED : MKTME_STAT_FREED, nr);
 
 	guard(rcu)();
@@ -89,7 +60,7 @@ static void change_keyid(struct page *page, unsigned int nr, unsigned int from,
 
 		if (WARN_ON_ONCE(!info))
 			return;
-		mktme_debug_change(info, pfn, to, flush);
+		mktme_debug_change(info, pfn, to);
 		WRITE_ONCE(info->keyid, to);
 	}
 }
@@ -107,8 +78,7 @@ struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
 		folio_put(folio);
 		return NULL;
 	}
-	change_keyid(&folio->page, nr, 0, keyid,
-		     !mktme_bug(MKTME_BUG_ALLOC_FLUSH));
+	mktme_change_keyid(&folio->page, nr, 0, keyid);
 	/* The KeyID change has undone earlier clearing. */
 	if (want_init_on_alloc(gfp) || want_init_on_free())
 		for (i = 0; i < nr; i++)
@@ -116,11 +86,10 @@ struct folio *__mktme_alloc_folio(struct folio *folio, unsigned int keyid,
 	return folio;
 }
 
-static void take_keyid(struct page *page, unsigned int order,
-		       unsigned int keyid)
+static void mktme_take_keyid(struct page *page, unsigned int order,
+			     unsigned int keyid)
 {
-	change_keyid(page, 1U << order, keyid, 0,
-		     !mktme_bug(MKTME_BUG_FREE_FLUSH));
+	mktme_change_keyid(page, 1U << order, keyid, 0);
 }
 
 void __mktme_free_pages(struct page *page, unsigned int order)
@@ -129,7 +98,7 @@ void __mktme_free_pages(struct page *page, unsigned int order)
 
 	if (!keyid)
 		return;
-	take_keyid(page, order, keyid);
+	mktme_take_keyid(page, order, keyid);
 	mktme_keyid_put_pages(keyid, 1U << order);
 }
 
@@ -142,28 +111,7 @@ void __mktme_free_pages(struct page *page, unsigned int order)
  */
 void mktme_free_pooled_pages(struct page *page, unsigned int order)
 {
-	take_keyid(page, order, __page_keyid(page));
-}
-
-/**
- * mktme_lose_pages() - Simulate the loss of all data under a KeyID.
- * @keyid: the KeyID, which no page should have.
- *
- * Used by the emulation.
- */
-void mktme_lose_pages(unsigned int keyid)
-{
-	unsigned long pfn;
-
-	for (pfn = 0; pfn < max_pfn; pfn++) {
-		struct page *page = pfn_to_online_page(pfn);
-
-		if (!page || __page_keyid(page) != keyid)
-			continue;
-		WARN_ONCE(1, "mktme: page %#lx loses the key of KeyID %u\n",
-			  pfn, keyid);
-		memset(mktme_va(PFN_PHYS(pfn), keyid), 0xc7, PAGE_SIZE);
-	}
+	mktme_take_keyid(page, order, __page_keyid(page));
 }
 
 void __mktme_check_entry(pgprot_t prot, unsigned long pfn, unsigned int nr)

@@ -13,14 +13,12 @@ struct mktme_page {
 	u8 keyid;
 };
 
-void mktme_lose_pages(unsigned int keyid);
-
 #ifdef CONFIG_X86_MKTME_DEBUG
-void mktme_debug_change(struct mktme_page *info, unsigned long pfn,
-			unsigned int to, bool flushed);
+void mktme_debug_change(const struct mktme_page *info, unsigned long pfn,
+			unsigned int to);
 #else
-static inline void mktme_debug_change(struct mktme_page *info, unsigned long pfn,
-				      unsigned int to, bool flushed) { }
+static inline void mktme_debug_change(const struct mktme_page *info,
+				      unsigned long pfn, unsigned int to) { }
 #endif
 
 #endif /* __X86_MM_MKTME_PAGES_H */

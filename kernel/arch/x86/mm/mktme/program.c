@@ -41,26 +41,27 @@ static unsigned int nr_sleeping;
 /* Serialises programming against CPU hotplug and system sleep. */
 static DEFINE_MUTEX(packages_lock);
 
-struct command {
+struct mktme_command {
 	struct mktme_pconfig *pconfig;
 	int result;
 };
 
-static void run_command(void *info)
+static void mktme_run_command(void *info)
 {
-	struct command *command = info;
+	struct mktme_command *command = info;
 
 	command->result = mktme_ops->pconfig(command->pconfig);
 }
 
-static int program_package(int cpu, struct mktme_pconfig *pconfig)
+static int mktme_program_package(int cpu, struct mktme_pconfig *pconfig)
 {
-	struct command command = { .pconfig = pconfig };
+	struct mktme_command command = { .pconfig = pconfig };
 	unsigned int tries;
 	int err;
 
 	for (tries = 0; tries < TRIES; tries++) {
-		err = smp_call_function_single(cpu, run_command, &command, true);
+		err = smp_call_function_single(cpu, mktme_run_command, &command,
+					       true);
 		if (err || command.result != -EBUSY)
 			break;
 		fsleep(RETRY_US);
@@ -68,27 +69,28 @@ static int program_package(int cpu, struct mktme_pconfig *pconfig)
 	return err ? : command.result;
 }
 
-static bool first_of_package(int cpu)
+static bool mktme_first_of_package(int cpu)
 {
 	return cpumask_first_and(topology_core_cpumask(cpu), cpu_online_mask) == cpu;
 }
 
 /* Called under packages_lock. */
-static int program_all(struct mktme_pconfig *pconfig)
+static int mktme_program_all(struct mktme_pconfig *pconfig)
 {
 	int cpu, err, ret = 0;
 
 	for_each_online_cpu(cpu) {
-		if (!first_of_package(cpu))
+		if (!mktme_first_of_package(cpu))
 			continue;
-		err = program_package(cpu, pconfig);
+		err = mktme_program_package(cpu, pconfig);
 		if (err && !ret)
 			ret = err;
 	}
 	return ret;
 }
 
-static struct mktme_pconfig *new_pconfig(unsigned int keyid, unsigned int command)
+static struct mktme_pconfig *mktme_pconfig_new(unsigned int keyid,
+					       unsigned int command)
 {
 	struct mktme_pconfig *pconfig = kzalloc(sizeof(*pconfig), GFP_KERNEL);
 
@@ -99,12 +101,12 @@ static struct mktme_pconfig *new_pconfig(unsigned int keyid, unsigned int comman
 	return pconfig;
 }
 
-static struct mktme_pconfig *pconfig_of(unsigned int keyid,
-					const struct mktme_key_spec *spec)
+static struct mktme_pconfig *mktme_pconfig_of_key(unsigned int keyid,
+						  const struct mktme_key_spec *spec)
 {
 	struct mktme_pconfig *pconfig;
 
-	pconfig = new_pconfig(keyid, spec->random ? MKTME_SET_KEY_RANDOM :
+	pconfig = mktme_pconfig_new(keyid, spec->random ? MKTME_SET_KEY_RANDOM :
 						    MKTME_SET_KEY_DIRECT);
 	if (!pconfig)
 		return NULL;
@@ -119,42 +121,42 @@ static struct mktme_pconfig *pconfig_of(unsigned int keyid,
 }
 
 /* From the APIC ID: cpu_data() is not set for a CPU that never started. */
-static int package_of(unsigned int cpu)
+static int mktme_package_of(unsigned int cpu)
 {
 	return topology_get_logical_id(per_cpu(x86_cpu_to_apicid, cpu),
 				       TOPO_PKG_DOMAIN);
 }
 
 /* Is another CPU of the same package online? */
-static bool has_company(unsigned int cpu)
+static bool mktme_has_company(unsigned int cpu)
 {
-	int package = package_of(cpu);
+	int package = mktme_package_of(cpu);
 	unsigned int other;
 
 	for_each_online_cpu(other)
-		if (other != cpu && package_of(other) == package)
+		if (other != cpu && mktme_package_of(other) == package)
 			return true;
 	return false;
 }
 
 /* Does each present package have an online CPU? */
-static bool packages_complete(void)
+static bool mktme_packages_complete(void)
 {
 	unsigned int cpu;
 
 	for_each_present_cpu(cpu)
-		if (!cpu_online(cpu) && !has_company(cpu))
+		if (!cpu_online(cpu) && !mktme_has_company(cpu))
 			return false;
 	return true;
 }
 
 /* Called under packages_lock. Returns 0, or why no key can be programmed. */
-static int may_program(void)
+static int mktme_may_program(void)
 {
 	/* User space still runs for a while after PM_*_PREPARE. */
 	if (nr_sleeping)
 		return -EAGAIN;
-	return packages_complete() ? 0 : -ENODEV;
+	return mktme_packages_complete() ? 0 : -ENODEV;
 }
 
 /**
@@ -183,16 +185,16 @@ u32 mktme_algorithm(u32 wanted)
  */
 int mktme_program(unsigned int keyid, const struct mktme_key_spec *spec)
 {
-	struct mktme_pconfig *pconfig = pconfig_of(keyid, spec);
+	struct mktme_pconfig *pconfig = mktme_pconfig_of_key(keyid, spec);
 	int refused, err = 0;
 
 	if (!pconfig)
 		return -ENOMEM;
 	cpus_read_lock();
 	mutex_lock(&packages_lock);
-	refused = may_program();
+	refused = mktme_may_program();
 	if (!refused) {
-		err = program_all(pconfig);
+		err = mktme_program_all(pconfig);
 		algorithm_of[keyid] = err ? 0 : spec->algorithm;
 		random_key[keyid] = spec->random;
 		nr_programmed += !err;
@@ -219,10 +221,10 @@ void mktme_forget(unsigned int keyid)
 {
 	struct mktme_pconfig *pconfig;
 
-	pconfig = new_pconfig(keyid, MKTME_CLEAR_KEY);
+	pconfig = mktme_pconfig_new(keyid, MKTME_CLEAR_KEY);
 	cpus_read_lock();
 	mutex_lock(&packages_lock);
-	if (!pconfig || program_all(pconfig))
+	if (!pconfig || mktme_program_all(pconfig))
 		pr_warn_ratelimited("KeyID %u keeps its key, unused\n", keyid);
 	nr_programmed -= !!algorithm_of[keyid];
 	algorithm_of[keyid] = 0;
@@ -233,7 +235,7 @@ void mktme_forget(unsigned int keyid)
 
 /* === CPU hotplug ======================================================== */
 
-static int program_added(unsigned int cpu, unsigned int keyid)
+static int mktme_program_added(unsigned int cpu, unsigned int keyid)
 {
 	struct mktme_key_spec spec = {
 		.algorithm = algorithm_of[keyid],
@@ -247,32 +249,32 @@ static int program_added(unsigned int cpu, unsigned int keyid)
 			cpu, keyid);
 		return -EBUSY;
 	}
-	pconfig = pconfig_of(keyid, &spec);
+	pconfig = mktme_pconfig_of_key(keyid, &spec);
 	if (!pconfig)
 		return -ENOMEM;
-	err = program_package(cpu, pconfig);
+	err = mktme_program_package(cpu, pconfig);
 	kfree_sensitive(pconfig);
 	return err;
 }
 
-static int cpu_comes(unsigned int cpu)
+static int mktme_cpu_online(unsigned int cpu)
 {
 	unsigned int keyid;
 	int err = 0;
 
 	guard(mutex)(&packages_lock);
-	if (!nr_programmed || has_company(cpu))
+	if (!nr_programmed || mktme_has_company(cpu))
 		return 0;
 	for (keyid = 1; keyid <= mktme_nr_keyids() && !err; keyid++)
 		if (algorithm_of[keyid])
-			err = program_added(cpu, keyid);
+			err = mktme_program_added(cpu, keyid);
 	return err;
 }
 
-static int cpu_goes(unsigned int cpu)
+static int mktme_cpu_offline(unsigned int cpu)
 {
 	guard(mutex)(&packages_lock);
-	if (!nr_programmed || has_company(cpu))
+	if (!nr_programmed || mktme_has_company(cpu))
 		return 0;
 	pr_warn_ratelimited("CPU %u stays online: it is the last of its package, and keys are in use\n",
 			    cpu);
@@ -284,8 +286,8 @@ static int cpu_goes(unsigned int cpu)
  * sleep is refused while keys are in use, and no key may be programmed until
  * PM_POST_*, which is also sent if another notifier fails.
  */
-static int around_sleep(struct notifier_block *block, unsigned long action,
-			void *data)
+static int mktme_pm_notify(struct notifier_block *block, unsigned long action,
+			   void *data)
 {
 	guard(mutex)(&packages_lock);
 	switch (action) {
@@ -306,11 +308,11 @@ static int around_sleep(struct notifier_block *block, unsigned long action,
 	}
 }
 
-static struct notifier_block sleep_notifier = {
-	.notifier_call = around_sleep,
+static struct notifier_block mktme_pm_notifier = {
+	.notifier_call = mktme_pm_notify,
 };
 
-static int __init watch_packages(void)
+static int __init mktme_watch_packages(void)
 {
 	int ret;
 
@@ -318,13 +320,13 @@ static int __init watch_packages(void)
 		return 0;
 	/* Online CPUs already have the keys, and must keep them. */
 	ret = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "x86/mktme:online",
-					cpu_comes, cpu_goes);
+					mktme_cpu_online, mktme_cpu_offline);
 	if (ret < 0)
 		return ret;
-	return register_pm_notifier(&sleep_notifier);
+	return register_pm_notifier(&mktme_pm_notifier);
 }
-late_initcall(watch_packages);
+late_initcall(mktme_watch_packages);
 
 #ifdef CONFIG_X86_MKTME_KUNIT_TEST
-#include "program_test.c"
+#include "tests/program_test.c"
 #endif

@@ -16,7 +16,7 @@
 #define PASSES		50
 #define PASS_MS		10
 
-static void zap_mm(struct mm_struct *mm, unsigned int keyid)
+static void mktme_zap_mm(struct mm_struct *mm, unsigned int keyid)
 {
 	struct vm_area_struct *vma;
 
@@ -30,7 +30,7 @@ static void zap_mm(struct mm_struct *mm, unsigned int keyid)
 }
 
 /* Get the mm of the next thread, from this PID on; the caller puts it. */
-static struct mm_struct *next_mm(int *nr)
+static struct mm_struct *mktme_next_mm(int *nr)
 {
 	struct task_struct *task;
 	struct mm_struct *mm;
@@ -53,15 +53,15 @@ static struct mm_struct *next_mm(int *nr)
 	}
 }
 
-static void zap_all(unsigned int keyid)
+static void mktme_zap_all(unsigned int keyid)
 {
 	struct mm_struct *mm, *last = NULL;
 	int nr = 1;
 
 	/* Threads of a process mostly follow each other. */
-	while ((mm = next_mm(&nr))) {
+	while ((mm = mktme_next_mm(&nr))) {
 		if (mm != last)
-			zap_mm(mm, keyid);
+			mktme_zap_mm(mm, keyid);
 		last = mm;
 		mmput(mm);
 		cond_resched();
@@ -87,7 +87,7 @@ int mktme_key_revoke(struct mktme_key *key)
 	mktme_key_forbid(key);
 	/* The first pass may miss a process that is being forked. */
 	for (pass = 0; pass < PASSES && mktme_key_in_memory(key); pass++) {
-		zap_all(mktme_key_keyid(key));
+		mktme_zap_all(mktme_key_keyid(key));
 		/* Per-CPU LRU batches hold references to new pages. */
 		lru_add_drain_all();
 		if (msleep_interruptible(PASS_MS))

@@ -27,20 +27,20 @@ static int unprivileged_keys;
 
 /* === Descriptors ======================================================== */
 
-static int key_release(struct inode *inode, struct file *file)
+static int mktme_fd_release(struct inode *inode, struct file *file)
 {
 	mktme_key_put(file->private_data);
 	return 0;
 }
 
-static long key_ioctl(struct file *file, unsigned int command,
-		      unsigned long arg)
+static long mktme_fd_ioctl(struct file *file, unsigned int command,
+			   unsigned long arg)
 {
 	return command == MKTME_KEY_REVOKE ?
 		mktme_key_revoke(file->private_data) : -ENOTTY;
 }
 
-static void key_show(struct seq_file *m, struct file *file)
+static void mktme_fd_show_info(struct seq_file *m, struct file *file)
 {
 	const struct mktme_key *key = file->private_data;
 
@@ -49,18 +49,19 @@ static void key_show(struct seq_file *m, struct file *file)
 	seq_printf(m, "mktme-revoked:\t%d\n", mktme_key_revoked(key));
 }
 
-static const struct file_operations key_fops = {
+static const struct file_operations mktme_fd_fops = {
 	.owner = THIS_MODULE,
-	.release = key_release,
-	.unlocked_ioctl = key_ioctl,
+	.release = mktme_fd_release,
+	.unlocked_ioctl = mktme_fd_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
-	.show_fdinfo = key_show,
+	.show_fdinfo = mktme_fd_show_info,
 	.llseek = noop_llseek,
 };
 
 /* === mktme_key_create() ================================================= */
 
-static int read_key(struct mktme_key_spec *spec, const struct mktme_key_args *args)
+static int mktme_read_key(struct mktme_key_spec *spec,
+			  const struct mktme_key_args *args)
 {
 	u32 half = spec->algorithm == MKTME_AES_XTS_256 ? 32 : 16;
 	const u8 __user *key = u64_to_user_ptr(args->key);
@@ -76,8 +77,8 @@ static int read_key(struct mktme_key_spec *spec, const struct mktme_key_args *ar
 	return 0;
 }
 
-static int read_spec(struct mktme_key_spec *spec,
-		     struct mktme_key_args __user *from, size_t size)
+static int mktme_read_spec(struct mktme_key_spec *spec,
+			   struct mktme_key_args __user *from, size_t size)
 {
 	struct mktme_key_args args;
 	int err;
@@ -94,17 +95,18 @@ static int read_spec(struct mktme_key_spec *spec,
 	spec->algorithm = mktme_algorithm(args.algorithm);
 	if (!spec->algorithm)
 		return -EOPNOTSUPP;
-	return read_key(spec, &args);
+	return mktme_read_key(spec, &args);
 }
 
-static int new_descriptor(const struct mktme_key_spec *spec)
+static int mktme_new_fd(const struct mktme_key_spec *spec)
 {
 	struct mktme_key *key = mktme_key_new(spec);
 	int fd;
 
 	if (IS_ERR(key))
 		return PTR_ERR(key);
-	fd = anon_inode_getfd("[mktme]", &key_fops, key, O_RDWR | O_CLOEXEC);
+	fd = anon_inode_getfd("[mktme]", &mktme_fd_fops, key,
+			      O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		mktme_key_put(key);
 	return fd;
@@ -124,9 +126,9 @@ SYSCALL_DEFINE2(mktme_key_create, struct mktme_key_args __user *, args,
 		return -EOPNOTSUPP;
 	if (!READ_ONCE(unprivileged_keys) && !capable(CAP_SYS_RESOURCE))
 		return -EPERM;
-	ret = read_spec(&spec, args, size);
+	ret = mktme_read_spec(&spec, args, size);
 	if (!ret)
-		ret = new_descriptor(&spec);
+		ret = mktme_new_fd(&spec);
 	memzero_explicit(&spec, sizeof(spec));
 	return ret;
 }
@@ -147,7 +149,7 @@ SYSCALL_DEFINE4(mktme_mprotect, unsigned long, start, size_t, len,
 
 	if (fd_empty(f))
 		return -EBADF;
-	if (fd_file(f)->f_op != &key_fops)
+	if (fd_file(f)->f_op != &mktme_fd_fops)
 		return -EINVAL;
 	if (prot & ~(unsigned long)(PROT_READ | PROT_WRITE | PROT_EXEC))
 		return -EINVAL;
@@ -174,9 +176,9 @@ static const struct ctl_table mktme_sysctls[] = {
 	},
 };
 
-static int __init register_sysctls(void)
+static int __init mktme_register_sysctls(void)
 {
 	register_sysctl_init("vm", mktme_sysctls);
 	return 0;
 }
-late_initcall(register_sysctls);
+late_initcall(mktme_register_sysctls);

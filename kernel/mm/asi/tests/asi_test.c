@@ -1,0 +1,756 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of address space isolation: sensitive and ordinary pageblocks,
+ * and the restricted direct map. They need asi=on.
+ */
+#include <kunit/test.h>
+#include <linux/asi.h>
+#include <linux/cma.h>
+#include <linux/dma-map-ops.h>
+#include <linux/gfp.h>
+#include <linux/highmem.h>
+#include <linux/irqflags.h>
+#include <linux/list.h>
+#include <linux/memblock.h>
+#include <linux/memory_hotplug.h>
+#include <linux/mm.h>
+#include <linux/mman.h>
+#include <linux/pgtable.h>
+#include <linux/sched.h>
+#include <linux/set_memory.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+#include <linux/vmstat.h>
+
+#include <asm/sections.h>
+
+#include "../../page_alloc.h"
+#include "../asi.h"
+
+#define PATTERN		0x5a
+#define NR_BLOCKS	16
+/* Enough to be allocated again on the small test machine. */
+#define LEFT_BLOCKS	64
+
+#define skip_unless_enabled(test)					\
+	do {								\
+		if (!asi_enabled())					\
+			kunit_skip(test, "needs asi=on");		\
+	} while (0)
+
+/* === Pages that are freed with the test ================================= */
+
+struct pages {
+	struct list_head list;
+};
+
+static void asi_test_free_pages(void *data)
+{
+	struct pages *pages = data;
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, &pages->list, lru) {
+		list_del(&page->lru);
+		__free_pages(page, page->private);
+	}
+}
+
+static struct pages *new_pages(struct kunit *test)
+{
+	struct pages *pages = kunit_kzalloc(test, sizeof(*pages), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	INIT_LIST_HEAD(&pages->list);
+	KUNIT_ASSERT_EQ(test, kunit_add_action(test, asi_test_free_pages,
+					       pages), 0);
+	return pages;
+}
+
+static struct page *asi_test_get(struct pages *pages, gfp_t gfp,
+				 unsigned int order)
+{
+	struct page *page = alloc_pages(gfp | __GFP_NOWARN, order);
+
+	if (!page)
+		return NULL;
+	page->private = order;
+	list_add_tail(&page->lru, &pages->list);
+	return page;
+}
+
+/* Check the kind of a page, and that the restricted direct map matches. */
+static void expect_kind(struct kunit *test, struct page *page, bool sensitive,
+			const char *what)
+{
+	unsigned long addr = (unsigned long)page_address(page) & PMD_MASK;
+	enum asi_entry entry;
+	bool is_sensitive;
+
+	entry = asi_look(page, addr, &is_sensitive);
+	KUNIT_EXPECT_EQ_MSG(test, is_sensitive, sensitive, "%s", what);
+	KUNIT_EXPECT_EQ_MSG(test, entry, sensitive ? ASI_UNMAPPED : ASI_MAPPED,
+			    "%s", what);
+}
+
+static void expect_nothing_wrong(struct kunit *test)
+{
+	struct asi_audit audit;
+
+	asi_audit(&audit);
+	KUNIT_EXPECT_GT(test, audit.sensitive, 0);
+	KUNIT_EXPECT_GT(test, audit.ordinary, 0);
+	KUNIT_EXPECT_EQ(test, audit.leaks, 0);
+	KUNIT_EXPECT_EQ(test, audit.missing, 0);
+	KUNIT_EXPECT_EQ(test, audit.stale, 0);
+}
+
+/* === Allocation by sensitivity ========================================== */
+
+static const struct request {
+	const char *name;
+	gfp_t gfp;
+	bool sensitive;
+} requests[] = {
+	{ "GFP_KERNEL", GFP_KERNEL, false },
+	{ "GFP_ATOMIC", GFP_ATOMIC, false },
+	{ "GFP_USER", GFP_USER, false },
+	{ "reclaimable", GFP_KERNEL | __GFP_RECLAIMABLE, false },
+	{ "movable, as of block devices", GFP_USER | __GFP_MOVABLE, false },
+	{ "GFP_HIGHUSER", GFP_HIGHUSER, true },
+	{ "GFP_HIGHUSER_MOVABLE", GFP_HIGHUSER_MOVABLE, true },
+	{ "GFP_TRANSHUGE", GFP_TRANSHUGE, true },
+	{ "atomic, of users", GFP_ATOMIC | __GFP_SENSITIVE, true },
+};
+
+static void request_desc(const struct request *request, char *desc)
+{
+	strscpy(desc, request->name, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(request, requests, request_desc);
+
+static void each_order_gets_its_kind(struct kunit *test)
+{
+	const struct request *request = test->param_value;
+	struct pages *pages;
+	unsigned int order;
+	struct page *page;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	for (order = 0; order <= MAX_PAGE_ORDER; order++) {
+		page = asi_test_get(pages, request->gfp | __GFP_COMP, order);
+		if (page)
+			expect_kind(test, page, request->sensitive,
+				    request->name);
+		else
+			KUNIT_EXPECT_GT_MSG(test, order, PAGE_ALLOC_COSTLY_ORDER,
+					    "%s", request->name);
+	}
+	asi_test_free_pages(pages);
+	expect_nothing_wrong(test);
+}
+
+/* Pages from the per-CPU lists must keep their kind. */
+static void lists_per_cpu_keep_the_kinds_apart(struct kunit *test)
+{
+	static const unsigned int orders[] = { 0, 1, PAGE_ALLOC_COSTLY_ORDER,
+					       HPAGE_PMD_ORDER };
+	struct pages *pages;
+	int i, j, round;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	for (round = 0; round < 64; round++) {
+		for (i = 0; i < ARRAY_SIZE(orders); i++) {
+			for (j = 0; j < ARRAY_SIZE(requests); j++) {
+				struct page *page = asi_test_get(pages,
+								 requests[j].gfp |
+								 __GFP_COMP,
+								 orders[i]);
+
+				if (page)
+					expect_kind(test, page,
+						    requests[j].sensitive,
+						    requests[j].name);
+			}
+		}
+		asi_test_free_pages(pages);
+	}
+	expect_nothing_wrong(test);
+}
+
+static void types_without_a_list_per_cpu(struct kunit *test)
+{
+	skip_unless_enabled(test);
+
+	KUNIT_EXPECT_EQ(test, asi_pcp_type(MIGRATE_HIGHATOMIC),
+			MIGRATE_UNMOVABLE);
+#ifdef CONFIG_CMA
+	KUNIT_EXPECT_EQ(test, asi_pcp_type(MIGRATE_CMA), MIGRATE_MOVABLE);
+#endif
+}
+
+/* MIGRATE_HIGHATOMIC must be ordinary. */
+static void atomic_reserve_is_ordinary(struct kunit *test)
+{
+	unsigned long pfn, reserved = 0;
+	struct pages *pages, *some;
+	struct page *page;
+	struct zone *zone;
+	int i;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	some = new_pages(test);
+	page = asi_test_get(pages, GFP_ATOMIC, 2);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	zone = page_zone(page);
+	if (zone_managed_pages(zone) / 100 < pageblock_nr_pages)
+		kunit_skip(test, "too little memory for a reserve");
+
+	/*
+	 * HIGHATOMIC blocks are reserved when memory is low but not exhausted.
+	 */
+	for (i = 0; i < 16; i++)
+		asi_test_get(some, GFP_ATOMIC, 2);
+	drain_all_pages(NULL);
+	while (asi_test_get(pages, GFP_NOWAIT | __GFP_SENSITIVE | __GFP_MOVABLE,
+			    0) ||
+	       asi_test_get(pages, GFP_NOWAIT, 0))
+		;
+	asi_test_free_pages(some);
+	drain_all_pages(NULL);
+	while (!zone->nr_reserved_highatomic && asi_test_get(pages, GFP_ATOMIC,
+							     2))
+		;
+	/* Another task may be freeing a lot of memory. */
+	if (!zone->nr_reserved_highatomic)
+		kunit_skip(test, "there is no reserve");
+	for (pfn = pageblock_align(zone->zone_start_pfn);
+	     pfn < zone_end_pfn(zone); pfn += pageblock_nr_pages) {
+		page = pfn_to_online_page(pfn);
+		if (page && asi_get_type(page) == MIGRATE_HIGHATOMIC) {
+			expect_kind(test, page, false, "reserve");
+			reserved++;
+		}
+	}
+	KUNIT_EXPECT_GT(test, reserved, 0);
+	asi_test_free_pages(pages);
+
+	/* Atomic but sensitive: must not get pages of the reserve. */
+	for (i = 0; i < PTRS_PER_PMD; i++) {
+		page = asi_test_get(pages, GFP_ATOMIC | __GFP_SENSITIVE, 2);
+		if (page)
+			expect_kind(test, page, true, "atomic, of users");
+	}
+	asi_test_free_pages(pages);
+	expect_nothing_wrong(test);
+}
+
+/* === Conversion ========================================================= */
+
+static void pageblocks_are_converted_in_need(struct kunit *test)
+{
+	long before = asi_event_read(ASI_TO_ORDINARY);
+	struct pages *pages;
+	struct page *page;
+	int i;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	/* More than the reserve keeps, and not cleared on free. */
+	for (i = 0; i < LEFT_BLOCKS; i++) {
+		page = asi_test_get(pages, GFP_KERNEL | __GFP_NORETRY,
+				    pageblock_order);
+		if (!page)
+			break;
+		expect_kind(test, page, false, "GFP_KERNEL");
+	}
+	KUNIT_EXPECT_GE(test, i, NR_BLOCKS / 2);
+	KUNIT_EXPECT_GT(test, asi_event_read(ASI_TO_ORDINARY), before);
+	asi_test_free_pages(pages);
+	expect_nothing_wrong(test);
+}
+
+/* Data of others must be gone once the kernel maps a block. */
+static void nothing_is_left_when_a_block_is_mapped(struct kunit *test)
+{
+	unsigned long *pfns, i, j, nr = 0, met = 0, left = 0;
+	struct pages *pages;
+	struct page *page;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	pfns = kunit_kcalloc(test, LEFT_BLOCKS, sizeof(*pfns), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, pfns);
+
+	for (i = 0; i < LEFT_BLOCKS; i++) {
+		page = asi_test_get(pages, GFP_HIGHUSER_MOVABLE | __GFP_NORETRY,
+				    pageblock_order);
+		if (!page)
+			break;
+		memset(page_address(page), PATTERN, PAGE_SIZE << pageblock_order);
+		pfns[nr++] = page_to_pfn(page);
+	}
+	asi_test_free_pages(pages);
+	drain_all_pages(NULL);
+
+	for (i = 0; i < 2 * LEFT_BLOCKS && met < NR_BLOCKS / 4; i++) {
+		page = asi_test_get(pages, GFP_KERNEL | __GFP_NORETRY,
+				    pageblock_order);
+		if (!page)
+			break;
+		for (j = 0; j < nr; j++)
+			met += pfns[j] == page_to_pfn(page);
+		for (j = 0; j < pageblock_nr_pages; j++)
+			left += *(u8 *)page_address(page + j) == PATTERN;
+	}
+	asi_test_free_pages(pages);
+	/* Check that any block was seen again. */
+	KUNIT_EXPECT_GT(test, met, 0);
+	KUNIT_EXPECT_EQ(test, left, 0);
+}
+
+/* Create a free ordinary pageblock. */
+static struct page *free_ordinary_block(struct kunit *test)
+{
+	struct pages *pages = new_pages(test);
+	struct page *page = NULL;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		page = asi_test_get(pages, GFP_KERNEL, pageblock_order);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	asi_test_free_pages(pages);
+	drain_all_pages(NULL);
+	return page;
+}
+
+static void no_flush_where_there_must_be_none(struct kunit *test)
+{
+	long refused, flushes;	/* other tasks may convert blocks as well */
+	unsigned long flags;
+	struct zone *zone;
+
+	skip_unless_enabled(test);
+
+	zone = page_zone(free_ordinary_block(test));
+	refused = asi_event_read(ASI_REFUSED);
+	KUNIT_EXPECT_FALSE(test, asi_convert(zone, 0, GFP_NOWAIT,
+					     MIGRATE_MOVABLE));
+	local_irq_save(flags);
+	KUNIT_EXPECT_FALSE(test, asi_convert(zone, 0, GFP_KERNEL,
+					     MIGRATE_MOVABLE));
+	local_irq_restore(flags);
+	KUNIT_EXPECT_GE(test, asi_event_read(ASI_REFUSED), refused + 2);
+
+	flushes = asi_event_read(ASI_FLUSHES);
+	KUNIT_EXPECT_TRUE(test, asi_convert(zone, 0, GFP_KERNEL,
+					    MIGRATE_MOVABLE));
+	KUNIT_EXPECT_GE(test, asi_event_read(ASI_FLUSHES), flushes + 1);
+	expect_nothing_wrong(test);
+}
+
+static void ordinary_memory_comes_with_interrupts_off(struct kunit *test)
+{
+	struct pages *pages;
+	unsigned long flags;
+	struct page *page;
+	int i;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	for (i = 0; i < NR_BLOCKS; i++) {
+		local_irq_save(flags);
+		page = asi_test_get(pages, GFP_ATOMIC, pageblock_order);
+		local_irq_restore(flags);
+		if (!page)
+			break;
+		expect_kind(test, page, false, "GFP_ATOMIC");
+	}
+	KUNIT_EXPECT_GE(test, i, NR_BLOCKS / 2);
+	asi_test_free_pages(pages);
+	expect_nothing_wrong(test);
+}
+
+/*
+ * Most memory belongs to a process that freed every other page: free memory
+ * consists of holes in sensitive blocks, which compaction has to gather.
+ */
+static void ordinary_memory_is_gathered_from_holes(struct kunit *test)
+{
+	unsigned long nr, i, start;
+	struct pages *pages;
+	struct page *page;
+
+	skip_unless_enabled(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	nr = global_zone_page_state(NR_FREE_PAGES) / 4 * 3;
+	start = vm_mmap(NULL, 0, nr * PAGE_SIZE, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(start));
+	KUNIT_ASSERT_EQ(test, do_madvise(current->mm, start, nr * PAGE_SIZE,
+					 MADV_NOHUGEPAGE), 0);
+	for (i = 0; i < nr; i++)
+		KUNIT_ASSERT_EQ(test, put_user(1, (char __user *)start +
+					       i * PAGE_SIZE), 0);
+	for (i = 0; i < nr; i += 2)
+		KUNIT_ASSERT_EQ(test, do_madvise(current->mm,
+						 start + i * PAGE_SIZE,
+						 PAGE_SIZE, MADV_DONTNEED), 0);
+
+	pages = new_pages(test);
+	nr /= 4;
+	for (i = 0; i < nr; i++) {
+		page = asi_test_get(pages, GFP_KERNEL | __GFP_RETRY_MAYFAIL, 0);
+		if (!page)
+			break;
+	}
+	KUNIT_EXPECT_EQ(test, i, nr);
+	asi_test_free_pages(pages);
+	expect_nothing_wrong(test);
+}
+
+/* === Ranges ============================================================= */
+
+static void ranges_are_of_the_right_kind(struct kunit *test)
+{
+#ifdef CONFIG_CONTIG_ALLOC
+	unsigned long start, end;
+	int err, tries = 10;
+
+	skip_unless_enabled(test);
+
+	do {
+		struct page *page = free_ordinary_block(test);
+
+		start = page_to_pfn(page);
+		end = start + pageblock_nr_pages;
+		err = alloc_contig_range(start, end, ACR_FLAGS_NONE,
+					 GFP_HIGHUSER);
+		/*
+		 * An excess of ordinary blocks may have been converted
+		 * meanwhile.
+		 */
+		if (!err) {
+			expect_kind(test, page, true, "given to a user");
+			free_contig_range(start, pageblock_nr_pages);
+		}
+	} while (!err && --tries);
+	KUNIT_EXPECT_EQ(test, err, -EBUSY);
+
+	err = alloc_contig_range(start, end, ACR_FLAGS_NONE, GFP_KERNEL);
+	if (!err)
+		free_contig_range(start, pageblock_nr_pages);
+	/* Another task may have allocated from the range. */
+	else
+		KUNIT_EXPECT_EQ(test, err, -EBUSY);
+	expect_nothing_wrong(test);
+#else
+	kunit_skip(test, "needs CONTIG_ALLOC");
+#endif
+}
+
+static void contiguous_memory_is_sensitive(struct kunit *test)
+{
+#ifdef CONFIG_DMA_CMA
+	struct cma *cma = dev_get_cma_area(NULL);
+	struct page *page;
+
+	skip_unless_enabled(test);
+	if (!cma)
+		kunit_skip(test, "needs an area of CMA");
+
+	page = cma_alloc(cma, 1, 0, true);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	/* CMA also serves movable allocations. */
+	expect_kind(test, page, true, "CMA");
+	KUNIT_EXPECT_TRUE(test, cma_release(cma, page, 1));
+	expect_nothing_wrong(test);
+#else
+	kunit_skip(test, "needs DMA_CMA");
+#endif
+}
+
+/* === Sync with the direct map =========================================== */
+
+static void protection_is_followed(struct kunit *test)
+{
+	struct pages *pages;
+	int i;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	for (i = 0; i < 2; i++) {
+		struct page *page = asi_test_get(pages,
+						 i ? GFP_HIGHUSER : GFP_KERNEL,
+						 pageblock_order);
+		unsigned long addr;
+
+		KUNIT_ASSERT_NOT_NULL(test, page);
+		addr = (unsigned long)page_address(page);
+
+		/*
+		 * One page splits the block; all pages are changed as a whole
+		 * or singly.
+		 */
+		KUNIT_EXPECT_EQ(test, set_memory_ro(addr, 1), 0);
+		expect_kind(test, page, i, "split");
+		KUNIT_EXPECT_EQ(test, set_memory_rw(addr, 1), 0);
+		expect_kind(test, page, i, "put together");
+		KUNIT_EXPECT_EQ(test, set_memory_ro(addr, pageblock_nr_pages), 0);
+		expect_kind(test, page, i, "read-only");
+		KUNIT_EXPECT_EQ(test, set_memory_rw(addr, pageblock_nr_pages), 0);
+		expect_kind(test, page, i, "writable again");
+	}
+	asi_test_free_pages(pages);
+	expect_nothing_wrong(test);
+}
+
+/* === Restricted page tables of a process ================================ */
+
+/* Far from all other mappings of the address space. */
+#define LONELY	0x400000000000UL
+
+static void expect_same_user_half(struct kunit *test, struct mm_struct *mm,
+				  const char *when)
+{
+	pgd_t *restricted = arch_asi_pgd(mm);
+	unsigned int i;
+
+	for (i = 0; i < pgd_index(TASK_SIZE_MAX); i++)
+		KUNIT_EXPECT_EQ_MSG(test, pgd_val(restricted[i]),
+				    pgd_val(mm->pgd[i]), "%s: %u", when, i);
+}
+
+/* 12 KB more than without PTI, 8 KB more than with it. */
+static void a_process_has_four_topmost_tables(struct kunit *test)
+{
+	skip_unless_enabled(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	KUNIT_EXPECT_EQ(test, compound_nr(virt_to_head_page(current->mm->pgd)),
+			4);
+	KUNIT_EXPECT_PTR_EQ(test, arch_asi_pgd(current->mm),
+			    current->mm->pgd + 2 * PTRS_PER_PGD);
+}
+
+static void user_half_is_followed(struct kunit *test)
+{
+	pgd_t *entry;
+
+	skip_unless_enabled(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	expect_same_user_half(test, current->mm, "new");
+	entry = arch_asi_pgd(current->mm) + pgd_index(LONELY);
+	KUNIT_ASSERT_EQ(test, pgd_val(*entry), 0);
+
+	KUNIT_ASSERT_EQ(test, vm_mmap(NULL, LONELY, PAGE_SIZE,
+				      PROT_READ | PROT_WRITE, MAP_PRIVATE |
+				      MAP_ANONYMOUS | MAP_FIXED, 0), LONELY);
+	KUNIT_ASSERT_EQ(test, put_user(1, (int __user *)LONELY), 0);
+	KUNIT_EXPECT_NE(test, pgd_val(*entry), 0);
+	expect_same_user_half(test, current->mm, "in use");
+
+	KUNIT_ASSERT_EQ(test, vm_munmap(LONELY, PAGE_SIZE), 0);
+	KUNIT_EXPECT_EQ(test, pgd_val(*entry), 0);
+	expect_same_user_half(test, current->mm, "unmapped");
+}
+
+/* Does a restricted address space map a kernel address? */
+static bool is_reached(pgd_t *restricted, unsigned long addr)
+{
+	pgd_t *pgd = pgd_offset_pgd(restricted, addr);
+	p4d_t *p4d;
+	pud_t *pud;
+
+	if (pgd_none(*pgd))
+		return false;
+	p4d = p4d_offset(pgd, addr);
+	if (p4d_none(*p4d))
+		return false;
+	pud = pud_offset(p4d, addr);
+	if (pud_none(*pud))
+		return false;
+	return pud_leaf(*pud) || !pmd_none(*pmd_offset(pud, addr));
+}
+
+static void sensitive_memory_is_not_reached(struct kunit *test)
+{
+	pgd_t *restricted;
+	struct pages *pages;
+	int i;
+
+	skip_unless_enabled(test);
+
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	restricted = arch_asi_pgd(current->mm);
+
+	pages = new_pages(test);
+	for (i = 0; i < ARRAY_SIZE(requests); i++) {
+		struct page *page = asi_test_get(pages,
+						 requests[i].gfp | __GFP_COMP, 0);
+
+		KUNIT_ASSERT_NOT_NULL(test, page);
+		KUNIT_EXPECT_EQ_MSG(test, is_reached(restricted,
+						     (unsigned long)page_address(page)),
+				    !requests[i].sensitive, "%s",
+				    requests[i].name);
+	}
+	/* The image, vmalloc space, stacks, and struct pages. */
+	KUNIT_EXPECT_TRUE(test, is_reached(restricted, (unsigned long)_text));
+	KUNIT_EXPECT_TRUE(test, is_reached(restricted, (unsigned long)&pages));
+	KUNIT_EXPECT_TRUE(test, is_reached(restricted,
+					   (unsigned long)pfn_to_page(max_pfn - 1)));
+}
+
+/* === The audit itself =================================================== */
+
+static void audit_finds_seeded_mistakes(struct kunit *test)
+{
+	struct page *ordinary, *sensitive;
+	struct asi_audit audit;
+	struct pages *pages;
+	unsigned long addr;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	ordinary = asi_test_get(pages, GFP_KERNEL, pageblock_order);
+	sensitive = asi_test_get(pages, GFP_HIGHUSER, pageblock_order);
+	KUNIT_ASSERT_NOT_NULL(test, ordinary);
+	KUNIT_ASSERT_NOT_NULL(test, sensitive);
+	expect_nothing_wrong(test);
+
+	addr = (unsigned long)page_address(sensitive);
+	arch_asi_set(addr, true);
+	asi_audit(&audit);
+	KUNIT_EXPECT_EQ(test, audit.leaks, 1);
+	arch_asi_set(addr, false);
+	flush_tlb_kernel_range(addr, addr + PMD_SIZE);
+
+	addr = (unsigned long)page_address(ordinary);
+	arch_asi_set(addr, false);
+	asi_audit(&audit);
+	KUNIT_EXPECT_EQ(test, audit.missing, 1);
+	asi_sync_direct_map(addr, addr + PMD_SIZE);
+	expect_nothing_wrong(test);
+}
+
+/* === Clean memory ========================================================= */
+
+static unsigned int count_dirty(struct pages *pages)
+{
+	unsigned int dirty = 0;
+	struct page *page;
+
+	list_for_each_entry(page, &pages->list, lru)
+		dirty += !!memchr_inv(page_address(page), 0,
+				      PAGE_SIZE << page->private);
+	return dirty;
+}
+
+static void asi_test_fill(struct pages *pages)
+{
+	struct page *page;
+
+	list_for_each_entry(page, &pages->list, lru)
+		memset(page_address(page), PATTERN, PAGE_SIZE << page->private);
+}
+
+/* Sensitive memory must be clean without __GFP_ZERO. */
+static void sensitive_memory_is_clean(struct kunit *test)
+{
+	static const unsigned int orders[] = { 0, 1, PMD_ORDER };
+	struct pages *pages;
+	int i, j, round;
+
+	skip_unless_enabled(test);
+	if (!asi_gives_clean())
+		kunit_skip(test, "memory is poisoned when it is freed");
+
+	for (i = 0; i < ARRAY_SIZE(orders); i++) {
+		for (round = 0; round < 2; round++) {
+			pages = new_pages(test);
+			for (j = 0; j < NR_BLOCKS; j++)
+				KUNIT_ASSERT_NOT_NULL(test,
+						      asi_test_get(pages,
+								   GFP_HIGHUSER,
+								   orders[i]));
+			KUNIT_EXPECT_EQ(test, count_dirty(pages), 0);
+			asi_test_fill(pages);
+			kunit_release_action(test, asi_test_free_pages, pages);
+		}
+	}
+}
+
+/* A block that becomes sensitive may hold data from its ordinary use. */
+static void converted_memory_is_clean(struct kunit *test)
+{
+	struct pages *ordinary, *sensitive;
+	unsigned int i;
+	long before;
+
+	skip_unless_enabled(test);
+	if (!asi_gives_clean())
+		kunit_skip(test, "memory is poisoned when it is freed");
+
+	ordinary = new_pages(test);
+	for (i = 0; i < LEFT_BLOCKS; i++)
+		if (!asi_test_get(ordinary, GFP_KERNEL | __GFP_NORETRY,
+				  pageblock_order))
+			break;
+	KUNIT_ASSERT_GT(test, i, NR_BLOCKS);
+	asi_test_fill(ordinary);
+	kunit_release_action(test, asi_test_free_pages, ordinary);
+
+	before = asi_event_read(ASI_TO_SENSITIVE);
+	sensitive = new_pages(test);
+	while (asi_event_read(ASI_TO_SENSITIVE) < before + NR_BLOCKS / 2)
+		if (!asi_test_get(sensitive, GFP_HIGHUSER | __GFP_NORETRY,
+				  pageblock_order))
+			break;
+	KUNIT_EXPECT_GE(test, asi_event_read(ASI_TO_SENSITIVE),
+			before + NR_BLOCKS / 2);
+	KUNIT_EXPECT_EQ(test, count_dirty(sensitive), 0);
+}
+
+static struct kunit_case asi_cases[] = {
+	KUNIT_CASE_PARAM(each_order_gets_its_kind, request_gen_params),
+	KUNIT_CASE(lists_per_cpu_keep_the_kinds_apart),
+	KUNIT_CASE(types_without_a_list_per_cpu),
+	KUNIT_CASE(pageblocks_are_converted_in_need),
+	KUNIT_CASE(nothing_is_left_when_a_block_is_mapped),
+	KUNIT_CASE(no_flush_where_there_must_be_none),
+	KUNIT_CASE(ordinary_memory_comes_with_interrupts_off),
+	/* These leave many ordinary blocks behind. */
+	KUNIT_CASE_SLOW(atomic_reserve_is_ordinary),
+	KUNIT_CASE_SLOW(ordinary_memory_is_gathered_from_holes),
+	KUNIT_CASE(ranges_are_of_the_right_kind),
+	KUNIT_CASE(contiguous_memory_is_sensitive),
+	KUNIT_CASE(protection_is_followed),
+	KUNIT_CASE(a_process_has_four_topmost_tables),
+	KUNIT_CASE(user_half_is_followed),
+	KUNIT_CASE(sensitive_memory_is_not_reached),
+	KUNIT_CASE(audit_finds_seeded_mistakes),
+	KUNIT_CASE(sensitive_memory_is_clean),
+	KUNIT_CASE(converted_memory_is_clean),
+	{}
+};
+
+static struct kunit_suite asi_suite = {
+	.name = "asi",
+	.test_cases = asi_cases,
+};
+
+kunit_test_suite(asi_suite);

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* KUnit tests of address space isolation: windows. They need asi=on. */
+#include <kunit/static_stub.h>
+#include <kunit/test.h>
+#include <linux/asi.h>
+#include <linux/completion.h>
+#include <linux/cpumask.h>
+#include <linux/gfp.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/mman.h>
+#include <linux/mmu_context.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/smp.h>
+#include <linux/string.h>
+#include <linux/uaccess.h>
+#include <linux/uio.h>
+
+#include <asm/asi.h>
+#include <asm/mmu_context.h>
+#include <asm/tlbflush.h>
+
+#include "../ephmap.h"
+
+#define VALUE		0x5a
+/* Retries, because an interrupt may leave the restricted address space. */
+#define TRIES		100
+
+#define skip_unless_enabled(test)					\
+	do {								\
+		if (!asi_enabled())					\
+			kunit_skip(test, "needs asi=on");		\
+	} while (0)
+
+/* === A process and its memory =========================================== */
+
+static void put_memory(void *folio)
+{
+	folio_put(folio);
+}
+
+static struct folio *ephmap_test_folio(struct kunit *test, unsigned int order)
+{
+	struct folio *folio = folio_alloc(GFP_HIGHUSER_MOVABLE, order);
+
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_memory, folio),
+			0);
+	return folio;
+}
+
+static void ephmap_test_attach(struct kunit *test)
+{
+	skip_unless_enabled(test);
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+}
+
+static void restrict_cpu(void)
+{
+	unsigned long flags;
+
+	local_irq_save(flags);
+	asi_enter();
+	local_irq_restore(flags);
+}
+
+static void ephmap_test_leave(void)
+{
+	unsigned long flags;
+
+	local_irq_save(flags);
+	asi_exit(ASI_EXIT_TEMPORARY_MM);
+	local_irq_restore(flags);
+}
+
+/* As at the beginning of a system call. */
+static bool open_restricted(struct ephmap *map)
+{
+	int i;
+
+	for (i = 0; i < TRIES; i++) {
+		restrict_cpu();
+		if (ephmap_open(map))
+			return true;
+	}
+	ephmap_test_leave();
+	return false;
+}
+
+static void close_and_leave(struct ephmap *map)
+{
+	ephmap_close(map);
+	ephmap_test_leave();
+}
+
+/* === One window ========================================================== */
+
+static void pages_are_mapped_until_it_is_closed(struct kunit *test)
+{
+	struct folio *folio;
+	struct ephmap map;
+	unsigned long exits;
+	bool restricted;
+	u8 value = 0;
+	u8 *addr;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, 0);
+	memset(folio_address(folio), VALUE, PAGE_SIZE);
+
+	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
+	exits = raw_cpu_read(asi_switches[ASI_EXIT_FAULT]);
+	addr = ephmap_add(&map, &folio->page, 1);
+	value = addr[0];
+	addr[PAGE_SIZE - 1] = VALUE + 1;
+	restricted = asi_restricted();
+	exits = raw_cpu_read(asi_switches[ASI_EXIT_FAULT]) - exits;
+	close_and_leave(&map);
+
+	KUNIT_EXPECT_TRUE(test, restricted);
+	KUNIT_EXPECT_EQ(test, exits, 0);
+	KUNIT_EXPECT_EQ(test, value, VALUE);
+	KUNIT_EXPECT_EQ(test, ((u8 *)folio_address(folio))[PAGE_SIZE - 1],
+			VALUE + 1);
+	KUNIT_EXPECT_NE(test, copy_from_kernel_nofault(&value, addr, 1), 0);
+}
+
+static void it_holds_so_many_pages(struct kunit *test)
+{
+	unsigned int order = ilog2(EPHMAP_PAGES), i, wrong = 0;
+	struct folio *folio;
+	struct ephmap map;
+	void *one_more;
+	u8 *addr;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, order);
+	for (i = 0; i < EPHMAP_PAGES; i++)
+		*(u8 *)page_address(folio_page(folio, i)) = i;
+
+	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
+	addr = ephmap_add(&map, &folio->page, EPHMAP_PAGES);
+	for (i = 0; i < EPHMAP_PAGES; i++)
+		wrong += addr[i * PAGE_SIZE] != i;
+	close_and_leave(&map);
+	KUNIT_EXPECT_EQ(test, wrong, 0);
+
+	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
+	addr = ephmap_add(&map, &folio->page, EPHMAP_PAGES - 1);
+	one_more = ephmap_add(&map, folio_page(folio, EPHMAP_PAGES - 1), 1);
+	wrong = *(u8 *)one_more != EPHMAP_PAGES - 1;
+	close_and_leave(&map);
+	KUNIT_EXPECT_PTR_EQ(test, one_more,
+			    (void *)addr + (EPHMAP_PAGES - 1) * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, wrong, 0);
+}
+
+static void too_many_pages_are_refused(struct kunit *test)
+{
+	struct folio *folio;
+	struct ephmap map;
+	void *addr;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, ilog2(EPHMAP_PAGES) + 1);
+	kunit_warning_suppress(test) {
+		KUNIT_ASSERT_TRUE(test, open_restricted(&map));
+		addr = ephmap_add(&map, &folio->page, EPHMAP_PAGES + 1);
+		close_and_leave(&map);
+		KUNIT_EXPECT_SUPPRESSED_WARNING_COUNT(test, 1);
+	}
+	KUNIT_EXPECT_NULL(test, addr);
+}
+
+static void it_is_in_both_address_spaces(struct kunit *test)
+{
+	struct folio *folio;
+	struct ephmap map;
+	bool restricted;
+	u8 value;
+	u8 *addr;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, 0);
+	memset(folio_address(folio), VALUE, PAGE_SIZE);
+
+	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
+	addr = ephmap_add(&map, &folio->page, 1);
+	ephmap_test_leave();
+	restricted = asi_restricted();
+	value = *addr;
+	ephmap_close(&map);
+	KUNIT_EXPECT_FALSE(test, restricted);
+	KUNIT_EXPECT_EQ(test, value, VALUE);
+	KUNIT_EXPECT_NE(test, copy_from_kernel_nofault(&value, addr, 1), 0);
+}
+
+static void put_other(void *mm)
+{
+	mmput(mm);
+}
+
+/* A window of one process must not be mapped in another. */
+static void it_is_of_one_process(struct kunit *test)
+{
+	struct mm_struct *mm, *other;
+	struct folio *folio;
+	struct ephmap map;
+	unsigned long flags;
+	u8 value;
+	int error;
+	u8 *addr;
+
+	ephmap_test_attach(test);
+	other = mm_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_other, other),
+			0);
+	folio = ephmap_test_folio(test, 0);
+	mm = current->mm;
+
+	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
+	addr = ephmap_add(&map, &folio->page, 1);
+	local_irq_save(flags);
+	switch_mm_irqs_off(mm, other, current);
+	error = copy_from_kernel_nofault(&value, addr, 1);
+	switch_mm_irqs_off(other, mm, current);
+	local_irq_restore(flags);
+	close_and_leave(&map);
+	KUNIT_EXPECT_NE(test, error, 0);
+}
+
+/* === No window ============================================================ */
+
+static void none_without_need(struct kunit *test)
+{
+	struct ephmap map;
+
+	ephmap_test_attach(test);
+	ephmap_test_leave();
+	KUNIT_EXPECT_FALSE(test, ephmap_open(&map));
+}
+
+static void try_in_interrupt(void *opened)
+{
+	struct ephmap map;
+
+	asi_enter();
+	*(bool *)opened = ephmap_open(&map);
+	asi_exit(ASI_EXIT_TEMPORARY_MM);
+}
+
+static void none_in_interrupts(struct kunit *test)
+{
+	bool opened = true;
+
+	ephmap_test_attach(test);
+	KUNIT_ASSERT_EQ(test, smp_call_function_single(raw_smp_processor_id(),
+						       try_in_interrupt,
+						       &opened, 1), 0);
+	KUNIT_EXPECT_FALSE(test, opened);
+}
+
+static void *no_table(void)
+{
+	return NULL;
+}
+
+static void none_without_memory(struct kunit *test)
+{
+	struct ephmap map;
+
+	ephmap_test_attach(test);
+	kunit_activate_static_stub(test, ephmap_new_table, no_table);
+	KUNIT_EXPECT_FALSE(test, open_restricted(&map));
+	kunit_deactivate_static_stub(test, ephmap_new_table);
+	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
+	close_and_leave(&map);
+}
+
+/* === Other CPUs ========================================================== */
+
+/* A thread of the process on another CPU, which runs until it is stopped. */
+struct thread {
+	struct mm_struct *mm;
+	struct completion runs, done;
+	bool stop;
+};
+
+static int run_thread(void *data)
+{
+	struct thread *thread = data;
+
+	kthread_use_mm(thread->mm);
+	complete(&thread->runs);
+	while (!READ_ONCE(thread->stop))
+		cpu_relax();
+	kthread_unuse_mm(thread->mm);
+	complete(&thread->done);
+	return 0;
+}
+
+static void other_threads_have_none_of_it(struct kunit *test)
+{
+	unsigned int here, there;
+	struct thread thread = {};
+	struct task_struct *task;
+	bool shared, opened, alone = false;
+	struct ephmap map;
+
+	ephmap_test_attach(test);
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+
+	thread.mm = current->mm;
+	init_completion(&thread.runs);
+	init_completion(&thread.done);
+	migrate_disable();
+	here = smp_processor_id();
+	there = cpumask_any_but(cpu_online_mask, here);
+	task = kthread_create(run_thread, &thread, "asi_test");
+	if (IS_ERR(task)) {
+		migrate_enable();
+		KUNIT_FAIL_AND_ABORT(test, "no thread");
+	}
+	kthread_bind(task, there);
+	wake_up_process(task);
+	wait_for_completion(&thread.runs);
+
+	/* No window while the thread runs. */
+	shared = open_restricted(&map);
+	if (shared)
+		close_and_leave(&map);
+	WRITE_ONCE(thread.stop, true);
+	wait_for_completion(&thread.done);
+
+	/* Its CPU may still have the page tables loaded, but runs no thread. */
+	opened = open_restricted(&map);
+	if (opened) {
+		alone = cpumask_equal(mm_cpumask(current->mm),
+				      cpumask_of(here));
+		close_and_leave(&map);
+	}
+	migrate_enable();
+	KUNIT_EXPECT_FALSE(test, shared);
+	KUNIT_EXPECT_TRUE(test, opened);
+	KUNIT_EXPECT_TRUE(test, alone);
+}
+
+/* === Copies =============================================================== */
+
+#define NR_PAGES	(2 * EPHMAP_PAGES)
+#define SIZE		(NR_PAGES * PAGE_SIZE)
+
+static u8 value_at(size_t at)
+{
+	return at % 251;
+}
+
+static struct folio *ephmap_test_filled(struct kunit *test)
+{
+	struct folio *folio = ephmap_test_folio(test, ilog2(NR_PAGES));
+	u8 *addr = folio_address(folio);
+	size_t i;
+
+	for (i = 0; i < SIZE; i++)
+		addr[i] = value_at(i);
+	return folio;
+}
+
+static unsigned long map_user(struct kunit *test, size_t size)
+{
+	unsigned long addr = kunit_vm_mmap(test, NULL, 0, size,
+					   PROT_READ | PROT_WRITE,
+					   MAP_ANONYMOUS | MAP_PRIVATE, 0);
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+	return addr;
+}
+
+static size_t count_wrong(struct kunit *test, unsigned long user, size_t offset,
+			  size_t bytes)
+{
+	u8 *copy = kunit_kzalloc(test, bytes, GFP_KERNEL);
+	size_t i, wrong = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, copy);
+	KUNIT_ASSERT_EQ(test, copy_from_user(copy, (void __user *)user, bytes), 0);
+	for (i = 0; i < bytes; i++)
+		wrong += copy[i] != value_at(offset + i);
+	return wrong;
+}
+
+static void copies_to_users(struct kunit *test)
+{
+	/* Within a page, across pages, across windows, and everything. */
+	static const struct {
+		size_t offset, bytes;
+	} parts[] = {
+		{ 1, 3 },
+		{ PAGE_SIZE - 1, 2 },
+		{ EPHMAP_PAGES * PAGE_SIZE - 7, 14 },
+		{ 5, EPHMAP_PAGES * PAGE_SIZE },
+		{ 0, SIZE },
+	};
+	unsigned long windows;
+	struct folio *folio;
+	int i;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_filled(test);
+	for (i = 0; i < ARRAY_SIZE(parts); i++) {
+		/* The destination is not yet populated. */
+		unsigned long user = map_user(test, SIZE);
+		struct iov_iter iter;
+		size_t copied;
+
+		windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
+		KUNIT_ASSERT_EQ(test, import_ubuf(ITER_DEST, (void __user *)user,
+						  parts[i].bytes, &iter), 0);
+		restrict_cpu();
+		copied = asi_copy_folio_to_iter(folio, parts[i].offset,
+						parts[i].bytes, &iter);
+		ephmap_test_leave();
+		KUNIT_EXPECT_EQ(test, copied, parts[i].bytes);
+		KUNIT_EXPECT_EQ(test, iov_iter_count(&iter), 0);
+		KUNIT_EXPECT_EQ(test, count_wrong(test, user, parts[i].offset,
+						  parts[i].bytes), 0);
+		KUNIT_EXPECT_GT(test, raw_cpu_read(asi_switches[ASI_EPHMAP]),
+				windows);
+	}
+}
+
+static void copies_end_where_memory_does(struct kunit *test)
+{
+	struct iov_iter iter;
+	unsigned long user;
+	struct folio *folio;
+	size_t copied;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_filled(test);
+	user = map_user(test, 2 * PAGE_SIZE);
+	KUNIT_ASSERT_EQ(test, vm_munmap(user + PAGE_SIZE, PAGE_SIZE), 0);
+	KUNIT_ASSERT_EQ(test, import_ubuf(ITER_DEST, (void __user *)user + 16,
+					  2 * PAGE_SIZE - 16, &iter), 0);
+	restrict_cpu();
+	copied = asi_copy_folio_to_iter(folio, 0, 2 * PAGE_SIZE - 16, &iter);
+	ephmap_test_leave();
+	KUNIT_EXPECT_EQ(test, copied, PAGE_SIZE - 16);
+	KUNIT_EXPECT_EQ(test, count_wrong(test, user + 16, 0, copied), 0);
+}
+
+static struct kunit_case asi_ephmap_cases[] = {
+	KUNIT_CASE(pages_are_mapped_until_it_is_closed),
+	KUNIT_CASE(it_holds_so_many_pages),
+	KUNIT_CASE(too_many_pages_are_refused),
+	KUNIT_CASE(it_is_in_both_address_spaces),
+	KUNIT_CASE(it_is_of_one_process),
+	KUNIT_CASE(none_without_need),
+	KUNIT_CASE(none_in_interrupts),
+	KUNIT_CASE(none_without_memory),
+	KUNIT_CASE(other_threads_have_none_of_it),
+	KUNIT_CASE(copies_to_users),
+	KUNIT_CASE(copies_end_where_memory_does),
+	{}
+};
+
+static struct kunit_suite asi_ephmap_suite = {
+	.name = "asi_ephmap",
+	.test_cases = asi_ephmap_cases,
+};
+
+kunit_test_suite(asi_ephmap_suite);

@@ -1,0 +1,3 @@
+int before;
+int middle;
+int after;

@@ -1,0 +1,3 @@
+#!/bin/sh
+echo tool
+exit 0

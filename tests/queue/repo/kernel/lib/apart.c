@@ -1,0 +1,2 @@
+int apart;
+int uses_core;
