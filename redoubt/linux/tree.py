@@ -192,10 +192,9 @@ def patched(pristine: Path, ours: Queue, into: Path) -> list[str]:
     Raises RedoubtError if a patch does not apply exactly.
     """
     touched = _touched(ours)
-    ours_too = _copied(ours)
     for file in touched:
         (into / file).parent.mkdir(parents=True, exist_ok=True)
-        source = (ours.kernel if file in ours_too else pristine) / file
+        source = (ours.kernel if file in ours.files else pristine) / file
         if source.is_file():
             shutil.copy2(source, into / file)
     apply_series(into, list(ours.patches))
@@ -333,7 +332,7 @@ def _materialise(
         current = stamp["key"].get("sha256") == key
         if changed and not current and _refreshed(pristine, dest, ours, changed):
             # Edited with quilt, and refreshed: the tree is only ahead of its stamp.
-            links = set(ours.files) - set(_copied(ours))
+            links = set(ours.files) - set(_patched_files(ours))
             same = stamp["key"].get("base") == base and set(stamp["linked"]) == links
             _write_stamp(dest, ours, stamp["linked"], base, key if same else "")
             return _materialise(pristine, dest, repo, part, progress)
