@@ -92,7 +92,7 @@ class Way:
 class Target:
     """A kernel that can be built and booted.
 
-    `fragments` (names in configs/) make it boot, `ours` switch our work on. A measured kernel,
+    `fragments` (of configs/kernel/) make it boot, `ours` switch our work on. A measured kernel,
     pristine ones as well, gets `bench`; `measured` are the variants it is measured in, or all if
     there are none. `bench_keys` is what it needs for its protection keys, and
     `bench_mock` what puts instructions that cost as much in their place where there are none, or
@@ -201,7 +201,7 @@ UM = Target(
     image="linux",
     vmlinux="linux",
     architectures=("um", "x86"),
-    audit="audit-um.toml",
+    audit="um.toml",
     variants=_VARIANTS,
     no_keys=(NoKeys(args=("nopku",)),),
     flavours={"debug": ("debug", "debug-um")},
@@ -218,7 +218,7 @@ X86_64 = Target(
     image="arch/x86/boot/bzImage",
     vmlinux="vmlinux",
     architectures=("x86",),
-    audit="audit-x86_64.toml",
+    audit="x86_64.toml",
     kunit="*",
     variants=(*_VARIANTS, _ISOLATED, _LEAVING),
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
@@ -291,7 +291,7 @@ ARM64 = Target(
     vmlinux="vmlinux",
     variants=_VARIANTS,
     architectures=("arm64",),
-    audit="audit-arm64.toml",
+    audit="arm64.toml",
     # Those of the linear map as well.
     kunit="*",
     # Its root is a constant, and written otherwise then.

@@ -77,7 +77,7 @@ def test_the_targets_fragments_exist_and_set_something() -> None:
         flavours = (name for names in target.flavours.values() for name in names)
         for name in (*target.fragments, *target.ours, *flavours):
             assert build.options(build.fragment(name).read_text()), name
-        assert (paths.repo() / "configs" / target.audit).exists()
+        assert (paths.repo() / "configs" / "audit" / target.audit).exists()
 
 
 @pytest.mark.guest

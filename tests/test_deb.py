@@ -695,7 +695,7 @@ def test_an_option_for_tests_is_refused_before_building(old: Sandbox) -> None:
     with pytest.raises(RedoubtError, match="must not be shipped") as caught:
         make()
     assert "CONFIG_CMA=y, which is for tests" in caught.value.message
-    assert caught.value.hint == "configs/deb.config can clear them"
+    assert caught.value.hint == "configs/kernel/deb.config can clear them"
     assert not (old.control / "made").exists()
     unfinished(old)
 

@@ -641,7 +641,7 @@ def test_no_reasons_at_all(tmp_path: Path) -> None:
 
 @each_target
 def test_each_target_has_its_file(target: Target) -> None:
-    mutate.load_reasons(paths.repo() / "configs" / f"mutate-{target.name}.toml")
+    mutate.load_reasons(paths.repo() / "configs" / "mutate" / f"{target.name}.toml")
 
 
 def report(*reasons: str, **outcomes: str) -> Report:
@@ -1007,7 +1007,7 @@ def command(
     monkeypatch.setattr(mutants, "sites", lambda _: iter(sites))
     monkeypatch.setattr(host, "lacking", lambda *_: None)
     monkeypatch.setattr(host, "pick", lambda *_: host.EMULATED)
-    write_tree(repo, {"configs/mutate-um.toml": ENTRY})
+    write_tree(repo, {"configs/mutate/um.toml": ENTRY})
     monkeypatch.setattr(paths, "repo", lambda: repo)
 
     def fake(judge: Fake) -> None:

@@ -25,7 +25,7 @@ def audit_image(target: TargetArg, json_file: JsonOpt = None) -> None:
     task = Task(json_file)
     with alone():
         built = kernels.prepare(chosen, get_variant(chosen, "on"), task.display)
-        report = audit.audit(built.vmlinux, paths.repo() / "configs" / chosen.audit)
+        report = audit.audit(built.vmlinux, paths.repo() / "configs" / "audit" / chosen.audit)
     task.end(report.as_json(), audit.render(report), report.ok)
 
 

@@ -43,7 +43,7 @@ def mutate_kernel(
         raise UsageError("--list judges nothing, so there is no result to write")
     if add and not json_file:
         raise UsageError("--add needs a file to add to: --json FILE")
-    known = judge.load_reasons(paths.repo() / "configs" / f"mutate-{chosen.name}.toml")
+    known = judge.load_reasons(paths.repo() / "configs" / "mutate" / f"{chosen.name}.toml")
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     task = Task(json_file)
     with alone():

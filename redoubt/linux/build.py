@@ -48,8 +48,8 @@ class Build:
 
 
 def fragment(name: str) -> Path:
-    """The configuration fragment of that name in configs/."""
-    return paths.repo() / "configs" / f"{name}.config"
+    """The configuration fragment of that name in configs/kernel/."""
+    return paths.repo() / "configs" / "kernel" / f"{name}.config"
 
 
 def options(text: str) -> dict[str, str]:

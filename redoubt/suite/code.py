@@ -22,7 +22,7 @@ def audited(run: Run) -> Iterator[Item]:
     """All writers of the pkey register in the image are expected."""
     built = kernels.prepare(run.target, run.variant("on"), run.progress)
     with run.progress.step("Auditing the image"):
-        report = audit.audit(built.vmlinux, paths.repo() / "configs" / run.target.audit)
+        report = audit.audit(built.vmlinux, paths.repo() / "configs" / "audit" / run.target.audit)
     yield verdict("audit", "-", report.ok, "\n".join(audit.render(report)))
 
 

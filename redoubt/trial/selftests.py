@@ -31,7 +31,7 @@ MEMORY_MB = 3072
 CPUS = 2
 # What they get on one target only stands with its flavour.
 ARGS = (
-    # The notes of guest/selftest.c are not to be dropped when there are many.
+    # The notes of guest/selftests/selftest.c are not to be dropped when there are many.
     "printk.devkmsg=on",
     # Pages that migrate need another node.
     "numa=fake=2",
@@ -190,7 +190,7 @@ def system(where: Path, packages: Path | None = None) -> None:
     busybox = _static("busybox", "busybox-static", packages)
     for name in ("bin", "etc", "mnt", "usr/bin", "selftests"):
         (where / name).mkdir(parents=True)
-    shutil.copy(paths.repo() / "guest" / "selftests.sh", where / "selftests" / "selftests.sh")
+    shutil.copy(paths.repo() / "guest" / "selftests" / "selftests.sh", where / "selftests")
     shutil.copy(bash, where / "bin" / "bash")
     (where / "bin" / "sh").symlink_to("bash")
     # It knows its applets itself, once it can be run: in the guest.
