@@ -148,7 +148,7 @@ def test_no_network(sandbox: Sandbox) -> None:
     ("what", "says"),
     [
         ("no-mirror", "apt has no Debian mirror"),
-        ("no-package", "the archive no longer carries linux-source-7.3"),
+        ("no-package", "the archive has no linux-source-7.3 in trixie-backports"),
         ("none", "apt-get did not download linux-source-7.3"),
     ],
 )

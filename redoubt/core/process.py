@@ -24,6 +24,8 @@ from redoubt.core.errors import NoSpaceError, RedoubtError
 
 # How long a process group gets to end by itself after SIGTERM, in seconds.
 _GRACE = 2.0
+# How long a program gets to say its version, for example.
+_ANSWER_S = 10
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The same in the words of a child.
 _FULL = tuple(os.strerror(number) for number in NO_SPACE)
@@ -73,10 +75,7 @@ def no_space(what: str) -> NoSpaceError:
     }
 
     def free(name: str) -> int:
-        place = places[name]
-        while not place.exists():
-            place = place.parent
-        return shutil.disk_usage(place).free
+        return shutil.disk_usage(paths.existing(places[name])).free
 
     name = min(places, key=free)
     return NoSpaceError(
@@ -239,15 +238,22 @@ def run_logged(
         )
 
 
-def output(
-    command: Sequence[str | Path], *, what: str, env: Mapping[str, str] | None = None
-) -> str:
-    """The output of a short command.
-
-    Raises RedoubtError if it fails.
-    """
+def output(command: Sequence[str | Path], *, what: str) -> str:
+    """The output of a short command that has to succeed."""
     lines: list[str] = []
-    ended = run_lines(command, lines.append, env=env)
+    ended = run_lines(command, lines.append)
     if ended.code:
         raise RedoubtError(f"{what} failed ({ended}):\n" + "\n".join(lines[-15:]))
     return "\n".join(lines)
+
+
+def said(command: Sequence[str], cwd: Path | None = None) -> str | None:
+    """The output of a short command that may fail, or be missing: then None."""
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, timeout=_ANSWER_S, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

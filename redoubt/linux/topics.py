@@ -56,10 +56,7 @@ class Topic:
         return tuple(patch.path for patch in self.mails if patch.changes)
 
     def concerns(self, architectures: Sequence[str]) -> bool:
-        """Does it change anything but files of other architectures, by their names in arch/?
-
-        Raises RedoubtError as `touched` does.
-        """
+        """Does it change anything but files of other architectures, by their names in arch/?"""
         names = {*self.files, *(name for patch in self.patches for name in touched(patch))}
         places = [PurePosixPath(name).parts for name in names]
         return any(
@@ -161,8 +158,7 @@ def _check_series(repo: Path, topics: Sequence[Topic]) -> None:
     """Raise RedoubtError unless patches/series has the patches with hunks, in the same order."""
     listing = repo / "patches" / "series"
     wanted = [str(patch) for topic in topics for patch in topic.mails if patch.changes]
-    lines = [line.split("#")[0].strip() for line in read(listing).splitlines()]
-    found = [line for line in lines if line]
+    found = tree.series(repo)
     if found == wanted:
         return
     if missing := [name for name in wanted if name not in found]:
@@ -173,10 +169,7 @@ def _check_series(repo: Path, topics: Sequence[Topic]) -> None:
 
 
 def closure(topics: Sequence[Topic], names: Collection[str]) -> list[Topic]:
-    """The topics of these names and those they need, in order.
-
-    Raises RedoubtError if there is no topic of a name.
-    """
+    """The topics of these names and those they need, in order."""
     if missing := set(names) - {topic.name for topic in topics}:
         raise RedoubtError(f"patches/topics has no topic {', '.join(sorted(missing))}")
     wanted = set(names)
@@ -188,10 +181,7 @@ def closure(topics: Sequence[Topic], names: Collection[str]) -> list[Topic]:
 
 
 def part(repo: Path, names: list[str]) -> tree.Queue:
-    """The part of the queue that some topics are, without those they need, in order.
-
-    Raises RedoubtError if there is no topic of a name, and as `load` does.
-    """
+    """The part of the queue that some topics are, without those they need, in order."""
     known = load(repo)
     chosen = [topic for topic in closure(known, names) if topic.name in names]
     return tree.Queue(
@@ -218,7 +208,7 @@ def touched(patch: Path) -> set[str]:
 
 
 def read(path: Path) -> str:
-    """The text of a file, whatever bytes it has. Raises RedoubtError if it cannot be read."""
+    """The text of a file, whatever bytes it has."""
     try:
         return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:

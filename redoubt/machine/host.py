@@ -11,7 +11,6 @@ Every other target boots on an emulated machine of its own, and on nothing else.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -119,26 +118,15 @@ def pick(target: Target, choice: str) -> str:
 
 
 def kernel(progress: Progress) -> Path:
-    """The kernel of the emulated machine, downloaded once.
-
-    Raises RedoubtError if the archive does not have it.
-    """
+    """The kernel of the emulated machine, downloaded once."""
     kept = paths.cache_dir() / "host-kernel" / "vmlinuz"
     if kept.exists():
         return kept
     archive = debian.Archive(progress)
     archive.update()
-    for pattern in _KERNEL_PACKAGES:
-        found = archive.newest(pattern)
-        if found:
-            break
-    else:
-        raise RedoubtError("the archive has no kernel for the emulated host")
-    package = archive.download(*found)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".partial-") as name:
-        debian.extract(package, Path(name), kept.parent / "log")
-        files = [file for pattern in _KERNEL_FILES for file in Path(name).glob(pattern)]
+    package = archive.newest_file(*_KERNEL_PACKAGES)
+    with debian.unpacked(package, kept, kept.parent / "log") as unpacked:
+        files = [file for pattern in _KERNEL_FILES for file in unpacked.glob(pattern)]
         if not files:
             raise RedoubtError(f"{package.name} has no vmlinuz")
         files[0].rename(kept)
