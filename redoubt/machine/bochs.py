@@ -78,7 +78,7 @@ def command(
     """The command that boots a kernel with an initramfs; its serial port is our stdout.
 
     `args` are the kernel's arguments after its console, and `where` a directory for what the
-    emulator reads. Raises RedoubtError if the emulator cannot be had.
+    emulator reads.
     """
     root = rootless.system("amd64", PACKAGES, progress)
     disc = _disc(root, kernel, archive, ("console=ttyS0,115200", *args), where)
