@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from redoubt.cli.common import JsonOpt, TargetArg, Task, alone, app, chosen_targets
+from redoubt.cli.common import Task, alone, app, chosen_targets
+from redoubt.cli.options import JsonOpt, TargetArg
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
 from redoubt.image import offcheck
@@ -42,10 +43,10 @@ def compare_objects(target: TargetArg, json_file: JsonOpt = None) -> None:
 @app.command("lint")
 def lint_kernel(
     targets: Annotated[
-        list[str] | None, typer.Argument(help="Targets whose objects are checked; um if none.")
+        list[str] | None, Argument(help="Targets whose objects are checked; um if none.")
     ] = None,
     docs: Annotated[
-        bool, typer.Option("--docs", help="Only the documentation, for which no kernel is built.")
+        bool, Option("--docs", help="Only the documentation, for which no kernel is built.")
     ] = False,
 ) -> None:
     """Check the kernel code, with checkpatch --strict, W=1 and sparse, and its documentation."""

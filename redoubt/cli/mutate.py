@@ -7,9 +7,10 @@ import secrets
 from dataclasses import replace
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from redoubt.cli.common import HostOpt, JsonOpt, TargetArg, Task, alone, app, err, out, usage
+from redoubt.cli.common import Task, alone, app, err, out, usage
+from redoubt.cli.options import HostOpt, JsonOpt, TargetArg
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
 from redoubt.linux import source
@@ -24,17 +25,15 @@ def mutate_kernel(
     target: TargetArg,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Places whose file or function is this, * for anything; repeatable."),
+        Option(help="Places whose file or function is this, * for anything; repeatable."),
     ] = None,
-    listed: Annotated[
-        bool, typer.Option("--list", help="Show the places and build nothing.")
-    ] = False,
-    sample: Annotated[int | None, typer.Option(help="So many places at random.", min=1)] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the sample.", min=0)] = None,
+    listed: Annotated[bool, Option("--list", help="Show the places and build nothing.")] = False,
+    sample: Annotated[int | None, Option(help="So many places at random.", min=1)] = None,
+    seed: Annotated[int | None, Option(help="Of the sample.", min=0)] = None,
     where: HostOpt = "auto",
     json_file: JsonOpt = None,
     add: Annotated[
-        bool, typer.Option("--add", help="Keep what the file of --json has of other places.")
+        bool, Option("--add", help="Keep what the file of --json has of other places.")
     ] = False,
 ) -> None:
     """Take out each place that lets page tables be written, one at a time: does a test notice?"""
