@@ -11,7 +11,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from redoubt.cli.common import Task, alone, app, host_for, out, print_lines, usage, write_bytes
-from redoubt.cli.options import JsonOpt, TargetArg
+from redoubt.cli.options import JsonOpt, Names, TargetArg
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.cost import bench, figures, plots, stats, tables, workloads
@@ -23,9 +23,7 @@ from redoubt.trial import linear_map
 @app.command("bench")
 def measure(
     target: TargetArg,
-    names: Annotated[
-        list[str] | None, Argument(metavar="[WORKLOADS]...", help="All if none.")
-    ] = None,
+    names: Annotated[Names, Argument(metavar="[WORKLOADS]...", help="All if none.")] = None,
     rounds: Annotated[
         int, Option(help="Boots of each variant.", min=stats.FEWEST_ROUNDS)
     ] = workloads.ROUNDS,
@@ -36,18 +34,14 @@ def measure(
         int | None, Option(help="Of the order of boots and the statistics.", min=0)
     ] = None,
     kinds: Annotated[
-        list[str] | None,
+        Names,
         Option(
             "--kind",
             help="time, events or instructions; what the target can give if none; may be repeated.",
         ),
     ] = None,
-    variants: Annotated[
-        list[str] | None, Option("--variant", help="What to compare; all if none.")
-    ] = None,
-    args: Annotated[
-        list[str] | None, Option("--arg", help="Of all kernels, to compare two runs.")
-    ] = None,
+    variants: Annotated[Names, Option("--variant", help="What to compare; all if none.")] = None,
+    args: Annotated[Names, Option("--arg", help="Of all kernels, to compare two runs.")] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Measure what protection costs, and print it as tables; with --json also plots beside it."""

@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from redoubt.cli.common import Display, alone, app, err, out, target_and_variant
-from redoubt.cli.options import AppendOpt, CpusOpt, HostOpt, TargetArg, VariantOpt
+from redoubt.cli.options import AppendOpt, CpusOpt, HostOpt, Names, TargetArg, VariantOpt
 from redoubt.core.errors import RedoubtError
 from redoubt.linux import source
 from redoubt.machine import boot, doctor, host, kernels
@@ -55,9 +55,7 @@ def build_kernel(target: TargetArg, variant: VariantOpt = "on") -> None:
 @app.command("run", context_settings={"ignore_unknown_options": True})
 def run_guest(
     target: TargetArg,
-    command: Annotated[
-        list[str] | None, Argument(help="A command for the guest (put -- before it).")
-    ] = None,
+    command: Annotated[Names, Argument(help="A command for the guest (put -- before it).")] = None,
     variant: VariantOpt = "on",
     where: HostOpt = "auto",
     cpus: CpusOpt = 1,

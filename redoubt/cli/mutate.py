@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Option
 
 from redoubt.cli.common import Task, alone, app, err, out, usage
-from redoubt.cli.options import HostOpt, JsonOpt, TargetArg
+from redoubt.cli.options import HostOpt, JsonOpt, Names, TargetArg
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
 from redoubt.linux import source
@@ -24,8 +24,7 @@ from redoubt.targets import get_target
 def mutate_kernel(
     target: TargetArg,
     only: Annotated[
-        list[str] | None,
-        Option(help="Places whose file or function is this, * for anything; repeatable."),
+        Names, Option(help="Places whose file or function is this, * for anything; repeatable.")
     ] = None,
     listed: Annotated[bool, Option("--list", help="Show the places and build nothing.")] = False,
     sample: Annotated[int | None, Option(help="So many places at random.", min=1)] = None,

@@ -31,6 +31,9 @@ def _writable(file: Path | None) -> Path | None:
     return file
 
 
+# Of an option that may be repeated, or that is left out.
+Names = list[str] | None
+
 TargetArg = Annotated[
     str, Argument(help=f"One of: {', '.join(TARGETS)}.", autocompletion=lambda: list(TARGETS))
 ]
@@ -43,7 +46,7 @@ HostOpt = Annotated[
         "Other targets always run on a machine emulated by QEMU.",
     ),
 ]
-AppendOpt = Annotated[list[str] | None, Option(help="A further kernel argument; may be repeated.")]
+AppendOpt = Annotated[Names, Option(help="A further kernel argument; may be repeated.")]
 JsonOpt = Annotated[
     Path | None,
     Option("--json", help="Write the result to this file.", dir_okay=False, callback=_writable),

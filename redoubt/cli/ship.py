@@ -10,7 +10,7 @@ import typer
 from typer import Option
 
 from redoubt.cli.common import Display, Task, alone, app, out, print_lines, usage
-from redoubt.cli.options import JsonOpt, TargetArg
+from redoubt.cli.options import JsonOpt, Names, TargetArg
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
 from redoubt.linux import source
@@ -21,8 +21,7 @@ from redoubt.suite import code
 from redoubt.targets import TARGETS, get_target
 
 TopicOpt = Annotated[
-    list[str] | None,
-    Option("--topic", help="Only this topic of patches/topics, and those it needs."),
+    Names, Option("--topic", help="Only this topic of patches/topics, and those it needs.")
 ]
 
 

@@ -19,7 +19,7 @@ from redoubt.cli.common import (
     out,
     target_and_variant,
 )
-from redoubt.cli.options import AppendOpt, CpusOpt, HostOpt, JsonOpt, TargetArg, VariantOpt
+from redoubt.cli.options import AppendOpt, CpusOpt, HostOpt, JsonOpt, Names, TargetArg, VariantOpt
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.machine import host
@@ -47,9 +47,7 @@ def attack_kernel(
         ),
     ] = "",
     repeat: Annotated[int, Option(help="How often to run each attack.", min=1, max=1000)] = 1,
-    only: Annotated[
-        list[str] | None, Option(help="The name of an attack; may be repeated.")
-    ] = None,
+    only: Annotated[Names, Option(help="The name of an attack; may be repeated.")] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Run the same exploits against the kernel without and with protection."""
@@ -217,7 +215,7 @@ def stress_kernel(
 def compare_selftests(
     target: TargetArg,
     categories: Annotated[
-        list[str] | None, Argument(help="Of run_vmtests.sh, as thp or cow; all if none.")
+        Names, Argument(help="Of run_vmtests.sh, as thp or cow; all if none.")
     ] = None,
     variant: VariantOpt = "on",
     json_file: JsonOpt = None,
@@ -234,14 +232,12 @@ def compare_selftests(
 
 @app.command("test")
 def test_all(
-    targets: Annotated[list[str] | None, Argument(help="Targets; all if none.")] = None,
+    targets: Annotated[Names, Argument(help="Targets; all if none.")] = None,
     where: HostOpt = "auto",
     long: Annotated[
         bool, Option("--long", help="Also what takes long: debug flavour, offcheck.")
     ] = False,
-    only: Annotated[
-        list[str] | None, Option(help="The step of this name, slow or not; repeatable.")
-    ] = None,
+    only: Annotated[Names, Option(help="The step of this name, slow or not; repeatable.")] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Run all tests, with protection on and off; the last line counts them."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def audited(run: Run) -> Iterator[Item]:
     built = kernels.prepare(run.target, run.variant("on"), run.progress)
     with run.progress.step("Auditing the image"):
         report = audit.audit(built.vmlinux, paths.repo() / "configs" / "audit" / run.target.audit)
-    yield verdict("audit", "-", report.ok, "\n".join(audit.render(report)))
+    yield verdict("audit", "-", report.ok, *audit.render(report))
 
 
 def series_check(
@@ -40,8 +40,6 @@ def series_check(
     A prefix ends with a topic, or with `each` mail. All for all targets that their last topic
     concerns, or the last such for the first target; none if there is no target. The `mails` are
     those of a directory, or made anew; `names` are the topics they are of, all if there are none.
-
-    Raises RedoubtError if a mail does not apply or a prefix does not build.
     """
     found = source.obtain(progress)
     pristine = found.path
@@ -82,31 +80,24 @@ def series_checked(runs: Sequence[Run]) -> Iterator[Item]:
     """The mails give our tree again; of what they build, all only in a long run."""
     targets = [run.target for run in runs]
     report = series_check(targets, runs[0].progress, sampled=not runs[0].long)
-    yield verdict("series", "-", report.ok, "\n".join(series.render(report)))
+    yield verdict("series", "-", report.ok, *series.render(report))
 
 
 def linted(run: Run) -> Iterator[Item]:
     """The code, by the checkers that compile nothing."""
     with run.progress.step("Checking the kernel code"):
         report = lint.lint(kernels.our_tree(run.progress), {})
-    yield verdict("checkpatch, stores to page tables", "-", report.ok, _told(report.findings))
+    yield verdict("checkpatch, stores to page tables", "-", report.ok, *map(str, report.findings))
 
 
 def documented(run: Run) -> Iterator[Item]:
     """The documentation, by Sphinx."""
     documents = htmldocs.check(kernels.our_tree(run.progress), run.progress)
-    yield verdict("kernel documentation", "-", documents.ok, _told(documents.findings))
-
-
-def _told(findings: Iterable[lint.Finding]) -> str:
-    return "\n".join(map(str, findings))
+    yield verdict("kernel documentation", "-", documents.ok, *map(str, documents.findings))
 
 
 def off_check(target: Target, progress: Progress) -> offcheck.Report:
-    """Build pristine and ours with the same options, ours all off, and compare the objects.
-
-    Raises RedoubtError if one does not build.
-    """
+    """Build pristine and ours with the same options, ours all off, and compare the objects."""
     pristine = source.obtain(progress).path
     ours = kernels.our_tree(progress)
     one = build.compile_kernel(target, pristine, "pristine", target.fragments, progress)
@@ -118,4 +109,4 @@ def off_check(target: Target, progress: Progress) -> offcheck.Report:
 def off_checked(run: Run) -> Iterator[Item]:
     """Off means off, as a part of the run."""
     report = off_check(run.target, run.progress)
-    yield verdict("offcheck", "-", report.ok, "\n".join(offcheck.render(report)))
+    yield verdict("offcheck", "-", report.ok, *offcheck.render(report))
