@@ -104,9 +104,8 @@ class Target:
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
     a process. Every boot gets `boot_args`, measured ones also `bench_args`, and `bench_keys_args`
     if they have keys. `no_keys` are the ways to take the protection keys away, `ways` others to
-    boot with them. `audit` is the policy for writers of the pkey register. `kunit` is the pattern
-    of our suites, of which `kunit_later` may be run once more when the kernel has booted;
-    `architectures` is what of arch/ is built for it.
+    boot with them. `kunit` is the pattern of our suites, of which `kunit_later` may be run once
+    more when the kernel has booted; `architectures` is what of arch/ is built for it.
 
     `debian` is Debian's name of the architecture, or empty if there are no packages for it. A
     kernel in a package has `shipped` in place of `ours`, on top of `distro_config`, or of
@@ -124,7 +123,6 @@ class Target:
     image: str
     vmlinux: str
     variants: tuple[Variant, ...]
-    audit: str
     bench: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     bench_keys: tuple[str, ...] = ()
@@ -154,6 +152,11 @@ class Target:
         return f"{self.cross_compile}gcc"
 
     @property
+    def audit(self) -> str:
+        """The policy for writers of the pkey register, a file of configs/audit/."""
+        return f"{self.arch}.toml"
+
+    @property
     def tested(self) -> tuple[str, ...]:
         """The fragments of the kernel that tests boot, in the order of merging."""
         return (*self.fragments, *self.observers, *self.ours)
@@ -172,11 +175,7 @@ class Target:
 _VARIANTS = (
     Variant("pristine", (), pristine=True),
     Variant("off", ("kpkeys_hardened_pgtables=off",)),
-    Variant(
-        "on-unbatched",
-        ("kpkeys_hardened_pgtables=on", "kpkeys.batch=off"),
-        protected=True,
-    ),
+    Variant("on-unbatched", ("kpkeys_hardened_pgtables=on", "kpkeys.batch=off"), protected=True),
     Variant("on", ("kpkeys_hardened_pgtables=on",), protected=True),
 )
 
@@ -201,7 +200,6 @@ UM = Target(
     image="linux",
     vmlinux="linux",
     architectures=("um", "x86"),
-    audit="um.toml",
     variants=_VARIANTS,
     no_keys=(NoKeys(args=("nopku",)),),
     flavours={"debug": ("debug", "debug-um")},
@@ -214,11 +212,9 @@ X86_64 = Target(
     ours=("kpkeys", "x86-kpkeys", "x86-asi", "kunit", "x86-kunit", "vuln", "bench"),
     bench=("bench", "bench-vmalloc", "bench-emulated"),
     bench_keys=("x86-kpkeys", "x86-asi"),
-    bench_mock=(),
     image="arch/x86/boot/bzImage",
     vmlinux="vmlinux",
     architectures=("x86",),
-    audit="x86_64.toml",
     kunit="*",
     variants=(*_VARIANTS, _ISOLATED, _LEAVING),
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
@@ -291,7 +287,6 @@ ARM64 = Target(
     vmlinux="vmlinux",
     variants=_VARIANTS,
     architectures=("arm64",),
-    audit="arm64.toml",
     # Those of the linear map as well.
     kunit="*",
     # Its root is a constant, and written otherwise then.
@@ -338,27 +333,20 @@ TARGETS = {target.name: target for target in (UM, X86_64, X86_64_MKTME, ARM64)}
 
 
 def get_target(name: str) -> Target:
-    """The target of that name.
-
-    Raises UsageError naming the targets there are.
-    """
+    """The target of that name."""
     if name not in TARGETS:
         raise UsageError(f"unknown target '{name}'", "targets: " + ", ".join(TARGETS))
     return TARGETS[name]
 
 
 def get_variant(target: Target, name: str) -> Variant:
-    """The variant of that name of a target.
-
-    Raises UsageError naming the variants there are.
-    """
-    for variant in target.variants:
-        if variant.name == name:
-            return variant
-    raise UsageError(
-        f"unknown variant '{name}' of target {target.name}",
-        "variants: " + ", ".join(variant.name for variant in target.variants),
-    )
+    """The variant of that name of a target."""
+    variants = {variant.name: variant for variant in target.variants}
+    if name not in variants:
+        raise UsageError(
+            f"unknown variant '{name}' of target {target.name}", "variants: " + ", ".join(variants)
+        )
+    return variants[name]
 
 
 def needs_flavour(target: Target, name: str) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shutil
 import sys
@@ -59,9 +60,8 @@ class Display:
         self.titles.append(title)
         try:
             if err.is_terminal:
-                if self.status is None:
-                    self.status = err.status(escape(title))
-                    self.status.start()
+                self.status = self.status or err.status("")
+                self.status.start()
                 self.status.update(escape(title))
             else:
                 err.print(f"{title} ...", markup=False)
@@ -84,26 +84,15 @@ class Display:
             self.status.update(f"{escape(self.titles[-1])}  [dim]{escape(text[:60])}[/dim]")
 
 
-_UNFINISHED = (
-    source.UNFINISHED,
-    tree.UNFINISHED,
-    branch.UNFINISHED,
-    shipped.UNFINISHED,
-    deb.UNFINISHED,
-    htmldocs.UNFINISHED,
-)
+_UNFINISHED = [module.UNFINISHED for module in (source, tree, branch, shipped, deb, htmldocs)]
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Keep two runs from building in the same directory."""
     directory = paths.build_dir()
-
-    def waiting() -> contextlib.nullcontext[None]:
-        err.print(f"waiting for another redoubt that works in {directory}", markup=False)
-        return contextlib.nullcontext()
-
-    with process.alone("run", waiting):
+    waiting = f"waiting for another redoubt that works in {directory}"
+    with process.alone("run", functools.partial(Display().step, waiting)):
         # What a run left that was killed: nobody else works here now.
         for pattern in _UNFINISHED:
             for left in directory.glob(pattern):

@@ -9,7 +9,6 @@ from typer import Argument, Option
 
 from redoubt.cli.common import Task, alone, app, chosen_targets
 from redoubt.cli.options import JsonOpt, Names, TargetArg
-from redoubt.core import paths
 from redoubt.core.errors import UsageError
 from redoubt.image import offcheck
 from redoubt.image.audit import audit
@@ -25,8 +24,7 @@ def audit_image(target: TargetArg, json_file: JsonOpt = None) -> None:
     chosen = get_target(target)
     task = Task(json_file)
     with alone():
-        built = kernels.prepare(chosen, get_variant(chosen, "on"), task.display)
-        report = audit.audit(built.vmlinux, paths.repo() / "configs" / "audit" / chosen.audit)
+        report = code.audit_image(chosen, task.display)
     task.end(report.as_json(), audit.render(report), report.ok)
 
 

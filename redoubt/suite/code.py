@@ -15,14 +15,19 @@ from redoubt.linux import build, source
 from redoubt.machine import kernels
 from redoubt.ship import commits, cover, htmldocs, lint, series
 from redoubt.suite.run import Item, Run, verdict
-from redoubt.targets import Target
+from redoubt.targets import Target, get_variant
+
+
+def audit_image(target: Target, progress: Progress) -> audit.Report:
+    """Find all writers of the pkey register in the image, and judge them."""
+    built = kernels.prepare(target, get_variant(target, "on"), progress)
+    with progress.step("Auditing the image"):
+        return audit.audit(built.vmlinux, paths.repo() / "configs" / "audit" / target.audit)
 
 
 def audited(run: Run) -> Iterator[Item]:
     """All writers of the pkey register in the image are expected."""
-    built = kernels.prepare(run.target, run.variant("on"), run.progress)
-    with run.progress.step("Auditing the image"):
-        report = audit.audit(built.vmlinux, paths.repo() / "configs" / "audit" / run.target.audit)
+    report = audit_image(run.target, run.progress)
     yield verdict("audit", "-", report.ok, *audit.render(report))
 
 
