@@ -209,14 +209,7 @@ def test_an_emulated_target_without_qemu_says_what_mends_it(
 def test_an_emulated_target_without_qemu_is_skipped(
     call: Call, no_pku: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quiet(
-        monkeypatch,
-        "tool.unit",
-        "tool.guests",
-        "code.audited",
-        "code.linted",
-        "code.series_checked",
-    )
+    quiet(monkeypatch, *BOOTLESS)
     # Lines in the order of the steps.
     monkeypatch.setattr("redoubt.suite.steps.AT_ONCE", 1)
     done = call("test", "x86_64")
@@ -417,14 +410,7 @@ def test_a_step_that_cannot_run_is_a_failure_and_the_rest_goes_on(
     def broken(run: Run) -> None:
         raise RedoubtError("the patches do not apply", "mend them")
 
-    quiet(
-        monkeypatch,
-        "tool.guests",
-        "tool.unit",
-        "code.linted",
-        "code.series_checked",
-        "flavours.stress_ng",
-    )
+    quiet(monkeypatch, *BOOTLESS, "flavours.stress_ng")
     monkeypatch.setattr(boots, "booted", broken)
     monkeypatch.setattr(code, "audited", lambda run: iter([Item("audit", "-", 1, 0, 0)]))
     done = call("test", "um")
@@ -629,11 +615,7 @@ def test_steps_within_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
         assert display.status
     assert (display.status, display.titles) == (None, [])
 
-
-def test_steps_side_by_side_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The spinner stays as long as one of them runs, in whatever order they end."""
-    monkeypatch.setattr(common, "err", Console(file=io.StringIO(), force_terminal=True, width=80))
-    display = common.Display()
+    # Side by side: the spinner stays as long as one of them runs, in whatever order they end.
     first, second = display.step("One"), display.step("Two")
     first.__enter__()
     second.__enter__()

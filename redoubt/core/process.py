@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import queue
 import shutil
@@ -151,8 +152,8 @@ def run_lines(
     """
     lines: queue.Queue[str | None] = queue.Queue()
     started = time.monotonic()
-    deadline = None if timeout is None else started + timeout
-    speak_by = None if silence is None else started + silence
+    deadline = started + (math.inf if timeout is None else timeout)
+    speak_by = started + (math.inf if silence is None else silence)
 
     def read(process: subprocess.Popen[bytes]) -> None:
         assert process.stdout
@@ -167,13 +168,12 @@ def run_lines(
         threading.Thread(target=read, args=(process,), daemon=True).start()
         timed_out = False
         while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            mute = speak_by is not None and time.monotonic() > speak_by
-            if mute or (left is not None and left <= 0):
+            left = min(deadline, speak_by) - time.monotonic()
+            if left <= 0:
                 timed_out = True
                 break
             try:
-                line = lines.get(timeout=0.5 if left is None else min(left, 0.5))
+                line = lines.get(timeout=min(left, 0.5))
             except queue.Empty:
                 # A child may keep the pipe open; the command itself is what counts.
                 if process.poll() is not None:
@@ -181,13 +181,13 @@ def run_lines(
                 continue
             if line is None:
                 break
-            speak_by = None
+            speak_by = math.inf
             on_line(line)
         if timed_out:
             _end(process)
         try:
             # It may have closed its output and still run.
-            code = process.wait(None if deadline is None else max(0, deadline - time.monotonic()))
+            code = process.wait(max(0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             timed_out = True
             _end(process)
@@ -204,10 +204,7 @@ def run_logged(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Run a command with its output in a file.
-
-    Raises RedoubtError, with the last lines and the path of the log, if it fails.
-    """
+    """Run a command with its output in a file, which an error names, with the last lines."""
     tail: list[str] = []
     full = False
 

@@ -189,14 +189,8 @@ def workbench(
 
 
 def bench_workbench(
-    target: Target,
-    variant: Variant,
-    chosen_host: str,
-    progress: Progress,
-    *,
-    events: bool = False,
-    mock: bool = False,
+    target: Target, variant: Variant, chosen_host: str, progress: Progress, **kinds: bool
 ) -> Workbench:
     """Build a kernel to be measured, as `prepare_bench` does, and the guest programs."""
-    built = prepare_bench(target, variant, progress, events=events, mock=mock)
+    built = prepare_bench(target, variant, progress, **kinds)
     return Workbench(built, guest.programs(progress, target.cross_compile), chosen_host)
