@@ -134,9 +134,13 @@ def chosen_targets(names: Iterable[str]) -> list[Target]:
     return [get_target(name) for name in dict.fromkeys(names)]
 
 
-def target_and_variant(target: str, variant: str) -> tuple[Target, Variant]:
-    """Both by their names; raises UsageError if there is none."""
+def target_and_variant(
+    target: str, variant: str, needs: Callable[[Target], object] = lambda target: None
+) -> tuple[Target, Variant]:
+    """Both by their names; `needs` complains of a target that lacks what the verb is about."""
     chosen = get_target(target)
+    with usage():
+        needs(chosen)
     return chosen, get_variant(chosen, variant)
 
 

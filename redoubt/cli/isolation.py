@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from typer import Option
 
-from redoubt.cli.common import Task, app, target_and_variant, usage
+from redoubt.cli.common import Task, app, target_and_variant
 from redoubt.cli.options import AppendOpt, JsonOpt, TargetArg, VariantOpt
 from redoubt.trial.asi import asi, conversions, exits
 from redoubt.trial.oracle import oracle
@@ -24,9 +25,7 @@ def count_exits(
     json_file: JsonOpt = None,
 ) -> None:
     """Count how often operations leave the restricted address space, and why."""
-    chosen, way = target_and_variant(target, variant)
-    with usage():
-        asi.needs(chosen)
+    chosen, way = target_and_variant(target, variant, asi.needs)
     task = Task(json_file)
     made = task.workbench(chosen, way)
     report = exits.run(made, way, times, task.display, ways=list(exits.WAYS), cpus=cpus)
@@ -43,9 +42,7 @@ def count_conversions(
     target: TargetArg, variant: VariantOpt = "on", json_file: JsonOpt = None
 ) -> None:
     """Count how often pageblocks change their kind under address space isolation."""
-    chosen, way = target_and_variant(target, variant)
-    with usage():
-        asi.needs(chosen)
+    chosen, way = target_and_variant(target, variant, asi.needs)
     task = Task(json_file)
     made = task.workbench(chosen, way)
     report = conversions.run(made, way, task.display)
@@ -78,9 +75,9 @@ def read_outside(
     json_file: JsonOpt = None,
 ) -> None:
     """Stop a guest and find out from outside which secrets of others its page tables reach."""
-    chosen, way = target_and_variant(target, variant)
-    with usage():
-        oracle.needs(chosen, root, mistake)
+    chosen, way = target_and_variant(
+        target, variant, partial(oracle.needs, root=root, mistake=mistake)
+    )
     task = Task(json_file)
     made = task.workbench(chosen, way, flavour=oracle.FLAVOUR)
     machine = made.machine(way, *(append or ()), attacks=mistake)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
-from redoubt.cli.common import Task, app, print_lines, target_and_variant, usage
+from redoubt.cli.common import Task, app, print_lines, target_and_variant
 from redoubt.cli.options import JsonOpt, TargetArg, VariantOpt
 from redoubt.core.errors import UsageError
 from redoubt.machine import planes
@@ -24,9 +24,7 @@ def count_flushes(
     json_file: JsonOpt = None,
 ) -> None:
     """Count the pages that are flushed if all anonymous memory is under a KeyID, and why."""
-    chosen, way = target_and_variant(target, variant)
-    with usage():
-        mktme.needs(chosen)
+    chosen, way = target_and_variant(target, variant, mktme.needs)
     task = Task(json_file)
     made = task.workbench(chosen, way)
     report = flushes.run(made, way, times, task.display)
@@ -55,9 +53,7 @@ def use_keys(
     variant: VariantOpt = "on",
 ) -> None:
     """Use memory under several keys, and look from outside where its data lies."""
-    chosen, way = target_and_variant(target, variant)
-    with usage():
-        mktme.needs(chosen)
+    chosen, way = target_and_variant(target, variant, mktme.needs)
     if bug and bug not in mktme.NOTICED_BY:
         raise UsageError(f"unknown bug '{bug}'", f"bugs: {', '.join(mktme.NOTICED_BY)}")
     task = Task()

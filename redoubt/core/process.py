@@ -187,7 +187,8 @@ def run_lines(
             _end(process)
         try:
             # It may have closed its output and still run.
-            code = process.wait(max(0, deadline - time.monotonic()))
+            left = deadline - time.monotonic()
+            code = process.wait(None if math.isinf(left) else max(0, left))
         except subprocess.TimeoutExpired:
             timed_out = True
             _end(process)

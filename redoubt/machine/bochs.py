@@ -25,21 +25,7 @@ _INSTRUCTIONS_PER_SECOND = 200_000_000
 _LOADER = "DEFAULT linux\nLABEL linux\nKERNEL linux\nINITRD initrd\nAPPEND {args}\n"
 # Debian's is made to stop in its debugger, which is told to go on.
 _CONTINUE = "continue\n"
-_CONFIGURATION = """\
-display_library: rfb, options="timeout=0"
-romimage: file="{root}/usr/share/bochs/BIOS-bochs-latest"
-vgaromimage: file="{root}/usr/share/vgabios/vgabios.bin"
-plugin_ctrl: sb16=0, es1370=0, e1000=0, ne2k=0, usb_uhci=0, voodoo=0, gameport=0, speaker=0
-sound: waveoutdrv=dummy, waveindrv=dummy, midioutdrv=dummy
-cpu: model={cpu}, count=1, ips={ips}, reset_on_triple_fault=0
-clock: sync=none
-megs: {memory_mb}
-ata0-master: type=cdrom, path="{disc}", status=inserted
-boot: cdrom
-com1: enabled=1, mode=file, dev=/dev/stdout
-log: "{log}"
-panic: action=fatal
-"""
+_CONFIGURATION = Path(__file__).with_name("bochsrc.in")
 
 
 def _disc(root: Path, kernel: Path, archive: Path, args: Sequence[str], where: Path) -> Path:
@@ -84,7 +70,7 @@ def command(
     disc = _disc(root, kernel, archive, ("console=ttyS0,115200", *args), where)
     configuration, words = where / "bochsrc", where / "bochs.commands"
     configuration.write_text(
-        _CONFIGURATION.format(
+        _CONFIGURATION.read_text().format(
             root=root, cpu=CPU, ips=_INSTRUCTIONS_PER_SECOND, memory_mb=memory_mb, disc=disc,
             log=where / "bochs.log",
         )
