@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
@@ -62,21 +62,23 @@ class _Lane:
     number: int
     process: BaseProcess
     end: connection.Connection
-    shown: list[ExitStack] = field(default_factory=list)
+    shown: list[AbstractContextManager[None]] = field(default_factory=list)
 
     def show(self, kind: int, text: str, progress: Progress) -> None:
         if kind == _STEP:
-            stack = ExitStack()
-            stack.enter_context(progress.step(text))
-            self.shown.append(stack)
+            self.shown.append(progress.step(text))
+            self.shown[-1].__enter__()
         elif kind == _DONE:
-            self.shown.pop().close()
+            self.done()
         else:
             progress.detail(text)
 
+    def done(self) -> None:
+        self.shown.pop().__exit__(None, None, None)
+
     def close(self) -> None:
         while self.shown:
-            self.shown.pop().close()
+            self.done()
         self.end.close()
 
 

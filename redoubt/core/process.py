@@ -32,10 +32,8 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL = tuple(os.strerror(number) for number in NO_SPACE)
 
 
-def _inherited() -> dict[str, str]:
-    """Our environment, without the flags of the make that may have started us."""
-    flags = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
-    return {name: value for name, value in os.environ.items() if name not in flags}
+# What the make that may have started us tells those that it starts.
+_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
 
 
 @contextlib.contextmanager
@@ -103,16 +101,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _group(
     command: Sequence[str | Path], cwd: Path | None, env: Mapping[str, str] | None
 ) -> Iterator[subprocess.Popen[bytes]]:
+    inherited = {name: value for name, value in os.environ.items() if name not in _MAKE}
     try:
         process = subprocess.Popen(
-            [str(word) for word in command],
-            cwd=cwd,
-            env={**_inherited(), **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            [str(word) for word in command], cwd=cwd, env={**inherited, **(env or {})},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,
-        )
+        )  # fmt: skip
     except FileNotFoundError as error:
         raise RedoubtError(
             f"{error.filename}: not found", "redoubt doctor says what is missing"

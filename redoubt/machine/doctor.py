@@ -16,7 +16,7 @@ from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
-from redoubt.core.process import run_lines, said
+from redoubt.core.process import output, said
 from redoubt.linux import debian
 from redoubt.machine import host, qemu
 from redoubt.targets import PC, TARGETS, Target
@@ -66,13 +66,9 @@ class Prerequisite:
 
 def prerequisites(script: Path | None = None) -> list[Prerequisite]:
     """What the table of prerequisites names, and whether this machine has it."""
-    lines: list[str] = []
     script = script or paths.repo() / "scripts" / "prerequisites"
-    ended = run_lines([script, "--report"], lines.append)
-    if ended.code:
-        raise RedoubtError(f"{script} failed:\n" + "\n".join(lines))
     result = []
-    for line in lines:
+    for line in output([script, "--report"], what=str(script)).splitlines():
         words = line.split("\t")
         if len(words) != 5 or words[3] not in ("yes", "no"):
             raise RedoubtError(f"{script} printed a line that is not understood: {line}")
