@@ -98,7 +98,6 @@ _ATTACK_MARKS = {
 
 
 def _attack_mark(outcome: attack.Outcome, repeat: int) -> str:
-    """What came of an attack, and of how many of its runs."""
     style, word = _ATTACK_MARKS.get(outcome.outcome, ("yellow", "ERROR"))
     if repeat > 1 and outcome.outcome in outcome.counts:
         word += f" {outcome.counts[outcome.outcome]}/{repeat}"

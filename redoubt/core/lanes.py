@@ -33,7 +33,6 @@ class _Teller:
 
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Tell the title, and when the step is done."""
         self.end.send((_STEP, title))
         try:
             yield
@@ -43,7 +42,6 @@ class _Teller:
                 self.end.send((_DONE, None))
 
     def detail(self, text: str) -> None:
-        """Tell how far the step is."""
         self.end.send((_DETAIL, text))
 
 

@@ -133,7 +133,6 @@ def newer(directory: str, since_ns: int) -> Iterator[str]:
 
 
 def _drift(dest: Path, stamp: dict[str, dict[str, str]]) -> list[str]:
-    """Files of a tree that are no longer what we made them."""
     written = newer(str(dest), (dest / STAMP).stat().st_mtime_ns)
     names = (os.path.relpath(path, dest) for path in written)
     changed = [name for name in names if name not in {**stamp["patched"], **stamp["linked"]}]
@@ -235,7 +234,6 @@ def _dress(dest: Path, ours: Queue, repo: Path | None, base: str, key: str) -> N
 
 
 def _touched(ours: Queue) -> list[str]:
-    """The files that the patches change."""
     return sorted({n for patch in ours.patches for n in _TOUCHED.findall(patch.read_text())})
 
 

@@ -29,7 +29,6 @@ _CONFIGURATION = Path(__file__).with_name("bochsrc.in")
 
 
 def _disc(root: Path, kernel: Path, archive: Path, args: Sequence[str], where: Path) -> Path:
-    """A disc that boots a kernel with an initramfs."""
     tree, disc = where / "disc", where / "disc.iso"
     tree.mkdir()
     (tree / "isolinux.cfg").write_text(_LOADER.format(args=" ".join(args)))

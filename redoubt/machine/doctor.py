@@ -162,7 +162,6 @@ def memory(needed: int, meminfo: Path = Path("/proc/meminfo")) -> Finding:
 
 
 def _package_source() -> Finding:
-    """Where the kernel source comes from."""
     given = os.environ.get("LINUX_SRC")
     if given:
         ok = Path(given, "Makefile").is_file()

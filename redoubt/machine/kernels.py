@@ -48,7 +48,6 @@ def observed_tree(target: Target, progress: Progress) -> Path:
 
 
 def _tree(name: str, names: list[str] | None, progress: Progress) -> Path:
-    """The tree of this name, with the topics of these names or with all."""
     return tree.materialise(
         source.obtain(progress).path,
         paths.build_dir() / name,

@@ -51,7 +51,6 @@ def problem(emulator: Emulator) -> RedoubtError | None:
 
 
 def _installed(emulator: Emulator) -> RedoubtError | None:
-    """What is wrong with the program that the system has, if anything is."""
     if error := missing(emulator):
         return error
     have = version(emulator)

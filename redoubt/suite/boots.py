@@ -150,7 +150,6 @@ def without_keys(run: Run, made: kernels.Workbench, label: str = "") -> Iterator
 
 
 def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
-    """Everything that boots a kernel on a host that enforces."""
     on, off = run.variant("on"), run.variant("off")
     yield from kunit(run, made, on)
     yield from kunit(run, made, off)

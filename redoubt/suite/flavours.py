@@ -62,7 +62,6 @@ def debug(run: Run) -> Iterator[Item]:
 
 
 def _shortage(run: Run, made: kernels.Workbench, variant: Variant, cpus: int) -> Item:
-    """Allocations that fail, and page tables that are charged to memory cgroups."""
     report = shortage.run(made.machine(variant, cpus=cpus), variant, SHORTAGE_S, run.progress)
     name = f"failing allocations and memory cgroups, debug flavour ({cpus} CPU)"
     details = (*report.problems[:20], report.boot.describe())
