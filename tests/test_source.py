@@ -79,7 +79,10 @@ def test_a_tree_is_taken_as_it_is(kernel: Path, monkeypatch: pytest.MonkeyPatch)
     [
         ({"Makefile": "VERSION = 7\nPATCHLEVEL = 2\nSUBLEVEL = 9\n"}, "is Linux 7.2.9; the patch"),
         ({"Makefile": "VERSION = 7\nPATCHLEVEL = 30\nSUBLEVEL = 1\n"}, "is Linux 7.30.1; the"),
-        ({"Makefile": KERNEL["Makefile"].replace("N =", "N = -rc2")}, "is Linux 7.3.4-rc2; the"),
+        (
+            {"Makefile": KERNEL["Makefile"].replace("EXTRAVERSION =", "EXTRAVERSION = -rc2")},
+            "is Linux 7.3.4-rc2; the",
+        ),
         ({"Makefile": "all:\n\techo\n"}, "is not a kernel tree"),
     ],
 )
