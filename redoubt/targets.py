@@ -92,7 +92,7 @@ class Way:
 class Target:
     """A kernel that can be built and booted.
 
-    `fragments` (names in configs/) make it boot, `ours` switch our work on. A kernel that is
+    `fragments` (of configs/kernel/) make it boot, `ours` switch our work on. A kernel that is
     tested and has no flavour gets `beside` as well. With `built_as`, that of another target is
     tested: building one takes longer than all tests of it. A measured kernel,
     pristine ones as well, gets `bench`; `measured` are the variants it is measured in, or all if
@@ -106,9 +106,8 @@ class Target:
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
     a process. Every boot gets `boot_args`, measured ones also `bench_args`, and `bench_keys_args`
     if they have keys. `no_keys` are the ways to take the protection keys away, `ways` others to
-    boot with them. `audit` is the policy for writers of the pkey register. `kunit` is the pattern
-    of our suites, of which `kunit_later` may be run once more when the kernel has booted;
-    `architectures` is what of arch/ is built for it.
+    boot with them. `kunit` is the pattern of our suites, of which `kunit_later` may be run once
+    more when the kernel has booted; `architectures` is what of arch/ is built for it.
 
     `debian` is Debian's name of the architecture, or empty if there are no packages for it. A
     kernel in a package has `shipped` in place of `ours`, on top of `distro_config`, or of
@@ -126,7 +125,6 @@ class Target:
     image: str
     vmlinux: str
     variants: tuple[Variant, ...]
-    audit: str
     beside: tuple[str, ...] = ()
     built_as: str = ""
     bench: tuple[str, ...] = ()
@@ -158,6 +156,11 @@ class Target:
         return f"{self.cross_compile}gcc"
 
     @property
+    def audit(self) -> str:
+        """The policy for writers of the pkey register, a file of configs/audit/."""
+        return f"{self.arch}.toml"
+
+    @property
     def tested(self) -> tuple[str, ...]:
         """The fragments of the kernel that tests boot, in the order of merging."""
         return (*self.fragments, *self.observers, *self.ours, *self.beside)
@@ -176,11 +179,7 @@ class Target:
 _VARIANTS = (
     Variant("pristine", (), pristine=True),
     Variant("off", ("kpkeys_hardened_pgtables=off",)),
-    Variant(
-        "on-unbatched",
-        ("kpkeys_hardened_pgtables=on", "kpkeys.batch=off"),
-        protected=True,
-    ),
+    Variant("on-unbatched", ("kpkeys_hardened_pgtables=on", "kpkeys.batch=off"), protected=True),
     Variant("on", ("kpkeys_hardened_pgtables=on",), protected=True),
 )
 
@@ -205,7 +204,6 @@ UM = Target(
     image="linux",
     vmlinux="linux",
     architectures=("um", "x86"),
-    audit="audit-um.toml",
     variants=_VARIANTS,
     no_keys=(NoKeys(args=("nopku",)),),
     flavours={"debug": ("debug", "debug-um")},
@@ -219,11 +217,9 @@ X86_64 = Target(
     beside=("x86-kaslr", "x86-mktme", "x86-mktme-debug"),
     bench=("bench", "bench-vmalloc", "bench-emulated"),
     bench_keys=("x86-kpkeys", "x86-asi"),
-    bench_mock=(),
     image="arch/x86/boot/bzImage",
     vmlinux="vmlinux",
     architectures=("x86",),
-    audit="audit-x86_64.toml",
     kunit="*",
     variants=(*_VARIANTS, _ISOLATED, _LEAVING),
     no_keys=(NoKeys(cpu="max,-pks"), NoKeys(args=("nopks",))),
@@ -296,7 +292,6 @@ ARM64 = Target(
     vmlinux="vmlinux",
     variants=_VARIANTS,
     architectures=("arm64",),
-    audit="audit-arm64.toml",
     # Those of the linear map as well.
     kunit="*",
     # Its root is a constant, and written otherwise then.
@@ -343,27 +338,20 @@ TARGETS = {target.name: target for target in (UM, X86_64, X86_64_MKTME, ARM64)}
 
 
 def get_target(name: str) -> Target:
-    """The target of that name.
-
-    Raises UsageError naming the targets there are.
-    """
+    """The target of that name."""
     if name not in TARGETS:
         raise UsageError(f"unknown target '{name}'", "targets: " + ", ".join(TARGETS))
     return TARGETS[name]
 
 
 def get_variant(target: Target, name: str) -> Variant:
-    """The variant of that name of a target.
-
-    Raises UsageError naming the variants there are.
-    """
-    for variant in target.variants:
-        if variant.name == name:
-            return variant
-    raise UsageError(
-        f"unknown variant '{name}' of target {target.name}",
-        "variants: " + ", ".join(variant.name for variant in target.variants),
-    )
+    """The variant of that name of a target."""
+    variants = {variant.name: variant for variant in target.variants}
+    if name not in variants:
+        raise UsageError(
+            f"unknown variant '{name}' of target {target.name}", "variants: " + ", ".join(variants)
+        )
+    return variants[name]
 
 
 def needs_flavour(target: Target, name: str) -> None:

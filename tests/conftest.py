@@ -189,25 +189,22 @@ class Sandbox:
             assert time.monotonic() < end, f"{file} did not come"
             time.sleep(0.02)
 
-    def _processes(self) -> Iterator[Path]:
-        """Of the processes that came of runs in here and still exist, the entries in /proc."""
+    def processes(self) -> dict[int, str]:
+        """The processes that came of runs in here and still exist, with their command lines."""
+        found = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if f"REDOUBT_TEST={self.mark}".encode() in (entry / "environ").read_bytes():
-                    yield entry
-
-    def living(self) -> list[str]:
-        """The command lines of these processes."""
-        found = []
-        for entry in self._processes():
-            with contextlib.suppress(OSError):
-                found.append((entry / "cmdline").read_text().replace("\0", " "))
+                    found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
         return found
 
+    def living(self) -> list[str]:
+        return list(self.processes().values())
+
     def close(self) -> None:
-        for entry in self._processes():
+        for pid in self.processes():
             with contextlib.suppress(OSError):
-                os.kill(int(entry.name), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -501,7 +501,7 @@ def test_an_image_that_cannot_be_audited_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
 def test_the_allow_list_of_a_target_is_well_formed(target: Target) -> None:
-    path = Path(__file__).resolve().parents[1] / "configs" / target.audit
+    path = Path(__file__).resolve().parents[1] / "configs" / "audit" / target.audit
     policy = audit.load_policy(path)
     if target.arch != "arm64":
         assert policy.levels == {"default": DEFAULT, "pgtables": PGTABLES}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import write_tree
 
 from redoubt.core.progress import Silent
 from redoubt.linux import rootless
@@ -21,14 +22,11 @@ from redoubt.targets import X86_64, get_variant
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where its packages would be unpacked."""
     root = tmp_path / "packages"
-    libraries = root / "usr/lib/x86_64-linux-gnu"
-    for name in (
+    names = (
         "usr/lib/ISOLINUX/isolinux.bin", "usr/lib/syslinux/modules/bios/ldlinux.c32",
-        "usr/bin/bochs-bin", "usr/bin/xorriso", libraries / "ld-linux-x86-64.so.2",
-    ):  # fmt: skip
-        file = root / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(file.name)
+        "usr/bin/bochs-bin", "usr/bin/xorriso", "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+    )  # fmt: skip
+    write_tree(root, {name: Path(name).name for name in names})
 
     def system(architecture: str, wanted: tuple[str, ...], _: Any) -> Path:
         assert (architecture, wanted) == ("amd64", bochs.PACKAGES)

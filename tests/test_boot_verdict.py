@@ -73,21 +73,20 @@ def test_the_end_marker_has_to_stand_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "complaint", "code"), [(0, "", 0), (7, "", 7), (0, "BUG: x", 1), (7, "BUG: x", 7)]
+    ("status", "complaint", "code"),
+    [(0, "", 0), (1, "", 1), (130, "", 130), (0, "BUG: x", 1), (7, "BUG: x", 7)],
 )
 def test_run_exits_with_the_status_and_tells_of_an_oops(
-    status: int,
-    complaint: str,
-    code: int,
-    call: Callable[..., Any],
+    status: int, complaint: str, code: int, call: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     splats = (complaint,) if complaint else ()
     result = Result("finished", status, ("last words",), splats, LOG)
     bench: Any = SimpleNamespace(machine=lambda *args, **options: None)
     monkeypatch.setattr(kernels, "workbench", lambda *args: bench)
     monkeypatch.setattr(boot, "boot", lambda *args, **options: result)
-    done = call("run", "um", "--", "x")
+    done = call("run", "um", "--", "/bin/x", "--flag")
     assert done.code == code
+    assert bool(done.err) == bool(complaint)
     told = "kernel complained: BUG: x" in done.err and str(LOG) in done.err
     assert told == bool(complaint)

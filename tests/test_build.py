@@ -75,9 +75,10 @@ def test_the_last_fragment_wins(tmp_path: Path) -> None:
 def test_the_targets_fragments_exist_and_set_something() -> None:
     for target in TARGETS.values():
         flavours = (name for names in target.flavours.values() for name in names)
-        for name in (*target.fragments, *target.ours, *flavours):
+        measured = (*target.bench, *target.bench_keys, *target.bench_mock)
+        for name in (*target.fragments, *target.ours, *flavours, *measured):
             assert build.options(build.fragment(name).read_text()), name
-        assert (paths.repo() / "configs" / target.audit).exists()
+        assert (paths.repo() / "configs" / "audit" / target.audit).exists()
 
 
 @pytest.mark.guest

@@ -11,7 +11,7 @@ import pytest
 from conftest import Sandbox
 
 from redoubt.core.errors import RedoubtError
-from redoubt.core.progress import Silent
+from redoubt.core.progress import Progress, Silent
 from redoubt.linux import build, debian, distro
 from redoubt.linux.build import Build
 from redoubt.machine import boot, host, kernels
@@ -25,7 +25,7 @@ SHIPPED = 'CONFIG_A=y\nCONFIG_DRIVER=m\n# CONFIG_B is not set\nCONFIG_NAME="x=m"
 PRISTINE, ON = (get_variant(X86_64, name) for name in ("pristine", "on"))
 
 
-class Archive:
+class Archive(debian.Archive):
     """Carries one package, which holds the files in `packed`, or none."""
 
     asked = 0
@@ -33,7 +33,8 @@ class Archive:
     package: tuple[str, str] | None = (distro.PACKAGE, "7.3.4-1")
     packed: dict[str, str]
 
-    def __init__(self, progress: object, *, architecture: str) -> None:
+    def __init__(self, progress: Progress, *, architecture: str) -> None:
+        super().__init__(progress, architecture=architecture)
         type(self).asked += 1
         type(self).architectures += (architecture,)
 
@@ -92,7 +93,7 @@ def test_it_is_the_architectures(archive: type[Archive], monkeypatch: pytest.Mon
 
 def test_no_package(archive: type[Archive]) -> None:
     archive.package = None
-    with pytest.raises(RedoubtError, match=r"no longer carries linux-config-7\.3"):
+    with pytest.raises(RedoubtError, match=r"the archive has no linux-config-7\.3"):
         distro.configuration(X86_64, Silent())
 
 

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from conftest import write_tree
 
 from redoubt.core.errors import RedoubtError
 from redoubt.machine import doctor, qemu
@@ -19,10 +20,7 @@ def prerequisite(group: str, thing: str, *, found: bool) -> Prerequisite:
 
 
 def script(tmp_path: Path, text: str) -> Path:
-    file = tmp_path / "prerequisites"
-    file.write_text(f"#!/bin/sh\n{text}\n")
-    file.chmod(0o755)
-    return file
+    return write_tree(tmp_path, {"script": f"#!/bin/sh\n{text}\n"}) / "script"
 
 
 def test_one_command_mends_everything() -> None:

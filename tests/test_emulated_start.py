@@ -17,11 +17,14 @@ from redoubt.targets import UM, X86_64, Target
 
 
 class Starts:
-    """Stands for QEMU: dead on the first `dead` starts, then a guest that ends well."""
+    """Stands for QEMU: one console after the other, the last again and again.
 
-    def __init__(self, dead: int, *, spins: bool = False) -> None:
+    One without a line is that of an emulator which is dead, or `spins` until its time is up.
+    """
+
+    def __init__(self, *consoles: tuple[str, ...], spins: bool = False) -> None:
         self.noise: tuple[str, ...] = ()
-        self.dead = dead
+        self.consoles = consoles
         self.spins = spins
         self.count = 0
 
@@ -29,13 +32,15 @@ class Starts:
         self, command: object, on_line: Callable[[str], None], *, timeout: float, silence: float
     ) -> Ended:
         assert silence > 0
+        console = self.consoles[min(self.count, len(self.consoles) - 1)]
         self.count += 1
-        if self.count > self.dead:
-            for line in (*self.noise, "Linux version 7.3.4", "@redoubt: exit=0"):
-                on_line(line)
-        return Ended(0, self.count <= self.dead and self.spins)
+        for line in (*self.noise, *console) if console else ():
+            on_line(line)
+        return Ended(0, not console and self.spins)
 
 
+DEAD: tuple[str, ...] = ()
+GOOD = ("Linux version 7.3.4", "@redoubt: exit=0")
 # What the console of a target shows before the guest's own.
 NOISE = {"um": ("Linux version 6.1", host.READY), "x86_64": ()}
 
@@ -63,24 +68,19 @@ def start(
 def test_it_is_started_again(
     target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    starts = Starts(1)
+    starts = Starts(DEAD, GOOD)
     result = start(starts, target, tmp_path, monkeypatch)
-    assert (result.outcome, result.status) == ("finished", 0)
-    assert result.console == ("Linux version 7.3.4", "@redoubt: exit=0")
+    assert (result.outcome, result.status, result.console) == ("finished", 0, GOOD)
     assert starts.count == 2
+    assert start(Starts(DEAD, DEAD, GOOD, spins=True), target, tmp_path, monkeypatch).status == 0
 
 
-def test_it_is_started_again_if_it_spins(
-    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("spins", "how"), [(False, "exit 0"), (True, "silent for 120 s")])
+def test_it_is_given_up(
+    target: Target, spins: bool, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert start(Starts(2, spins=True), target, tmp_path, monkeypatch).status == 0
-    with pytest.raises(RedoubtError, match=r"did not start \(silent for 120 s, tried 3 times\)"):
-        start(Starts(99, spins=True), target, tmp_path, monkeypatch)
-
-
-def test_it_is_given_up(target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    starts = Starts(99)
-    with pytest.raises(RedoubtError, match=r"did not start \(exit 0, tried 3 times\)"):
+    starts = Starts(DEAD, spins=spins)
+    with pytest.raises(RedoubtError, match=rf"did not start \({how}, tried 3 times\)"):
         start(starts, target, tmp_path, monkeypatch)
     assert starts.count == 3
 
@@ -89,15 +89,8 @@ def test_what_has_begun_is_not_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have changed something by then, and its console is worth reading."""
-
-    def dies(command: object, on_line: Callable[[str], None], **_: object) -> Ended:
-        on_line("Linux version 7.3.4")
-        return Ended(0, False)
-
-    starts: Any = dies
-    starts.noise = ()
-    result = start(starts, X86_64, tmp_path, monkeypatch)
-    assert (result.outcome, result.console) == ("died", ("Linux version 7.3.4",))
+    result = start(Starts(GOOD[:1]), X86_64, tmp_path, monkeypatch)
+    assert (result.outcome, result.console) == ("died", GOOD[:1])
 
 
 # The kernel's words; the second byte of an instruction of two comes next.
@@ -110,33 +103,13 @@ STALE = (
 )
 
 
-class Says:
-    """Stands for QEMU: one console after the other."""
-
-    def __init__(self, *consoles: tuple[str, ...]) -> None:
-        self.noise: tuple[str, ...] = ()
-        self.consoles = list(consoles)
-
-    def __call__(self, command: object, on_line: Callable[[str], None], **_: object) -> Ended:
-        for line in self.consoles.pop(0):
-            on_line(line)
-        return Ended(0, False)
-
-
 def test_it_is_started_again_after_a_stale_breakpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good = ("Linux version 7.3.4", "@redoubt: exit=0")
-    says: Any = Says(STALE, good)
-    result = start(says, X86_64, tmp_path, monkeypatch)
-    assert (result.outcome, result.console, result.complaints) == ("finished", good, ())
-
-
-def test_no_stale_breakpoint_is_taken_back_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    says: Any = Says(STALE, STALE, STALE)
-    result = start(says, X86_64, tmp_path, monkeypatch)
+    result = start(Starts(STALE, GOOD), X86_64, tmp_path, monkeypatch)
+    assert (result.outcome, result.console, result.complaints) == ("finished", GOOD, ())
+    # But not for ever.
+    result = start(Starts(STALE), X86_64, tmp_path, monkeypatch)
     assert (result.outcome, result.console) == ("panic", STALE)
 
 
@@ -151,6 +124,5 @@ def test_another_oops_stands(
     old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = tuple(line.replace(old, new) for line in STALE)
-    says: Any = Says(console)
-    result = start(says, X86_64, tmp_path, monkeypatch)
+    result = start(Starts(console, GOOD), X86_64, tmp_path, monkeypatch)
     assert (result.outcome, result.console) == ("panic", console)

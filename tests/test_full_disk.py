@@ -15,6 +15,7 @@ from redoubt.cli import common
 from redoubt.core.errors import NoSpaceError, RedoubtError
 from redoubt.linux import tree
 
+BUILD = ("build", "um", "--variant", "pristine")
 # Does not get smaller when packed.
 BIG = {**KERNEL, "big": os.urandom(1_500_000).hex()}
 
@@ -73,30 +74,28 @@ def test_the_log_of_a_build(sandbox: Sandbox, small_disk: Path) -> None:
     sandbox.toolchain()
     sandbox.env["REDOUBT_BUILD"] = str(small_disk)
     (sandbox.control / "noisy").touch()
-    one_message(sandbox.run("build", "um", "--variant", "pristine"), "")
+    one_message(sandbox.run(*BUILD), "")
     assert not (small_disk / "um/pristine/linux.stripped").exists()
     assert sandbox.living() == []
     (sandbox.control / "noisy").unlink()
-    assert sandbox.run("build", "um", "--variant", "pristine").code == 0
+    assert sandbox.run(*BUILD).code == 0
 
 
 def test_a_file_that_must_not_grow(sandbox: Sandbox) -> None:
     """The same without root: a limit instead of a full disk."""
     sandbox.toolchain()
     (sandbox.control / "noisy").touch()
-    done = sandbox.run(
-        "build", "um", "--variant", "pristine",
-        setup=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
-    )  # fmt: skip
+    limit = (100_000, 100_000)
+    done = sandbox.run(*BUILD, setup=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
     one_message(done, "building um (pristine) failed")
 
 
 def test_a_compiler_that_found_no_room(sandbox: Sandbox) -> None:
     sandbox.toolchain()
     (sandbox.control / "full").touch()
-    one_message(sandbox.run("build", "um", "--variant", "pristine"), "building um (pristine)")
+    one_message(sandbox.run(*BUILD), "building um (pristine)")
     (sandbox.control / "full").unlink()
-    assert sandbox.run("build", "um", "--variant", "pristine").code == 0
+    assert sandbox.run(*BUILD).code == 0
 
 
 def test_json(small_disk: Path) -> None:

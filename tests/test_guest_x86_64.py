@@ -42,9 +42,7 @@ def machine(*args: str, cpus: int = 1) -> Machine:
 def run(
     command: Sequence[str], made: Machine | None = None, timeout: float = TIMEOUT
 ) -> boot.Result:
-    return boot.boot(
-        made or machine(), command, timeout=timeout, name="test", progress=Silent()
-    )  # fmt: skip
+    return boot.boot(made or machine(), command, timeout=timeout, name="test", progress=Silent())
 
 
 def test_a_command_and_its_output() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import write_tree
 
 from redoubt.core.errors import RedoubtError
 from redoubt.machine import host
@@ -31,9 +32,6 @@ def test_protection_keys(tmp_path: Path, text: str, expected: bool) -> None:
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(text)
     assert host.has_pku(cpuinfo) is expected
-
-
-def test_no_cpuinfo(tmp_path: Path) -> None:
     assert not host.has_pku(tmp_path / "nowhere")
 
 
@@ -42,8 +40,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, where: Path, *, pku: bool, qemu: st
     monkeypatch.setattr(host, "has_pku", lambda: pku)
     monkeypatch.setenv("PATH", str(where))
     if qemu is not None:
-        (where / PROGRAM).write_text(f"#!/bin/sh\necho 'QEMU emulator version {qemu} (Debian)'\n")
-        (where / PROGRAM).chmod(0o755)
+        text = f"#!/bin/sh\necho 'QEMU emulator version {qemu} (Debian)'\n"
+        write_tree(where, {PROGRAM: text})
 
 
 @pytest.mark.parametrize(
@@ -60,13 +58,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, where: Path, *, pku: bool, qemu: st
     ],
 )
 def test_the_host_that_enforces(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    choice: str,
-    pku: bool,
-    qemu: bool,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, choice: str, pku: bool, qemu: bool,
     expected: str | None,
-) -> None:
+) -> None:  # fmt: skip
     # For user pages any version will do.
     machine(monkeypatch, tmp_path, pku=pku, qemu="5.2.0" if qemu else None)
     assert host.enforcing(UM, choice) == expected

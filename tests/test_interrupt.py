@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
+from typing import Any
 
 import pytest
 from conftest import Done, Sandbox
@@ -15,14 +17,21 @@ from redoubt.core import process
 SIGNALS = pytest.mark.parametrize(
     "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name
 )
+BUILD = ("build", "um", "--variant", "pristine")
 MESSAGE = "redoubt: interrupted; running it again is safe"
 
 
-def interrupt(sandbox: Sandbox, number: signal.Signals, *words: str) -> Done:
-    """Start the tool, interrupt it in the middle of what is slow, check that nothing is left."""
+def slow(sandbox: Sandbox, *words: str, **how: Any) -> subprocess.Popen[str]:
+    """The tool in the middle of what is slow."""
     (sandbox.control / "slow").touch()
-    running = sandbox.start(*words)
+    running = sandbox.start(*words, **how)
     sandbox.wait_for("started", running)
+    return running
+
+
+def interrupt(sandbox: Sandbox, number: signal.Signals, *words: str) -> Done:
+    """Interrupt the tool, and check that nothing is left."""
+    running = slow(sandbox, *words)
     end = time.monotonic() + 5
     while len(sandbox.living()) < 3:
         assert time.monotonic() < end
@@ -54,13 +63,13 @@ def test_in_mid_download(sandbox: Sandbox, number: signal.Signals) -> None:
 @SIGNALS
 def test_in_mid_build(sandbox: Sandbox, number: signal.Signals) -> None:
     sandbox.toolchain()
-    done = interrupt(sandbox, number, "build", "um", "--variant", "pristine")
+    done = interrupt(sandbox, number, *BUILD)
     assert (done.code, done.out) == (130, "")
     assert done.err.splitlines()[-1] == MESSAGE
     assert "Traceback" not in done.err
     assert not (sandbox.build / "um/pristine/linux.stripped").exists()
 
-    again = sandbox.run("build", "um", "--variant", "pristine")
+    again = sandbox.run(*BUILD)
     assert again.code == 0, again.err
     assert (sandbox.build / "um/pristine/linux.stripped").exists()
 
@@ -68,7 +77,7 @@ def test_in_mid_build(sandbox: Sandbox, number: signal.Signals) -> None:
 def test_programs_that_do_not_listen(sandbox: Sandbox) -> None:
     sandbox.toolchain()
     sandbox.program("make", "trap '' TERM INT HUP\ntouch $CONTROL/started\nsleep 300 & sleep 300\n")
-    running = sandbox.start("build", "um", "--variant", "pristine")
+    running = sandbox.start(*BUILD)
     sandbox.wait_for("started", running)
     running.send_signal(signal.SIGINT)
     done = sandbox.finish(running, timeout=15)
@@ -78,9 +87,7 @@ def test_programs_that_do_not_listen(sandbox: Sandbox) -> None:
 
 def test_impatience_does_not_cut_the_cleaning_short(sandbox: Sandbox) -> None:
     archive(sandbox)
-    (sandbox.control / "slow").touch()
-    running = sandbox.start("source")
-    sandbox.wait_for("started", running)
+    running = slow(sandbox, "source")
     for _ in range(20):
         running.send_signal(signal.SIGINT)
         time.sleep(0.005)
@@ -93,9 +100,7 @@ def test_impatience_does_not_cut_the_cleaning_short(sandbox: Sandbox) -> None:
 
 def test_while_waiting_for_another(sandbox: Sandbox) -> None:
     sandbox.toolchain()
-    (sandbox.control / "slow").touch()
-    first = sandbox.start("build", "um", "--variant", "pristine")
-    sandbox.wait_for("started", first)
+    first = slow(sandbox, *BUILD)
     second = sandbox.start("source")
     assert second.stderr
     assert "waiting for another redoubt" in second.stderr.readline()
@@ -110,12 +115,7 @@ def test_while_waiting_for_another(sandbox: Sandbox) -> None:
 def test_what_a_script_ignores_stays_ignored(sandbox: Sandbox) -> None:
     """A job in the background of a script ignores SIGINT; SIGTERM ends it all the same."""
     sandbox.toolchain()
-    (sandbox.control / "slow").touch()
-    running = sandbox.start(
-        "build", "um", "--variant", "pristine",
-        setup=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-    )  # fmt: skip
-    sandbox.wait_for("started", running)
+    running = slow(sandbox, *BUILD, setup=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     running.send_signal(signal.SIGINT)
     time.sleep(0.3)
     assert running.poll() is None
@@ -126,9 +126,7 @@ def test_what_a_script_ignores_stays_ignored(sandbox: Sandbox) -> None:
 
 def test_a_kill_that_cannot_be_caught(sandbox: Sandbox) -> None:
     archive(sandbox)
-    (sandbox.control / "slow").touch()
-    running = sandbox.start("source")
-    sandbox.wait_for("started", running)
+    running = slow(sandbox, "source")
     running.kill()
     # Its children hold the output open, and are nobody's now.
     running.wait(5)

@@ -133,15 +133,6 @@ def test_a_target_has_no_option_of_another(target: Target) -> None:
     assert not [name for name in names if name.startswith(other[target.name])]
 
 
-def test_every_fragment_of_a_target_exists() -> None:
-    for target in TARGETS.values():
-        for name in (
-            *target.fragments, *target.ours, *flavoured(target), *target.bench, *target.bench_keys,
-            *target.bench_mock,
-        ):  # fmt: skip
-            assert build.fragment(name).is_file(), name
-
-
 def test_a_target_that_cannot_be_mocked_says_so(compiled: Compiled) -> None:
     with pytest.raises(RedoubtError, match="nothing in the place of protection keys"):
         kernels.prepare_bench(replace(UM, bench_mock=()), ON, Silent(), mock=True)

@@ -585,7 +585,7 @@ def test_reasons_that_are_not_well_formed(tmp_path: Path, text: str, says: str) 
 
 @each_target
 def test_each_target_has_its_file(target: Target) -> None:
-    mutate.load_reasons(paths.repo() / "configs" / f"mutate-{target.name}.toml")
+    mutate.load_reasons(paths.repo() / "configs" / "mutate" / f"{target.name}.toml")
 
 
 def report(*reasons: str, **outcomes: str) -> Report:
@@ -950,7 +950,7 @@ def command(
     monkeypatch.setattr(mutants, "sites", lambda _: iter(sites))
     monkeypatch.setattr(host, "lacking", lambda *_: None)
     monkeypatch.setattr(host, "pick", lambda *_: host.EMULATED)
-    write_tree(repo, {"configs/mutate-um.toml": ENTRY})
+    write_tree(repo, {"configs/mutate/um.toml": ENTRY})
     monkeypatch.setattr(paths, "repo", lambda: repo)
 
     def fake(judge: Fake) -> None:

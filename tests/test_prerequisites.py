@@ -15,6 +15,10 @@ REPO = Path(__file__).resolve().parent.parent
 SCRIPT = REPO / "scripts" / "prerequisites"
 TABLE = REPO / "scripts" / "prerequisites.txt"
 
+GROUPS = {
+    "base", "no-pku", "deb", "deb-arm64", "deb-install", "lint", "selftests", "x86_64", "arm64",
+}  # fmt: skip
+
 # What the script itself uses, and Debian always has.
 ESSENTIAL = ("sh", "env", "dirname", "grep", "true")
 
@@ -88,18 +92,16 @@ def test_nothing_missing_is_silent(machine: Machine) -> None:
     assert machine.asked() == []
 
 
+APT = "apt-get update && apt-get install --no-install-recommends -y frob-pkg"
+
+
 def test_a_user_is_told_the_one_command(machine: Machine) -> None:
     machine.apt("true")
     ran = machine.run()
     assert ran.returncode == 1
     assert "missing: frobber frobd" in ran.stderr
-    command = "apt-get update && apt-get install --no-install-recommends -y frob-pkg"
-    assert ran.stderr.splitlines()[-1] == f"redoubt: run as root: {command}"
-    assert machine.asked() == []
-
-
-def test_a_user_whose_sudo_asks_is_told_to_use_it(machine: Machine) -> None:
-    machine.apt("true")
+    assert ran.stderr.splitlines()[-1] == f"redoubt: run as root: {APT}"
+    # Whose sudo asks for a password is told to use it.
     machine.program("sudo", "exit 1")
     ran = machine.run()
     assert ran.returncode == 1
@@ -113,13 +115,12 @@ def test_no_debian(machine: Machine) -> None:
     assert "no apt-get; on Debian these come from: frob-pkg" in ran.stderr
 
 
-def install_both(machine: Machine) -> None:
+@pytest.mark.parametrize("program", [("id", "echo 0"), ("sudo", 'shift; exec "$@"')])
+def test_root_and_whose_sudo_does_not_ask_install(
+    machine: Machine, program: tuple[str, str]
+) -> None:
     machine.apt(f"{machine.makes('frobber')}; {machine.makes('frobd')}")
-
-
-def test_root_installs(machine: Machine) -> None:
-    install_both(machine)
-    machine.program("id", "echo 0")
+    machine.program(*program)
     ran = machine.run()
     assert ran.returncode == 0, ran.stderr
     update, install = machine.asked()
@@ -129,22 +130,13 @@ def test_root_installs(machine: Machine) -> None:
     assert len(machine.asked()) == 2
 
 
-def test_a_user_whose_sudo_does_not_ask_installs(machine: Machine) -> None:
-    install_both(machine)
-    machine.program("sudo", 'shift; exec "$@"')
-    ran = machine.run()
-    assert ran.returncode == 0, ran.stderr
-    assert len(machine.asked()) == 2
-
-
 def test_packages_of_another_architecture(machine: Machine) -> None:
     machine.table.write_text("base frobber frob-pkg:vax frobs\n")
     machine.apt(machine.makes("frobber"))
     machine.program("dpkg", f'echo dpkg "$@" >>{machine.log}')
     ran = machine.run()
     assert ran.stderr.splitlines()[-1] == (
-        "redoubt: run as root: dpkg --add-architecture vax && apt-get update && "
-        "apt-get install --no-install-recommends -y frob-pkg:vax"
+        f"redoubt: run as root: dpkg --add-architecture vax && {APT}:vax"
     )
     assert machine.asked() == []
     machine.program("id", "echo 0")
@@ -156,29 +148,16 @@ def test_packages_of_another_architecture(machine: Machine) -> None:
     assert install.startswith("install --no-install-recommends -y frob-pkg:vax ")
 
 
-def test_failed_installation(machine: Machine) -> None:
-    machine.apt("exit 100")
+@pytest.mark.parametrize(
+    ("makes", "says"),
+    [(None, "apt-get failed"), ("frobber", "still missing after the installation: frobd")],
+)
+def test_an_installation_that_does_not_help(machine: Machine, makes: str | None, says: str) -> None:
+    machine.apt(machine.makes(makes) if makes else "exit 100")
     machine.program("id", "echo 0")
     ran = machine.run()
     assert ran.returncode == 1
-    assert "apt-get failed" in ran.stderr
-
-
-def test_installation_that_does_not_help(machine: Machine) -> None:
-    machine.apt(machine.makes("frobber"))
-    machine.program("id", "echo 0")
-    ran = machine.run()
-    assert ran.returncode == 1
-    assert "still missing after the installation: frobd" in ran.stderr
-
-
-def test_lint_is_asked_for(machine: Machine) -> None:
-    machine.program("frobber")
-    machine.program("frobd")
-    assert machine.run().returncode == 0
-    ran = machine.run("lint")
-    assert ran.returncode == 1
-    assert "missing: linter" in ran.stderr
+    assert says in ran.stderr
 
 
 def test_a_group_is_asked_for_by_each_of_its_names(machine: Machine) -> None:
@@ -186,6 +165,7 @@ def test_a_group_is_asked_for_by_each_of_its_names(machine: Machine) -> None:
     assert "missing: both\n" in machine.run().stderr
     machine.program("both")
     assert machine.run().returncode == 0
+    assert machine.run("lint").returncode == 1
     for words in (("lint",), ("x86_64",), ("x86_64", "lint")):
         assert "missing: shared\n" in machine.run(*words).stderr
     machine.program("shared")
@@ -218,21 +198,15 @@ def test_unknown_argument(machine: Machine) -> None:
 
 
 def test_python_is_recent_enough() -> None:
-    ran = subprocess.run([SCRIPT, "--python"], capture_output=True, text=True, check=True)
+    python = subprocess.check_output([SCRIPT, "--python"], text=True).strip()
     code = "import sys, venv, ensurepip; print(sys.version_info >= (3, 11))"
-    assert subprocess.check_output([ran.stdout.strip(), "-c", code], text=True) == "True\n"
+    assert subprocess.check_output([python, "-c", code], text=True) == "True\n"
 
 
 def test_an_old_python_is_passed_over(machine: Machine) -> None:
     machine.program("oldpython", "exit 1")
-    ran = subprocess.run(
-        [SCRIPT, "--python"],
-        env={**os.environ, "PYTHON": str(machine.bin / "oldpython")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "oldpython" not in ran.stdout
+    env = {**os.environ, "PYTHON": str(machine.bin / "oldpython")}
+    assert "oldpython" not in subprocess.check_output([SCRIPT, "--python"], env=env, text=True)
 
 
 def test_the_table_is_well_formed() -> None:
@@ -241,16 +215,6 @@ def test_the_table_is_well_formed() -> None:
     assert len(entries) > 10
     for words in entries:
         assert len(words) == 4, words
-        assert {*words[0].split(",")} <= {
-            "base",
-            "no-pku",
-            "deb",
-            "deb-arm64",
-            "deb-install",
-            "lint",
-            "selftests",
-            "x86_64",
-            "arm64",
-        }, words
+        assert {*words[0].split(",")} <= GROUPS, words
     things = [words[1] for words in entries]
     assert len(set(things)) == len(things)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import write_tree
 
 from redoubt.core.progress import Silent
 from redoubt.cost import tables
@@ -44,6 +45,8 @@ def test_a_target_boots_on_its_machine(machine: Machine, tmp_path: Path) -> None
     assert args.index("pti=on") < args.index("pti=off")
     assert "kpkeys_hardened_pgtables=on" in args
     assert not [arg for arg in args if arg.startswith(("root", "mem=", "ncpus", "con="))]
+    words = boot._command(replace(machine, cpu="max,-pks"), tmp_path, Silent())
+    assert value(words, "-cpu") == "max,-pks"
 
 
 def test_its_root_directory_is_the_initramfs(
@@ -55,11 +58,6 @@ def test_its_root_directory_is_the_initramfs(
     )
     boot._command(machine, tmp_path, Silent())
     assert written == ["bin", "init"]
-
-
-def test_another_cpu(machine: Machine, tmp_path: Path) -> None:
-    words = boot._command(replace(machine, cpu="max,-pks"), tmp_path, Silent())
-    assert value(words, "-cpu") == "max,-pks"
 
 
 def test_uml_on_an_emulated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +125,7 @@ def test_only_a_kernel_with_keys_is_measured_with_a_mock(tmp_path: Path) -> None
     ],
 )
 def test_the_version(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    text: str,
-    expected: tuple[int, int] | None,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, expected: tuple[int, int] | None
 ) -> None:
     program = tmp_path / PC.program
     program.write_text(f"#!/bin/sh\necho '{text}'\n")
@@ -148,12 +143,9 @@ def test_the_version_of_one_that_was_downloaded(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert qemu.described(VIRT) == f"{VIRT.program}: unknown version"
-    root = tmp_path / "redoubt/rootless" / VIRT.package / "usr"
-    for file, text in (
-        (root / "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2", "#!/bin/sh\necho version 10.2.1\n"),
-        (root / "bin" / VIRT.program, ""),
-    ):
-        file.parent.mkdir(parents=True)
-        file.write_text(text)
-        file.chmod(0o755)
+    loader = "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
+    write_tree(
+        tmp_path / "redoubt/rootless" / VIRT.package / "usr",
+        {loader: "#!/bin/sh\necho version 10.2.1\n", f"bin/{VIRT.program}": ""},
+    )
     assert qemu.described(VIRT) == f"{VIRT.program}: version 10.2.1"

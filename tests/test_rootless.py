@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from conftest import write_tree
 
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
@@ -26,14 +27,8 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def package(where: Path, name: str, files: dict[str, str]) -> None:
     """A package file with some files in it."""
-    root = where / f"{name}.tree"
-    for file, text in {
-        **files,
-        "DEBIAN/control": f"Package: {name}\nVersion: 1\nArchitecture: all\n"
-        "Maintainer: x <x@localhost>\nDescription: x\n",
-    }.items():
-        (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).write_text(text)
+    control = f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n"
+    root = write_tree(where / f"{name}.tree", {**files, "DEBIAN/control": control})
     subprocess.run(["dpkg-deb", "-b", root, where / f"{name}.deb"], check=True, capture_output=True)
 
 
@@ -88,9 +83,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | No
     programs = tmp_path / "bin"
     programs.mkdir()
     if version:
-        file = programs / VIRT.program
-        file.write_text(f"#!/bin/sh\necho 'QEMU emulator version {version}'\n")
-        file.chmod(0o755)
+        text = f"#!/bin/sh\necho 'QEMU emulator version {version}'\n"
+        write_tree(programs, {VIRT.program: text})
     for name in ("dpkg-deb", "tar", "sh", "apt-get", "apt-cache"):
         (programs / name).symlink_to(f"/usr/bin/{name}")
     monkeypatch.setenv("PATH", str(programs))
@@ -106,12 +100,9 @@ def test_the_systems_is_taken_if_it_is_new_enough(
 
 @pytest.mark.parametrize("version", [None, "7.2.22", "10.1.9"])
 def test_another_is_downloaded_once(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    downloads: list[str],
-    cache: Path,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, downloads: list[str], cache: Path,
     version: str | None,
-) -> None:
+) -> None:  # fmt: skip
     installed(monkeypatch, tmp_path, version)
     assert qemu.problem(VIRT) is None
     words = qemu.obtain(VIRT, Silent())
@@ -119,12 +110,10 @@ def test_another_is_downloaded_once(
     assert downloads == [VIRT.package]
     root = Path(words[0]).parents[3]
     assert root.is_relative_to(cache)
-    assert words[1:4] == [
-        "--library-path",
-        str(root / LIBRARIES),
-        str(root / f"usr/bin/{VIRT.program}"),
-    ]
-    assert words[4:] == ["-L", str(root / "usr/share/qemu")]
+    assert words[1:] == [
+        "--library-path", str(root / LIBRARIES), str(root / f"usr/bin/{VIRT.program}"),
+        "-L", str(root / "usr/share/qemu"),
+    ]  # fmt: skip
     # Nothing is left but that.
     assert sorted(one.name for one in root.parent.iterdir()) == ["log", VIRT.package]
 
@@ -162,6 +151,9 @@ def test_files_of_another_architecture_are_downloaded_once(
     assert (root / "bin/bash-static").exists()
     assert (root / "usr/include/sys/capability.h").exists()
     assert not list(root.parent.glob(".partial-*"))
+    # Other packages have another place.
+    assert rootless.foreign("arm64", BASH[1][:1], Silent()) != root
+    assert len(foreign_archive) == 3
 
 
 def test_what_a_guest_runs_comes_with_all_it_depends_on(
@@ -183,11 +175,6 @@ def test_what_a_guest_runs_comes_with_all_it_depends_on(
     assert roots[0] == roots[1] != roots[2]
     assert all(root.is_relative_to(cache) for root in roots)
     assert (roots[2] / LIBRARIES / "libc.so.6").exists()
-
-
-def test_other_packages_have_another_place(foreign_archive: list[str]) -> None:
-    assert rootless.foreign(*BASH, Silent()) != rootless.foreign("arm64", BASH[1][:1], Silent())
-    assert len(foreign_archive) == 3
 
 
 def test_a_package_that_the_other_architecture_lacks(foreign_archive: list[str]) -> None:

@@ -41,7 +41,7 @@ def test_x86_64_can_do_everything_and_um_nothing_of_it(tmp_path: Path) -> None:
 
 
 def test_each_kind_is_an_operation_of_the_guest() -> None:
-    sources = (paths.repo() / "guest").glob("stress-*.c")
+    sources = (paths.repo() / "guest" / "stress").glob("stress-*.c")
     named = {name for one in sources for name in re.findall(r'\.name = "(\w+)"', one.read_text())}
     assert named == set(check._OPTIONS) == KINDS
 

@@ -70,8 +70,8 @@ def asked(*stressors: str) -> str:
 
 @cache
 def digest(said: str, figures: str) -> list[str]:
-    """What guest/stress.sh shows of it."""
-    script = (paths.repo() / "guest/stress.sh").read_text()
+    """What guest/stress/stress.sh shows of it."""
+    script = (paths.repo() / "guest/stress/stress.sh").read_text()
     function = script[script.index("digest() {") :]
     function = function[: function.index("\n}\n") + 3]
     with tempfile.TemporaryDirectory() as name:
@@ -84,7 +84,7 @@ def digest(said: str, figures: str) -> list[str]:
 
 def turn(number: int, stressors: Sequence[str], said: str = SAID, figures: str = "",
          status: str = "0") -> list[str]:  # fmt: skip
-    """A round as guest/stress.sh puts it on the console."""
+    """A round as guest/stress/stress.sh puts it on the console."""
     shown = digest(said, figures or report_of(**dict.fromkeys(stressors, 5)))
     begun = f"@stress-ng: begin {number} {asked(*stressors)}"
     return [begun, *shown, f"@stress-ng: end {number} status={status}"]
@@ -92,7 +92,7 @@ def turn(number: int, stressors: Sequence[str], said: str = SAID, figures: str =
 
 def part(*turns: list[str], checks: int = 2, refused: int = 0, modules: int = 0, cpus: int = 0,
          failed: int = 0, swap_kb: int = 0) -> list[str]:  # fmt: skip
-    """One call of guest/stress.sh."""
+    """One call of guest/stress/stress.sh."""
     return [
         *(line for one in turns for line in one),
         *WALK * checks,
@@ -631,12 +631,12 @@ def test_packages_are_of_the_guests_architecture(
     for target in TARGETS.values():
         found = stress.files(target, Silent())
         assert set(found) == {"usr/bin/stress-ng", "usr/bin/busybox", "bin/stress.sh"}
-        assert found["bin/stress.sh"] == paths.repo() / "guest/stress.sh"
+        assert found["bin/stress.sh"] == paths.repo() / "guest/stress/stress.sh"
     assert asked == [(name, stress.PACKAGES) for name in ("amd64", "amd64", "amd64", "arm64")]
 
 
 def test_the_script_is_one() -> None:
-    script = paths.repo() / "guest/stress.sh"
+    script = paths.repo() / "guest/stress/stress.sh"
     shell = shutil.which("dash") or shutil.which("sh")
     assert shell
     subprocess.run([shell, "-n", script], check=True)

@@ -14,7 +14,7 @@ from redoubt.ship import threats
 
 MODEL = threats.load(paths.repo())
 NAMED = sorted({name for one in (*MODEL.bypasses, *MODEL.out_of_scope) for name in one.shown_by})
-ATTACKS = paths.repo() / "guest" / "attacks"
+ATTACKS = paths.repo() / "guest" / "attack" / "attacks"
 
 
 def sources(pattern: str) -> str:
@@ -57,7 +57,7 @@ def test_every_attack_is_named() -> None:
 
 
 def test_an_attack_is_blocked_where_the_way_is_closed() -> None:
-    listed = (paths.repo() / "guest" / "attack.c").read_text()
+    listed = (paths.repo() / "guest" / "attack" / "attack.c").read_text()
     in_scope = dict(re.findall(r'\{ "([\w-]+)", (true|false), PRIZE', listed))
     for one in MODEL.bypasses:
         for name in one.shown_by:

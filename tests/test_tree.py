@@ -282,40 +282,29 @@ def test_a_file_that_linux_has(kernel: Path, repo: Path) -> None:
 # === Drift =======================================================================================
 
 
-def test_an_edited_patched_file(kernel: Path, repo: Path) -> None:
+def write(made: Path, name: str, text: str) -> None:
+    """Edit a file after the tree was made."""
+    (made / name).parent.mkdir(exist_ok=True)
+    (made / name).write_text(text)
+    os.utime(made / name, ns=((made / tree.STAMP).stat().st_mtime_ns + 10**9,) * 2)
+
+
+@pytest.mark.parametrize("name", ["mm/memory.c", "Kbuild", "mm/new.c"])
+def test_an_edit_without_quilt_knowing(kernel: Path, repo: Path, name: str) -> None:
+    """A file that is patched, one that no patch touches, and a new one."""
     made = make(kernel, repo)
-    with (made / "mm/memory.c").open("a") as file:
-        file.write("int sneaked_in;\n")
+    write(made, name, "int sneaked_in;\n")
     with pytest.raises(RedoubtError, match="changes that are not in patches") as caught:
         make(kernel, repo)
-    assert "    mm/memory.c" in caught.value.message
+    assert f"    {name}" in caught.value.message
     assert caught.value.hint and "quilt refresh" in caught.value.hint
-
-
-def test_an_edited_file_that_no_patch_touches(kernel: Path, repo: Path) -> None:
-    made = make(kernel, repo)
-    (made / "Kbuild").write_text("# edited without quilt knowing\n")
-    os.utime(made / "Kbuild", ns=((made / tree.STAMP).stat().st_mtime_ns + 10**9,) * 2)
-    with pytest.raises(RedoubtError, match="    Kbuild"):
-        make(kernel, repo)
-
-
-def test_a_new_file(kernel: Path, repo: Path) -> None:
-    made = make(kernel, repo)
-    (made / "mm/new.c").write_text("int new;\n")
-    os.utime(made / "mm/new.c", ns=((made / tree.STAMP).stat().st_mtime_ns + 10**9,) * 2)
-    with pytest.raises(RedoubtError, match=r"    mm/new\.c"):
-        make(kernel, repo)
 
 
 @pytest.mark.parametrize("name", ["mm/memory.c~", "mm/__pycache__/x.pyc", ".pc/.quilt_series"])
 def test_what_editors_python_and_quilt_leave_is_no_drift(
     kernel: Path, repo: Path, name: str
 ) -> None:
-    made = make(kernel, repo)
-    (made / name).parent.mkdir(exist_ok=True)
-    (made / name).write_text("left")
-    os.utime(made / name, ns=((made / tree.STAMP).stat().st_mtime_ns + 10**9,) * 2)
+    write(make(kernel, repo), name, "left")
     make(kernel, repo)
 
 
@@ -368,8 +357,7 @@ def test_no_quilt(
 @pytest.mark.parametrize("name", ["mm/memory.c", "Kbuild"])
 def test_an_edit_that_was_refreshed_is_no_drift(kernel: Path, repo: Path, name: str) -> None:
     made = make(kernel, repo)
-    (made / name).write_text((made / name).read_text() + "int added;\n")
-    os.utime(made / name, ns=((made / tree.STAMP).stat().st_mtime_ns + 10**9,) * 2)
+    write(made, name, (made / name).read_text() + "int added;\n")
     with pytest.raises(RedoubtError, match=name):
         make(kernel, repo)
     # As quilt refresh would: the last patch gets the change.

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import contextlib
-import errno
+import functools
 import json
-import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -25,7 +24,7 @@ from redoubt.linux import source, tree
 from redoubt.machine import host, kernels, provenance
 from redoubt.ship import branch, htmldocs
 from redoubt.ship.deb import deb
-from redoubt.targets import TARGETS, Emulator, Target, Variant, get_target, get_variant
+from redoubt.targets import Emulator, Target, Variant, get_target, get_variant
 
 app = typer.Typer(
     help="Fetch, build, boot, attack, check and measure a hardened Linux kernel.",
@@ -37,59 +36,14 @@ out = Console(highlight=False, soft_wrap=True, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
-def _writable(file: Path | None) -> Path | None:
-    """The file, if one can be written there: found out before the work, not after."""
-    if file is not None:
-        try:
-            _probe(file)
-        except OSError as error:
-            raise UsageError(f"cannot write {file}: {error.strerror}") from error
-    return file
-
-
-def _probe(file: Path) -> None:
-    if _is_special(file):
-        if not os.access(file, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    else:
-        # An older file stays as it is until there is a whole new one.
-        _partial(file).open("wb").close()
-        _partial(file).unlink()
-
-
-def _is_special(file: Path) -> bool:
+def is_special(file: Path) -> bool:
     """Is it /dev/stdout or a pipe, which cannot be replaced?"""
     return file.exists() and not file.is_file()
 
 
-def _partial(file: Path) -> Path:
+def partial(file: Path) -> Path:
+    """The name of a file as long as it is not whole."""
     return file.with_name(file.name + ".partial")
-
-
-TargetArg = Annotated[
-    str,
-    typer.Argument(help=f"One of: {', '.join(TARGETS)}.", autocompletion=lambda: list(TARGETS)),
-]
-VariantOpt = Annotated[
-    str, typer.Option("--variant", help="pristine (Linux as it is), off, or on.")
-]
-HostOpt = Annotated[
-    str,
-    typer.Option(
-        "--host",
-        help="Where um runs: native, emulated (QEMU), or auto: the first that has PKU. "
-        "Other targets always run on a machine emulated by QEMU.",
-    ),
-]
-AppendOpt = Annotated[
-    list[str] | None, typer.Option(help="A further kernel argument; may be repeated.")
-]
-JsonOpt = Annotated[
-    Path | None,
-    typer.Option(
-        "--json", help="Write the result to this file.", dir_okay=False, callback=_writable
-    ),
-]
 
 
 class Display:
@@ -106,9 +60,8 @@ class Display:
         self.titles.append(title)
         try:
             if err.is_terminal:
-                if self.status is None:
-                    self.status = err.status(escape(title))
-                    self.status.start()
+                self.status = self.status or err.status("")
+                self.status.start()
                 self.status.update(escape(title))
             else:
                 err.print(f"{title} ...", markup=False)
@@ -131,25 +84,15 @@ class Display:
             self.status.update(f"{escape(self.titles[-1])}  [dim]{escape(text[:60])}[/dim]")
 
 
-_UNFINISHED = (
-    source.UNFINISHED,
-    tree.UNFINISHED,
-    branch.UNFINISHED,
-    deb.UNFINISHED,
-    htmldocs.UNFINISHED,
-)
+_UNFINISHED = [module.UNFINISHED for module in (source, tree, branch, deb, htmldocs)]
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Keep two runs from building in the same directory."""
     directory = paths.build_dir()
-
-    def waiting() -> contextlib.nullcontext[None]:
-        err.print(f"waiting for another redoubt that works in {directory}", markup=False)
-        return contextlib.nullcontext()
-
-    with process.alone("run", waiting):
+    waiting = f"waiting for another redoubt that works in {directory}"
+    with process.alone("run", functools.partial(Display().step, waiting)):
         # What a run left that was killed: nobody else works here now.
         for pattern in _UNFINISHED:
             for left in directory.glob(pattern):
@@ -159,16 +102,15 @@ def alone() -> Iterator[None]:
 
 def write_bytes(file: Path, data: bytes) -> None:
     """Write a file whole or not at all."""
-    partial = _partial(file)
     try:
-        if _is_special(file):
+        if is_special(file):
             file.write_bytes(data)
             return
-        partial.write_bytes(data)
-        partial.rename(file)
+        partial(file).write_bytes(data)
+        partial(file).rename(file)
     except OSError as error:
         with contextlib.suppress(OSError):
-            partial.unlink()
+            partial(file).unlink()
         raise RedoubtError(f"cannot write {file}: {error.strerror}") from error
 
 
@@ -192,14 +134,18 @@ def chosen_targets(names: Iterable[str]) -> list[Target]:
     return [get_target(name) for name in dict.fromkeys(names)]
 
 
-def target_and_variant(target: str, variant: str) -> tuple[Target, Variant]:
-    """Both by their names; raises UsageError if there is none."""
+def target_and_variant(
+    target: str, variant: str, needs: Callable[[Target], object] = lambda target: None
+) -> tuple[Target, Variant]:
+    """Both by their names; `needs` complains of a target that lacks what the verb is about."""
     chosen = get_target(target)
+    with usage():
+        needs(chosen)
     return chosen, get_variant(chosen, variant)
 
 
-def host_for(target: Target, variant: Variant, choice: str) -> str:
-    """The host to boot on, one that enforces if the variant protects; raises RedoubtError."""
+def host_for(target: Target, variant: Variant, choice: str = "auto") -> str:
+    """The host to boot on, one that enforces if the variant protects."""
     return (host.needs_enforcing if variant.protected else host.pick)(target, choice)
 
 
@@ -222,10 +168,10 @@ class Task:
         return where
 
     def workbench(
-        self, target: Target, variant: Variant, where: str, *, flavour: str = ""
+        self, target: Target, variant: Variant, choice: str = "auto", *, flavour: str = ""
     ) -> kernels.Workbench:
-        """Build the kernel of a target for a variant; raises RedoubtError if that fails."""
-        self.boots(target, where)
+        """Build the kernel of a target for a variant."""
+        where = self.boots(target, host_for(target, variant, choice))
         with alone():
             return kernels.workbench(target, variant, where, self.display, flavour=flavour)
 

@@ -8,20 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from redoubt.cli.common import (
-    JsonOpt,
-    TargetArg,
-    Task,
-    alone,
-    app,
-    host_for,
-    out,
-    print_lines,
-    usage,
-    write_bytes,
-)
+from redoubt.cli.common import Task, alone, app, host_for, out, print_lines, usage, write_bytes
+from redoubt.cli.options import JsonOpt, Names, TargetArg
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.cost import bench, figures, plots, stats, tables, workloads
@@ -33,31 +23,25 @@ from redoubt.trial import linear_map
 @app.command("bench")
 def measure(
     target: TargetArg,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORKLOADS]...", help="All if none.")
-    ] = None,
+    names: Annotated[Names, Argument(metavar="[WORKLOADS]...", help="All if none.")] = None,
     rounds: Annotated[
-        int, typer.Option(help="Boots of each variant.", min=stats.FEWEST_ROUNDS)
+        int, Option(help="Boots of each variant.", min=stats.FEWEST_ROUNDS)
     ] = workloads.ROUNDS,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few rounds: shows that it works, not what it costs.")
+        bool, Option("--quick", help="Few rounds: shows that it works, not what it costs.")
     ] = False,
     seed: Annotated[
-        int | None, typer.Option(help="Of the order of boots and the statistics.", min=0)
+        int | None, Option(help="Of the order of boots and the statistics.", min=0)
     ] = None,
     kinds: Annotated[
-        list[str] | None,
-        typer.Option(
+        Names,
+        Option(
             "--kind",
             help="time, events or instructions; what the target can give if none; may be repeated.",
         ),
     ] = None,
-    variants: Annotated[
-        list[str] | None, typer.Option("--variant", help="What to compare; all if none.")
-    ] = None,
-    args: Annotated[
-        list[str] | None, typer.Option("--arg", help="Of all kernels, to compare two runs.")
-    ] = None,
+    variants: Annotated[Names, Option("--variant", help="What to compare; all if none.")] = None,
+    args: Annotated[Names, Option("--arg", help="Of all kernels, to compare two runs.")] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Measure what protection costs, and print it as tables; with --json also plots beside it."""
@@ -70,9 +54,7 @@ def measure(
         ways = bench.chosen_ways(chosen, kinds or [])
     plan = bench.Plan(
         replace(
-            chosen,
-            variants=some or chosen.variants,
-            bench_args=(*chosen.bench_args, *(args or [])),
+            chosen, variants=some or chosen.variants, bench_args=(*chosen.bench_args, *(args or []))
         ),
         works,
         min(rounds, workloads.QUICK_ROUNDS) if quick else rounds,
@@ -102,7 +84,7 @@ _MAPPED = [target.name for target in TARGETS.values() if target.observers]
 
 @app.command("linear-map")
 def count_linear_map(
-    target: Annotated[str, typer.Argument(help=f"One of: {', '.join(_MAPPED)}.")],
+    target: Annotated[str, Argument(help=f"One of: {', '.join(_MAPPED)}.")],
     json_file: JsonOpt = None,
 ) -> None:
     """Count what creating the linear map takes, on the pristine kernel and on ours."""
@@ -127,11 +109,10 @@ def count_linear_map(
 @app.command("report")
 def show_results(
     output: Annotated[
-        Path | None,
-        typer.Option("--out", help="The page; build/report.html if none.", dir_okay=False),
+        Path | None, Option("--out", help="The page; build/report.html if none.", dir_okay=False)
     ] = None,
     readme: Annotated[
-        bool, typer.Option("--readme", help="Rewrite the generated parts of README and docs/.")
+        bool, Option("--readme", help="Rewrite the generated parts of README and docs/.")
     ] = False,
 ) -> None:
     """Render one HTML page of all results in results/."""

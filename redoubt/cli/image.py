@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from redoubt.cli.common import JsonOpt, TargetArg, Task, alone, app, chosen_targets
-from redoubt.core import paths
+from redoubt.cli.common import Task, alone, app, chosen_targets
+from redoubt.cli.options import JsonOpt, Names, TargetArg
 from redoubt.core.errors import UsageError
 from redoubt.image import offcheck
 from redoubt.image.audit import audit
@@ -24,8 +24,7 @@ def audit_image(target: TargetArg, json_file: JsonOpt = None) -> None:
     chosen = get_target(target)
     task = Task(json_file)
     with alone():
-        built = kernels.prepare(chosen, get_variant(chosen, "on"), task.display)
-        report = audit.audit(built.vmlinux, paths.repo() / "configs" / chosen.audit)
+        report = code.audit_image(chosen, task.display)
     task.end(report.as_json(), audit.render(report), report.ok)
 
 
@@ -42,10 +41,10 @@ def compare_objects(target: TargetArg, json_file: JsonOpt = None) -> None:
 @app.command("lint")
 def lint_kernel(
     targets: Annotated[
-        list[str] | None, typer.Argument(help="Targets whose objects are checked; um if none.")
+        Names, Argument(help="Targets whose objects are checked; um if none.")
     ] = None,
     docs: Annotated[
-        bool, typer.Option("--docs", help="Only the documentation, for which no kernel is built.")
+        bool, Option("--docs", help="Only the documentation, for which no kernel is built.")
     ] = False,
 ) -> None:
     """Check the kernel code, with checkpatch --strict, W=1 and sparse, and its documentation."""

@@ -3,21 +3,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from redoubt.cli.common import (
-    AppendOpt,
-    JsonOpt,
-    TargetArg,
-    Task,
-    VariantOpt,
-    app,
-    host_for,
-    target_and_variant,
-    usage,
-)
+from redoubt.cli.common import Task, app, target_and_variant
+from redoubt.cli.options import AppendOpt, JsonOpt, TargetArg, VariantOpt
 from redoubt.trial.asi import asi, conversions, exits
 from redoubt.trial.oracle import oracle
 
@@ -26,20 +18,16 @@ from redoubt.trial.oracle import oracle
 def count_exits(
     target: TargetArg,
     variant: VariantOpt = "on",
-    times: Annotated[
-        int, typer.Option(min=1, help="How often each operation is done.")
-    ] = exits.TIMES,
+    times: Annotated[int, Option(min=1, help="How often each operation is done.")] = exits.TIMES,
     cpus: Annotated[
-        int, typer.Option(help="CPUs of the guest. With 2 nothing is exact.", min=1, max=2)
+        int, Option(help="CPUs of the guest. With 2 nothing is exact.", min=1, max=2)
     ] = 1,
     json_file: JsonOpt = None,
 ) -> None:
     """Count how often operations leave the restricted address space, and why."""
-    chosen, way = target_and_variant(target, variant)
-    with usage():
-        asi.needs(chosen)
+    chosen, way = target_and_variant(target, variant, asi.needs)
     task = Task(json_file)
-    made = task.workbench(chosen, way, host_for(chosen, way, "auto"))
+    made = task.workbench(chosen, way)
     report = exits.run(made, way, times, task.display, ways=list(exits.WAYS), cpus=cpus)
     task.end(
         report.as_json() | {"target": chosen.name, "variant": way.name, "cpus": cpus},
@@ -54,11 +42,9 @@ def count_conversions(
     target: TargetArg, variant: VariantOpt = "on", json_file: JsonOpt = None
 ) -> None:
     """Count how often pageblocks change their kind under address space isolation."""
-    chosen, way = target_and_variant(target, variant)
-    with usage():
-        asi.needs(chosen)
+    chosen, way = target_and_variant(target, variant, asi.needs)
     task = Task(json_file)
-    made = task.workbench(chosen, way, host_for(chosen, way, "auto"))
+    made = task.workbench(chosen, way)
     report = conversions.run(made, way, task.display)
     task.end(
         report.as_json() | {"target": chosen.name, "variant": way.name},
@@ -73,14 +59,14 @@ def read_outside(
     target: TargetArg,
     root: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Page tables: current, in which everything has to be found, or restricted, in "
             "which nothing of it may be."
         ),
     ] = "current",
     mistake: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--mistake", help="Map a page of a secret on purpose where it must not be: it is found."
         ),
     ] = False,
@@ -89,11 +75,11 @@ def read_outside(
     json_file: JsonOpt = None,
 ) -> None:
     """Stop a guest and find out from outside which secrets of others its page tables reach."""
-    chosen, way = target_and_variant(target, variant)
-    with usage():
-        oracle.needs(chosen, root, mistake)
+    chosen, way = target_and_variant(
+        target, variant, partial(oracle.needs, root=root, mistake=mistake)
+    )
     task = Task(json_file)
-    made = task.workbench(chosen, way, host_for(chosen, way, "auto"), flavour=oracle.FLAVOUR)
+    made = task.workbench(chosen, way, flavour=oracle.FLAVOUR)
     machine = made.machine(way, *(append or ()), attacks=mistake)
     report = oracle.run(machine, root, task.display, mistake=mistake)
     task.end(

@@ -6,19 +6,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from redoubt.cli.common import (
-    AppendOpt,
-    Display,
-    HostOpt,
-    TargetArg,
-    VariantOpt,
-    alone,
-    app,
-    err,
-    out,
-    target_and_variant,
-)
+from redoubt.cli.common import Display, alone, app, err, out, target_and_variant
+from redoubt.cli.options import AppendOpt, CpusOpt, HostOpt, Names, TargetArg, VariantOpt
 from redoubt.core.errors import RedoubtError
 from redoubt.linux import source
 from redoubt.machine import boot, doctor, host, kernels
@@ -64,13 +55,11 @@ def build_kernel(target: TargetArg, variant: VariantOpt = "on") -> None:
 @app.command("run", context_settings={"ignore_unknown_options": True})
 def run_guest(
     target: TargetArg,
-    command: Annotated[
-        list[str] | None, typer.Argument(help="A command for the guest (put -- before it).")
-    ] = None,
+    command: Annotated[Names, Argument(help="A command for the guest (put -- before it).")] = None,
     variant: VariantOpt = "on",
     where: HostOpt = "auto",
-    cpus: Annotated[int, typer.Option(help="CPUs of the guest.", min=1, max=2)] = 1,
-    timeout: Annotated[float, typer.Option(help="Seconds for the command.", min=1)] = 300,
+    cpus: CpusOpt = 1,
+    timeout: Annotated[float, Option(help="Seconds for the command.", min=1)] = 300,
     append: AppendOpt = None,
 ) -> None:
     """Boot a kernel: with a shell, or to run a command and exit with its status."""

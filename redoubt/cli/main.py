@@ -8,6 +8,7 @@ import sys
 from typing import Annotated, NoReturn
 
 import typer
+from typer import Option
 
 from redoubt import __version__
 from redoubt.cli import cost, image, isolation, kernel, memory_keys, mutate, ship, trial
@@ -31,8 +32,7 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", is_eager=True, callback=_tell_version),
+        bool, Option("--version", help="Show the version.", is_eager=True, callback=_tell_version)
     ] = False,
 ) -> None:
     pass

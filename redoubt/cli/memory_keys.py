@@ -5,19 +5,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from redoubt.cli.common import (
-    JsonOpt,
-    TargetArg,
-    Task,
-    VariantOpt,
-    app,
-    host_for,
-    print_lines,
-    target_and_variant,
-    usage,
-)
+from redoubt.cli.common import Task, app, print_lines, target_and_variant
+from redoubt.cli.options import JsonOpt, TargetArg, VariantOpt
 from redoubt.core.errors import UsageError
 from redoubt.machine import planes
 from redoubt.trial.mktme import flushes, mktme
@@ -28,16 +19,14 @@ def count_flushes(
     target: TargetArg = "x86_64-mktme",
     variant: VariantOpt = "on",
     times: Annotated[
-        int, typer.Option(min=1, help="How often the shortest operations are done.")
+        int, Option(min=1, help="How often the shortest operations are done.")
     ] = flushes.TIMES,
     json_file: JsonOpt = None,
 ) -> None:
     """Count the pages that are flushed if all anonymous memory is under a KeyID, and why."""
-    chosen, way = target_and_variant(target, variant)
-    with usage():
-        mktme.needs(chosen)
+    chosen, way = target_and_variant(target, variant, mktme.needs)
     task = Task(json_file)
-    made = task.workbench(chosen, way, host_for(chosen, way, "auto"))
+    made = task.workbench(chosen, way)
     report = flushes.run(made, way, times, task.display)
     task.end(
         report.as_json()
@@ -53,25 +42,22 @@ def use_keys(
     target: TargetArg = "x86_64-mktme",
     bug: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Make a mistake on purpose, which must be noticed. One of: "
             f"{', '.join(mktme.NOTICED_BY)}."
         ),
     ] = None,
     bits: Annotated[
-        int,
-        typer.Option(help="Of a KeyID, of the machine.", min=planes.BITS[0], max=planes.BITS[-1]),
+        int, Option(help="Of a KeyID, of the machine.", min=planes.BITS[0], max=planes.BITS[-1])
     ] = 2,
     variant: VariantOpt = "on",
 ) -> None:
     """Use memory under several keys, and look from outside where its data lies."""
-    chosen, way = target_and_variant(target, variant)
-    with usage():
-        mktme.needs(chosen)
+    chosen, way = target_and_variant(target, variant, mktme.needs)
     if bug and bug not in mktme.NOTICED_BY:
         raise UsageError(f"unknown bug '{bug}'", f"bugs: {', '.join(mktme.NOTICED_BY)}")
     task = Task()
-    made = task.workbench(chosen, way, host_for(chosen, way, "auto"))
+    made = task.workbench(chosen, way)
     one, two = (mktme.with_bits(made.machine(way, cpus=n), bits) for n in (1, 2))
     if bug:
         outcomes = [mktme.notices(one, bug, task.display)]

@@ -8,9 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from redoubt.cli.common import HostOpt, JsonOpt, TargetArg, Task, alone, app, err, out, usage
+from redoubt.cli.common import Task, alone, app, err, out, usage
+from redoubt.cli.options import HostOpt, JsonOpt, Names, TargetArg
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
 from redoubt.linux import source
@@ -24,18 +25,15 @@ from redoubt.targets import get_target
 def mutate_kernel(
     target: TargetArg,
     only: Annotated[
-        list[str] | None,
-        typer.Option(help="Places whose file or function is this, * for anything; repeatable."),
+        Names, Option(help="Places whose file or function is this, * for anything; repeatable.")
     ] = None,
-    listed: Annotated[
-        bool, typer.Option("--list", help="Show the places and build nothing.")
-    ] = False,
-    sample: Annotated[int | None, typer.Option(help="So many places at random.", min=1)] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the sample.", min=0)] = None,
+    listed: Annotated[bool, Option("--list", help="Show the places and build nothing.")] = False,
+    sample: Annotated[int | None, Option(help="So many places at random.", min=1)] = None,
+    seed: Annotated[int | None, Option(help="Of the sample.", min=0)] = None,
     where: HostOpt = "auto",
     json_file: JsonOpt = None,
     add: Annotated[
-        bool, typer.Option("--add", help="Keep what the file of --json has of other places.")
+        bool, Option("--add", help="Keep what the file of --json has of other places.")
     ] = False,
 ) -> None:
     """Take out each place that lets page tables be written, one at a time: does a test notice?"""
@@ -44,7 +42,7 @@ def mutate_kernel(
         raise UsageError("--list judges nothing, so there is no result to write")
     if add and not json_file:
         raise UsageError("--add needs a file to add to: --json FILE")
-    known = judge.load_reasons(paths.repo() / "configs" / f"mutate-{chosen.name}.toml")
+    known = judge.load_reasons(paths.repo() / "configs" / "mutate" / f"{chosen.name}.toml")
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     task = Task(json_file)
     with alone():

@@ -7,18 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
-from redoubt.cli.common import (
-    Display,
-    JsonOpt,
-    TargetArg,
-    Task,
-    alone,
-    app,
-    out,
-    print_lines,
-    usage,
-)
+from redoubt.cli.common import Display, Task, alone, app, out, print_lines, usage
+from redoubt.cli.options import JsonOpt, Names, TargetArg
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
 from redoubt.linux import source
@@ -29,8 +21,7 @@ from redoubt.suite import code
 from redoubt.targets import TARGETS, get_target
 
 TopicOpt = Annotated[
-    list[str] | None,
-    typer.Option("--topic", help="Only this topic of patches/topics, and those it needs."),
+    Names, Option("--topic", help="Only this topic of patches/topics, and those it needs.")
 ]
 
 
@@ -38,16 +29,16 @@ TopicOpt = Annotated[
 def export_series(
     topic: TopicOpt = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Take the mails back and build every prefix.")
+        bool, Option("--check", help="Take the mails back and build every prefix.")
     ] = False,
     check_mails: Annotated[
-        bool, typer.Option("--check-mails", help="Take the mails back, and build nothing.")
+        bool, Option("--check-mails", help="Take the mails back, and build nothing.")
     ] = False,
     each: Annotated[
-        bool, typer.Option("--each", help="With --check: build after each mail, not each topic.")
+        bool, Option("--each", help="With --check: build after each mail, not each topic.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", help="Where to write the mails.", file_okay=False)
+        Path | None, Option("--output", help="Where to write the mails.", file_okay=False)
     ] = None,
     json_file: JsonOpt = None,
 ) -> None:
@@ -80,16 +71,16 @@ def make_branch(
     topic: TopicOpt = None,
     onto: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--onto", help="Rebase onto this Linux tree, or source package as linux-source-7.2."
         ),
     ] = None,
     rehearse: Annotated[
-        bool, typer.Option("--try", help="With --onto: keep nothing, and report on all patches.")
+        bool, Option("--try", help="With --onto: keep nothing, and report on all patches.")
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", help="The repository; build/branch if none.", file_okay=False),
+        Option("--output", help="The repository; build/branch if none.", file_okay=False),
     ] = None,
 ) -> None:
     """Make the queue a branch of git, one commit for each patch."""
@@ -120,17 +111,17 @@ def make_packages(
     target: TargetArg,
     config: Annotated[
         str,
-        typer.Option(
+        Option(
             "--config",
             help="distro: all that Debian's has, which takes hours. "
             "small: what a virtual machine needs, to try it out.",
         ),
     ] = shipped.DISTRO,
     boot: Annotated[
-        bool, typer.Option("--boot/--no-boot", help="Boot the kernel out of its package.")
+        bool, Option("--boot/--no-boot", help="Boot the kernel out of its package.")
     ] = True,
     install: Annotated[
-        bool, typer.Option("--install", help="Then install them in a Debian, and boot that.")
+        bool, Option("--install", help="Then install them in a Debian, and boot that.")
     ] = False,
     json_file: JsonOpt = None,
 ) -> None:

@@ -7,15 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from redoubt.cli.common import (
-    AppendOpt,
-    HostOpt,
-    JsonOpt,
-    TargetArg,
     Task,
-    VariantOpt,
     alone,
     app,
     chosen_targets,
@@ -24,6 +19,7 @@ from redoubt.cli.common import (
     out,
     target_and_variant,
 )
+from redoubt.cli.options import AppendOpt, CpusOpt, HostOpt, JsonOpt, Names, TargetArg, VariantOpt
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.machine import host
@@ -45,15 +41,13 @@ def attack_kernel(
     where: HostOpt = "auto",
     flavour: Annotated[
         str,
-        typer.Option(
+        Option(
             help=f"Of the kernel; {attack.FLAVOUR} is one as one would ship it: without "
             "assertions, of which some are in the way of attacks."
         ),
     ] = "",
-    repeat: Annotated[int, typer.Option(help="How often to run each attack.", min=1, max=1000)] = 1,
-    only: Annotated[
-        list[str] | None, typer.Option(help="The name of an attack; may be repeated.")
-    ] = None,
+    repeat: Annotated[int, Option(help="How often to run each attack.", min=1, max=1000)] = 1,
+    only: Annotated[Names, Option(help="The name of an attack; may be repeated.")] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Run the same exploits against the kernel without and with protection."""
@@ -65,7 +59,7 @@ def attack_kernel(
         if name not in known:
             raise UsageError(f"there is no attack '{name}'", f"attacks: {', '.join(known)}")
     task = Task(json_file)
-    made = task.workbench(chosen, on, host_for(chosen, on, where), flavour=flavour)
+    made = task.workbench(chosen, on, where, flavour=flavour)
     attacks: list[attack.Attack] = []
     found: dict[tuple[str, str], attack.Outcome] = {}
     consoles = {}
@@ -104,7 +98,6 @@ _ATTACK_MARKS = {
 
 
 def _attack_mark(outcome: attack.Outcome, repeat: int) -> str:
-    """What came of an attack, and of how many of its runs."""
     style, word = _ATTACK_MARKS.get(outcome.outcome, ("yellow", "ERROR"))
     if repeat > 1 and outcome.outcome in outcome.counts:
         word += f" {outcome.counts[outcome.outcome]}/{repeat}"
@@ -144,9 +137,9 @@ def check_kernel(
     variant: VariantOpt = "on",
     where: HostOpt = "auto",
     seconds: Annotated[
-        int, typer.Option("--stress", help="Seconds of stress between two checks.", min=0)
+        int, Option("--stress", help="Seconds of stress between two checks.", min=0)
     ] = 0,
-    cpus: Annotated[int, typer.Option(help="CPUs of the guest.", min=1, max=2)] = 2,
+    cpus: CpusOpt = 2,
     append: AppendOpt = None,
     json_file: JsonOpt = None,
 ) -> None:
@@ -157,7 +150,7 @@ def check_kernel(
             f"variant {variant} protects nothing: there is nothing to check", "check the variant on"
         )
     task = Task(json_file)
-    made = task.workbench(chosen, way, host_for(chosen, way, where))
+    made = task.workbench(chosen, way, where)
     report = check.run(made.machine(way, *(append or ()), cpus=cpus), way, seconds, task.display)
     task.end(
         report.as_json(),
@@ -190,12 +183,11 @@ def _checked(report: check.Report, seconds: int) -> Iterator[str]:
 @app.command("stress")
 def stress_kernel(
     target: TargetArg,
-    minutes: Annotated[int, typer.Option(help="Of guest time.", min=1, max=1440)] = 10,
+    minutes: Annotated[int, Option(help="Of guest time.", min=1, max=1440)] = 10,
     variant: VariantOpt = "on",
     where: HostOpt = "auto",
     flavour: Annotated[
-        str | None,
-        typer.Option(help="Of the kernel, as debug; the one that stressors need if none."),
+        str | None, Option(help="Of the kernel, as debug; the one that stressors need if none.")
     ] = None,
     append: AppendOpt = None,
     json_file: JsonOpt = None,
@@ -222,7 +214,7 @@ def stress_kernel(
 def compare_selftests(
     target: TargetArg,
     categories: Annotated[
-        list[str] | None, typer.Argument(help="Of run_vmtests.sh, as thp or cow; all if none.")
+        Names, Argument(help="Of run_vmtests.sh, as thp or cow; all if none.")
     ] = None,
     variant: VariantOpt = "on",
     json_file: JsonOpt = None,
@@ -239,14 +231,12 @@ def compare_selftests(
 
 @app.command("test")
 def test_all(
-    targets: Annotated[list[str] | None, typer.Argument(help="Targets; all if none.")] = None,
+    targets: Annotated[Names, Argument(help="Targets; all if none.")] = None,
     where: HostOpt = "auto",
     long: Annotated[
-        bool, typer.Option("--long", help="Also what takes long: debug flavour, offcheck.")
+        bool, Option("--long", help="Also what takes long: debug flavour, offcheck.")
     ] = False,
-    only: Annotated[
-        list[str] | None, typer.Option(help="The step of this name, slow or not; repeatable.")
-    ] = None,
+    only: Annotated[Names, Option(help="The step of this name, slow or not; repeatable.")] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Run all tests, with protection on and off; the last line counts them."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 class RedoubtError(Exception):
     """Something the user can understand, and usually mend.
 
-    `message` says what is wrong, `hint` how to mend it (a command, if there is one).
+    `message` says what is wrong, `hint` how to mend it (a command, if there is one). Functions that
+    read, obtain, build or start something raise it when that fails; their docstrings say so only
+    where there is more to know.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:

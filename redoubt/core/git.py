@@ -78,7 +78,6 @@ class Git:
 
 @contextmanager
 def _file_of(message: str) -> Iterator[str]:
-    """The name of a file with this text, for as long as it is needed."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
         file.write(message)
         file.flush()

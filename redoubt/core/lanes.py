@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
@@ -33,7 +33,6 @@ class _Teller:
 
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Tell the title, and when the step is done."""
         self.end.send((_STEP, title))
         try:
             yield
@@ -43,7 +42,6 @@ class _Teller:
                 self.end.send((_DONE, None))
 
     def detail(self, text: str) -> None:
-        """Tell how far the step is."""
         self.end.send((_DETAIL, text))
 
 
@@ -62,21 +60,23 @@ class _Lane:
     number: int
     process: BaseProcess
     end: connection.Connection
-    shown: list[ExitStack] = field(default_factory=list)
+    shown: list[AbstractContextManager[None]] = field(default_factory=list)
 
     def show(self, kind: int, text: str, progress: Progress) -> None:
         if kind == _STEP:
-            stack = ExitStack()
-            stack.enter_context(progress.step(text))
-            self.shown.append(stack)
+            self.shown.append(progress.step(text))
+            self.shown[-1].__enter__()
         elif kind == _DONE:
-            self.shown.pop().close()
+            self.done()
         else:
             progress.detail(text)
 
+    def done(self) -> None:
+        self.shown.pop().__exit__(None, None, None)
+
     def close(self) -> None:
         while self.shown:
-            self.shown.pop().close()
+            self.done()
         self.end.close()
 
 

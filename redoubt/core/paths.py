@@ -32,6 +32,11 @@ def build_dir() -> Path:
     return _home() / ("redoubt-build" if _INSTALLED.is_dir() else "build")
 
 
+def existing(path: Path) -> Path:
+    """The directory itself or, as long as that does not exist, the nearest one above it."""
+    return next(place for place in (path, *path.parents) if place.exists())
+
+
 def cache_dir() -> Path:
     """The user's cache: downloaded packages and ccache."""
     base = os.environ.get("XDG_CACHE_HOME")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import queue
 import shutil
@@ -24,15 +25,15 @@ from redoubt.core.errors import NoSpaceError, RedoubtError
 
 # How long a process group gets to end by itself after SIGTERM, in seconds.
 _GRACE = 2.0
+# How long a program gets to say its version, for example.
+_ANSWER_S = 10
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The same in the words of a child.
 _FULL = tuple(os.strerror(number) for number in NO_SPACE)
 
 
-def _inherited() -> dict[str, str]:
-    """Our environment, without the flags of the make that may have started us."""
-    flags = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
-    return {name: value for name, value in os.environ.items() if name not in flags}
+# What the make that may have started us tells those that it starts.
+_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
 
 
 @contextlib.contextmanager
@@ -73,10 +74,7 @@ def no_space(what: str) -> NoSpaceError:
     }
 
     def free(name: str) -> int:
-        place = places[name]
-        while not place.exists():
-            place = place.parent
-        return shutil.disk_usage(place).free
+        return shutil.disk_usage(paths.existing(places[name])).free
 
     name = min(places, key=free)
     return NoSpaceError(
@@ -103,16 +101,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _group(
     command: Sequence[str | Path], cwd: Path | None, env: Mapping[str, str] | None
 ) -> Iterator[subprocess.Popen[bytes]]:
+    inherited = {name: value for name, value in os.environ.items() if name not in _MAKE}
     try:
         process = subprocess.Popen(
-            [str(word) for word in command],
-            cwd=cwd,
-            env={**_inherited(), **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            [str(word) for word in command], cwd=cwd, env={**inherited, **(env or {})},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,
-        )
+        )  # fmt: skip
     except FileNotFoundError as error:
         raise RedoubtError(
             f"{error.filename}: not found", "redoubt doctor says what is missing"
@@ -152,8 +147,8 @@ def run_lines(
     """
     lines: queue.Queue[str | None] = queue.Queue()
     started = time.monotonic()
-    deadline = None if timeout is None else started + timeout
-    speak_by = None if silence is None else started + silence
+    deadline = started + (math.inf if timeout is None else timeout)
+    speak_by = started + (math.inf if silence is None else silence)
 
     def read(process: subprocess.Popen[bytes]) -> None:
         assert process.stdout
@@ -168,13 +163,12 @@ def run_lines(
         threading.Thread(target=read, args=(process,), daemon=True).start()
         timed_out = False
         while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            mute = speak_by is not None and time.monotonic() > speak_by
-            if mute or (left is not None and left <= 0):
+            left = min(deadline, speak_by) - time.monotonic()
+            if left <= 0:
                 timed_out = True
                 break
             try:
-                line = lines.get(timeout=0.5 if left is None else min(left, 0.5))
+                line = lines.get(timeout=min(left, 0.5))
             except queue.Empty:
                 # A child may keep the pipe open; the command itself is what counts.
                 if process.poll() is not None:
@@ -182,13 +176,14 @@ def run_lines(
                 continue
             if line is None:
                 break
-            speak_by = None
+            speak_by = math.inf
             on_line(line)
         if timed_out:
             _end(process)
         try:
             # It may have closed its output and still run.
-            code = process.wait(None if deadline is None else max(0, deadline - time.monotonic()))
+            left = deadline - time.monotonic()
+            code = process.wait(None if math.isinf(left) else max(0, left))
         except subprocess.TimeoutExpired:
             timed_out = True
             _end(process)
@@ -205,10 +200,7 @@ def run_logged(
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Run a command with its output in a file.
-
-    Raises RedoubtError, with the last lines and the path of the log, if it fails.
-    """
+    """Run a command with its output in a file, which an error names, with the last lines."""
     tail: list[str] = []
     full = False
 
@@ -239,15 +231,22 @@ def run_logged(
         )
 
 
-def output(
-    command: Sequence[str | Path], *, what: str, env: Mapping[str, str] | None = None
-) -> str:
-    """The output of a short command.
-
-    Raises RedoubtError if it fails.
-    """
+def output(command: Sequence[str | Path], *, what: str) -> str:
+    """The output of a short command that has to succeed."""
     lines: list[str] = []
-    ended = run_lines(command, lines.append, env=env)
+    ended = run_lines(command, lines.append)
     if ended.code:
         raise RedoubtError(f"{what} failed ({ended}):\n" + "\n".join(lines[-15:]))
     return "\n".join(lines)
+
+
+def said(command: Sequence[str], cwd: Path | None = None) -> str | None:
+    """The output of a short command that may fail, or be missing: then None."""
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, timeout=_ANSWER_S, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

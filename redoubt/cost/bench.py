@@ -22,7 +22,7 @@ _PREFIX = "@bench:"
 _DONE = "@bench: done"
 _COUNTS = ("size", "ops", "ns", "host_ns", "host_calls", "tables", "free_ns", "sample")
 _STAT = "stat_"
-# The cycles of a fixed piece of work while nobody else uses the core, see guest/quiet.c.
+# The cycles of a fixed piece of work while nobody else uses the core, see guest/bench/quiet.c.
 _QUIET = re.compile(r"^@quiet: (\d+) noisy=(\d+)$")
 # Seconds for one boot with all workloads: on this machine, and on an emulated one.
 _TIMEOUT = {TIME: 180.0, MOCK: 180.0, EVENTS: 120.0}
@@ -297,7 +297,7 @@ def run(
                     name=f"bench-{plan.target.name}-{way.kind}-{name}",
                     progress=progress,
                 )
-                # Measured UML has one CPU, and a simpler RCU for it (configs/bench-um.config).
+                # configs/kernel/bench-um.config: measured UML has one CPU, and a simpler RCU.
                 waits = plan.target.emulator is not None
                 series = _measured(result, name, specs[name], waits=waits)
                 boots.append(Boot(way.kind, number, place, name, series))

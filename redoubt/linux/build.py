@@ -21,7 +21,6 @@ _SET = re.compile(r"^(CONFIG_\w+)=(.*)$")
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")
 _COMPILED = re.compile(r"^\s+(?:CC|AS|LD|AR|LINK|CHECK)\s+(?:\[M\]\s+)?(\S+)")
 
-
 # Small and silent: what a guest loads and unloads, where the configuration makes a module of it.
 MODULE = "fs/nls/nls_ascii.ko"
 
@@ -48,8 +47,8 @@ class Build:
 
 
 def fragment(name: str) -> Path:
-    """The configuration fragment of that name in configs/."""
-    return paths.repo() / "configs" / f"{name}.config"
+    """The configuration fragment of that name in configs/kernel/."""
+    return paths.repo() / "configs" / "kernel" / f"{name}.config"
 
 
 def options(text: str) -> dict[str, str]:
@@ -64,17 +63,15 @@ def options(text: str) -> dict[str, str]:
 
 
 def verify(config: Path, fragments: Sequence[Path]) -> None:
-    """Check that every line of the fragments took effect; later fragments win.
-
-    Raises RedoubtError naming the options that Kconfig dropped or changed, and their fragment.
-    """
+    """Check that every line of the fragments took effect; later fragments win."""
     have = options(config.read_text())
-    wanted: dict[str, tuple[str, Path]] = {}
-    for file in fragments:
-        for name, value in options(file.read_text()).items():
-            wanted[name] = (value, file)
+    wanted = {
+        name: (value, file.name)
+        for file in fragments
+        for name, value in options(file.read_text()).items()
+    }
     wrong = [
-        f"    {name}={value} ({file.name}): is {have.get(name, 'n')}"
+        f"    {name}={value} ({file}): is {have.get(name, 'n')}"
         for name, (value, file) in wanted.items()
         if have.get(name, "n") != value
     ]
@@ -94,13 +91,11 @@ def cached(compiler: str) -> str:
 
 def make_args(target: Target, source: Path, directory: Path) -> list[str]:
     """The make command for a target, up to the goals."""
-    args = [
+    cross = [f"CROSS_COMPILE={target.cross_compile}"] if target.cross_compile else []
+    return [
         "make", "-C", str(source), f"O={directory}", f"ARCH={target.arch}",
-        f"CC={cached(target.compiler)}",
+        f"CC={cached(target.compiler)}", *cross,
     ]  # fmt: skip
-    if target.cross_compile:
-        args.append(f"CROSS_COMPILE={target.cross_compile}")
-    return args
 
 
 def environment() -> dict[str, str]:
@@ -129,32 +124,32 @@ def configure(
     log: Path,
     base: Path | None = None,
 ) -> None:
-    """Configure `source` in a directory: the fragments, merged as `compile_kernel` does.
-
-    Raises RedoubtError if an option does not take effect.
-    """
+    """Configure `source` in a directory: the fragments, merged as `compile_kernel` does."""
     stamp = directory / ".redoubt-config"
     known = hashlib.sha256(f"{source}\n".encode())
-    for file in (*((base,) if base else ()), *fragments):
+    for file in (
+        *((base,) if base else ()),
+        *fragments,
+        *sorted((paths.repo() / "kernel").rglob("Kconfig*")),
+        *sorted((paths.repo() / "patches").rglob("*.patch")),
+    ):
         known.update(file.read_bytes())
-    for kconfig in sorted((paths.repo() / "kernel").rglob("Kconfig*")):
-        known.update(kconfig.read_bytes())
-    for patch in sorted((paths.repo() / "patches").rglob("*.patch")):
-        known.update(patch.read_bytes())
     config = directory / ".config"
     if config.exists() and stamp.exists() and stamp.read_text() == known.hexdigest():
         return
 
+    def make(where: Path, goal: str) -> None:
+        words = [*make_args(target, source, where), goal]
+        run_logged(words, log, what=f"make {goal}", env=environment())
+
     stamp.unlink(missing_ok=True)
-    make = make_args(target, source, directory)
     scratch = directory / ".config-new"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    make_scratch = make_args(target, source, scratch)
     if base:
         shutil.copyfile(base, scratch / ".config")
     else:
-        run_logged([*make_scratch, "tinyconfig"], log, what="make tinyconfig", env=environment())
+        make(scratch, "tinyconfig")
     run_logged(
         [source / "scripts/kconfig/merge_config.sh", "-m", "-Q", "-O", scratch,
          scratch / ".config", *fragments],
@@ -162,13 +157,13 @@ def configure(
         what="merging the configuration",
         env={**environment(), "ARCH": target.arch},
     )  # fmt: skip
-    run_logged([*make_scratch, "olddefconfig"], log, what="make olddefconfig", env=environment())
+    make(scratch, "olddefconfig")
     verify(scratch / ".config", fragments)
     # Only a configuration that differs makes make start over.
     if not config.exists() or config.read_bytes() != (scratch / ".config").read_bytes():
         shutil.copyfile(scratch / ".config", config)
     shutil.rmtree(scratch)
-    run_logged([*make, "olddefconfig"], log, what="make olddefconfig", env=environment())
+    make(directory, "olddefconfig")
     stamp.write_text(known.hexdigest())
 
 
@@ -206,9 +201,7 @@ def compile_kernel(
 ) -> Build:
     """Configure and build `source` for a target under <build>/<target>/<kind>.
 
-    The fragments are merged into the configuration `base`, or into the smallest one. Raises
-    RedoubtError if there is no compiler for the target, an option does not take effect or the build
-    fails.
+    The fragments are merged into the configuration `base`, or into the smallest one.
     """
     needs_compiler(target)
     directory = directory or paths.build_dir() / target.name / kind

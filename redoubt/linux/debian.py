@@ -7,17 +7,18 @@ verifies signatures as it always does.
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import fnmatch
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import NoSpaceError, RedoubtError
-from redoubt.core.process import output, run_logged
+from redoubt.core.process import locked, output, run_logged
 from redoubt.core.progress import Progress
 
 RELEASE = "trixie"
@@ -36,10 +37,7 @@ def available() -> bool:
 
 
 def mirror(without: str = WITHOUT_KERNEL) -> str:
-    """The Debian mirror among the sources that the system's apt knows.
-
-    Raises RedoubtError if there is none.
-    """
+    """The Debian mirror among the sources that the system's apt knows."""
     if not available():
         raise RedoubtError(
             "this is no Debian system: there is no apt-get to obtain packages with", without
@@ -108,9 +106,9 @@ class Archive:
         return [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
     def update(self) -> None:
-        """Fetch the index.
+        """Fetch the index, from a mirror that can be reached and is trusted.
 
-        Raises RedoubtError if the mirror cannot be reached or is not trusted.
+        Others who use the same cache wait for as long as this object lives.
         """
         if not KEYRING.exists():
             raise RedoubtError(
@@ -119,7 +117,9 @@ class Archive:
             )
         for directory in ("state/lists/partial", "cache/archives/partial"):
             (self.state / directory).mkdir(parents=True, exist_ok=True)
-        self._alone()
+        waiting = partial(self.progress.step, "Waiting for another redoubt to download")
+        self._held = contextlib.ExitStack()
+        self._held.enter_context(locked(self.state / "lock", waiting))
         (self.state / "status").touch()
         known = mirror(self.without)
         (self.state / "sources.list").write_text(
@@ -141,15 +141,6 @@ class Archive:
                     f"Or do without: {self.without}",
                 ) from error
 
-    def _alone(self) -> None:
-        """Wait for others who use the same cache; held as long as this object lives."""
-        self._lock = (self.state / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with self.progress.step("Waiting for another redoubt to download"):
-                fcntl.flock(self._lock, fcntl.LOCK_EX)
-
     def newest(self, pattern: str) -> tuple[str, str] | None:
         """Name and version of the newest package whose name matches a shell pattern."""
         listing = output(
@@ -165,11 +156,17 @@ class Archive:
                     found.append((name, line.split()[1]))
         return max(found, key=lambda entry: _version_key(entry[1]), default=None)
 
-    def download(self, package: str, version: str) -> Path:
-        """The package file, from the cache or the mirror; apt checks its signature.
+    def newest_file(self, *patterns: str) -> Path:
+        """The file of the newest package whose name matches the first pattern that any does."""
+        for pattern in patterns:
+            if found := self.newest(pattern):
+                return self.download(*found)
+        of = f" of {self.architecture}" if self.architecture else ""
+        suites = " and ".join(self.suites)
+        raise RedoubtError(f"the archive has no {patterns[0]}{of} in {suites}", self.without)
 
-        Raises RedoubtError if it cannot be had.
-        """
+    def download(self, package: str, version: str) -> Path:
+        """The package file, from the cache or the mirror; apt checks its signature."""
         kept = paths.cache_dir() / "packages"
         kept.mkdir(parents=True, exist_ok=True)
         kind = f"_{self.architecture}" if self.architecture else ""
@@ -196,7 +193,7 @@ class Archive:
     def download_whole(self, packages: Sequence[str], into: Path) -> list[Path]:
         """The package files of packages and all they depend on, as if nothing were installed.
 
-        The newest suite counts. They are left in `into`. Raises RedoubtError if one cannot be had.
+        The newest suite counts. They are left in `into`.
         """
         (into / "partial").mkdir(parents=True)
         what = f"{' and '.join(packages)} with all dependencies"
@@ -218,8 +215,14 @@ def _version_key(version: str) -> tuple[int, ...]:
 
 
 def extract(package: Path, into: Path, log: Path) -> None:
-    """Unpack the files of a package into a directory.
-
-    Raises RedoubtError if it cannot be unpacked.
-    """
+    """Unpack the files of a package into a directory."""
     run_logged(["dpkg-deb", "-x", package, into], log, what=f"unpacking {package.name}")
+
+
+@contextlib.contextmanager
+def unpacked(package: Path, beside: Path, log: Path) -> Iterator[Path]:
+    """The files of a package, for as long as something of them is taken to the path `beside`."""
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=beside.parent, prefix=".partial-") as name:
+        extract(package, Path(name), log)
+        yield Path(name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import lzma
 import platform
-import tempfile
 from pathlib import Path
 
 from redoubt.core import paths
@@ -36,10 +35,7 @@ def _foreign(target: Target) -> str:
 
 
 def configuration(target: Target, progress: Progress, *, modules: bool = False) -> Path:
-    """The file to start from, with or without what are modules, downloaded once for each.
-
-    Raises RedoubtError if the archive does not have it.
-    """
+    """The file to start from, with or without what are modules, downloaded once for each."""
     what = "-modules" if modules else ""
     kept = paths.build_dir() / "distro" / f"{target.name}{what}.config"
     if kept.exists():
@@ -47,17 +43,12 @@ def configuration(target: Target, progress: Progress, *, modules: bool = False) 
         return kept
     archive = debian.Archive(progress, architecture=_foreign(target))
     archive.update()
-    found = archive.newest(PACKAGE)
-    if not found:
-        raise RedoubtError(f"the archive no longer carries {PACKAGE}")
-    package = archive.download(*found)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".partial-") as name:
-        debian.extract(package, Path(name), paths.build_dir() / "log" / "distro.log")
-        packed = next(Path(name).glob(f"usr/src/linux-config-*/{target.distro_config}.xz"), None)
+    package = archive.newest_file(PACKAGE)
+    with debian.unpacked(package, kept, paths.build_dir() / "log" / "distro.log") as files:
+        packed = next(files.glob(f"usr/src/linux-config-*/{target.distro_config}.xz"), None)
         if not packed:
             raise RedoubtError(f"{package.name} has no {target.distro_config} in it")
-        partial = Path(name) / "config"
+        partial = files / "config"
         text = lzma.decompress(packed.read_bytes()).decode()
         partial.write_text(text if modules else without_modules(text))
         partial.rename(kept)

@@ -30,10 +30,7 @@ class Unpacked:
     root: Path
 
     def command(self, program: str) -> list[str]:
-        """The words that start a program of it.
-
-        Raises RedoubtError if it is not there.
-        """
+        """The words that start a program of it."""
         libraries = self.root / _LIBRARIES
         loader, file = libraries / _LOADER, self.root / "usr/bin" / program
         for one in (loader, file):
@@ -53,10 +50,7 @@ def there(package: str) -> Unpacked | None:
 
 
 def obtain(package: str, progress: Progress) -> Unpacked:
-    """Download and unpack a package with all that it depends on, once.
-
-    Raises RedoubtError if it cannot be had.
-    """
+    """Download and unpack a package with all that it depends on, once."""
     archive = debian.Archive(
         progress, (debian.SUITE, debian.RELEASE), f"install {package} of {debian.SUITE} or later"
     )
@@ -64,21 +58,16 @@ def obtain(package: str, progress: Progress) -> Unpacked:
 
 
 def _whole(place: Path, archive: debian.Archive, packages: Sequence[str]) -> Path:
-    """Unpack packages with all that they depend on in `place`, unless they are there."""
-    if not place.exists():
-        archive.update()
-        what = f"{' and '.join(packages)} with all dependencies"
-        _unpack(
-            place, what, archive.progress, lambda where: archive.download_whole(packages, where)
-        )
-    return place
+    return _unpacked(
+        place, f"{' and '.join(packages)} with all dependencies", archive,
+        lambda where: archive.download_whole(packages, where),
+    )  # fmt: skip
 
 
 def system(architecture: str, packages: Sequence[str], progress: Progress) -> Path:
     """The files of packages with all that they depend on: what a guest can run. Got once.
 
-    `architecture` is Debian's name of the guest's, which may be this machine's. Raises RedoubtError
-    if they cannot be had.
+    `architecture` is Debian's name of the guest's, which may be this machine's.
     """
     place = _place("+".join((debian.RELEASE, architecture, *packages)))
     archive = debian.Archive(
@@ -100,8 +89,7 @@ def _library(root: Path, name: str) -> Path:
 def program(root: Path, name: str) -> dict[str, Path]:
     """What a guest needs to run a program of unpacked packages: from its path there to the file.
 
-    That is the program, its loader, and the libraries it is linked with. Raises RedoubtError if one
-    is missing.
+    That is the program, its loader, and the libraries it is linked with.
     """
     file = root / "usr/bin" / name
     files = {f"usr/bin/{name}": file}
@@ -129,47 +117,38 @@ def foreign(architecture: str, packages: Sequence[str], progress: Progress) -> P
 
     `architecture` is Debian's name of it. They are of the oldest Debian that we run on, so that
     its static libraries can be linked with the libc of this one.
-    Raises RedoubtError if they cannot be had.
     """
     place = place_of(architecture, packages)
-    if place.exists():
-        return place
     archive = debian.Archive(
         progress,
         (debian.OLDEST,),
         f"unpack {', '.join(packages)} of {architecture} in {place}",
         architecture,
     )
-    archive.update()
-
-    def download(_: Path) -> list[Path]:
-        files = []
-        for package in packages:
-            found = archive.newest(package)
-            if not found:
-                raise RedoubtError(f"the archive has no {package} of {architecture}")
-            files.append(archive.download(*found))
-        return files
-
-    _unpack(place, f"packages of {architecture}", progress, download)
-    return place
+    return _unpacked(
+        place, f"packages of {architecture}", archive,
+        lambda _: [archive.newest_file(package) for package in packages],
+    )  # fmt: skip
 
 
-def _unpack(
-    place: Path, what: str, progress: Progress, download: Callable[[Path], list[Path]]
-) -> None:
+def _unpacked(
+    place: Path, what: str, archive: debian.Archive, download: Callable[[Path], list[Path]]
+) -> Path:
     """Unpack in `place` the files that `download` gets, for which it may use the directory."""
+    if not place.exists():
+        archive.update()
     if place.exists():
-        # Another was faster, whom the archive waited for.
-        return
+        # Perhaps another was faster, whom the archive waited for.
+        return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".partial-") as name:
         partial = Path(name)
         files = download(partial / "packages")
         root = partial / "root"
         root.mkdir()
-        with progress.step(f"Unpacking {what}"):
+        with archive.progress.step(f"Unpacking {what}"):
             for file in files:
-                progress.detail(file.name)
+                archive.progress.detail(file.name)
                 debian.extract(file, root, place.parent / "log")
         root.rename(place)
+    return place

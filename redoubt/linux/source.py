@@ -59,10 +59,7 @@ def _checked(tree: Path) -> Source:
 
 
 def obtain(progress: Progress) -> Source:
-    """The pristine kernel: $LINUX_SRC if that is set, else downloaded and unpacked once.
-
-    Raises RedoubtError if it cannot be had or is of another version.
-    """
+    """The pristine kernel: $LINUX_SRC if that is set, else downloaded and unpacked once."""
     given = os.environ.get("LINUX_SRC")
     if given:
         return _checked(Path(given).resolve())
@@ -73,40 +70,26 @@ def obtain(progress: Progress) -> Source:
         if not destination.exists():
             archive = debian.Archive(progress)
             archive.update()
-            found = archive.newest(PACKAGE)
-            if not found:
-                raise RedoubtError(
-                    f"the archive no longer carries {PACKAGE}", debian.WITHOUT_KERNEL
-                )
-            _unpack(archive.download(*found), destination, progress)
+            _unpack(archive.newest_file(PACKAGE), destination, progress)
     return _checked(destination)
 
 
 def other(tree: Path) -> Source:
-    """A kernel tree of any version that the user has.
-
-    Raises RedoubtError if it is none.
-    """
+    """A kernel tree of any version that the user has."""
     tree = tree.resolve()
     return Source(tree, version_of(tree, WITHOUT_OTHER))
 
 
 def packaged(package: str, progress: Progress) -> Source:
-    """The kernel of a source package of the archive, as linux-source-7.2, unpacked once.
-
-    Raises RedoubtError if it cannot be had.
-    """
+    """The kernel of a source package of the archive, as linux-source-7.2, unpacked once."""
     if not package.startswith("linux-source-"):
         raise RedoubtError(f"{package} is no source of Linux", "as in: --package linux-source-7.2")
     archive = debian.Archive(progress, (debian.SUITE, debian.RELEASE), WITHOUT_OTHER)
     archive.update()
-    found = archive.newest(package)
-    if not found:
-        suites = " and ".join(archive.suites)
-        raise RedoubtError(f"{suites} have no package {package}", WITHOUT_OTHER)
-    destination = paths.build_dir() / "_".join(found)
+    file = archive.newest_file(package)
+    destination = paths.build_dir() / file.stem
     if not destination.exists():
-        _unpack(archive.download(*found), destination, progress, WITHOUT_OTHER)
+        _unpack(file, destination, progress, WITHOUT_OTHER)
     return other(destination)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from redoubt.core.errors import RedoubtError
@@ -56,26 +56,12 @@ class Topic:
         return tuple(patch.path for patch in self.mails if patch.changes)
 
     def concerns(self, architectures: Sequence[str]) -> bool:
-        """Does it change anything but files of other architectures, by their names in arch/?
-
-        Raises RedoubtError as `touched` does.
-        """
+        """Does it change anything but files of other architectures, by their names in arch/?"""
         names = {*self.files, *(name for patch in self.patches for name in touched(patch))}
         places = [PurePosixPath(name).parts for name in names]
         return any(
             place[0] != "arch" or len(place) < 3 or place[1] in architectures for place in places
         )
-
-
-@dataclass
-class _Entry:
-    """A topic while it is read."""
-
-    name: str
-    local: bool
-    needs: list[str] = field(default_factory=list)
-    results: list[str] = field(default_factory=list)
-    patches: dict[str, list[str]] = field(default_factory=dict)
 
 
 def load(repo: Path) -> list[Topic]:
@@ -85,84 +71,77 @@ def load(repo: Path) -> list[Topic]:
     later or a local one, and a patches/series that says something else.
     """
     listing = repo / "patches" / "topics"
-    entries: list[_Entry] = []
-    introduced: set[str] = set()
+    topics: list[Topic] = []
     for number, line in enumerate(read(listing).splitlines(), 1):
         words = line.split("#")[0].split()
         if not words:
             continue
         try:
             if words[0] == "topic":
-                entries.append(_head(words, entries))
-            elif not entries:
+                topics.append(_head(words, topics))
+            elif not topics:
                 raise RedoubtError("expected 'topic NAME'")
             else:
-                _body(line[0].isspace(), words, entries, introduced)
+                topics[-1] = _more(repo, topics, line[0].isspace(), words)
         except RedoubtError as error:
             raise RedoubtError(f"{listing}:{number}: {error.message}") from error
-    topics = [_topic(repo, entry) for entry in entries]
+    for patch in (patch for topic in topics for patch in topic.mails):
+        if not patch.changes and not patch.files:
+            raise RedoubtError(f"{patch} changes no file, and none arrives with it")
     _check_series(repo, topics)
     return topics
 
 
-def _head(words: list[str], entries: list[_Entry]) -> _Entry:
+def _head(words: list[str], topics: list[Topic]) -> Topic:
     if len(words) not in (2, 3) or words[2:] not in ([], ["local"]):
         raise RedoubtError("expected 'topic NAME' or 'topic NAME local'")
-    if any(words[1] == known.name for known in entries):
+    if any(words[1] == known.name for known in topics):
         raise RedoubtError(f"topic {words[1]} stands here twice")
     local = len(words) == 3
-    if not local and entries and entries[-1].local:
+    if not local and topics and topics[-1].local:
         # Its patches may have been made on top of the local ones.
-        raise RedoubtError(f"topic {words[1]} follows the local {entries[-1].name}")
-    return _Entry(words[1], local)
+        raise RedoubtError(f"topic {words[1]} follows the local {topics[-1].name}")
+    return Topic(words[1], local)
 
 
-def _body(indented: bool, words: list[str], entries: list[_Entry], introduced: set[str]) -> None:
-    entry = entries[-1]
-    if not indented and words[0] == "needs":
-        known = {one.name for one in entries[:-1] if entry.local or not one.local}
+def _more(repo: Path, topics: list[Topic], indented: bool, words: list[str]) -> Topic:
+    """The last topic with what another line says of it."""
+    topic, word = topics[-1], words[0]
+    if not indented and word == "needs":
+        known = {one.name for one in topics[:-1] if topic.local or not one.local}
         if missing := set(words[1:]) - known:
-            raise RedoubtError(f"{entry.name} needs {', '.join(sorted(missing))}, no earlier topic")
-        entry.needs += words[1:]
-    elif not indented and words[0] == "results":
-        entry.results += words[1:]
-    elif len(words) > 1:
+            raise RedoubtError(f"{topic.name} needs {', '.join(sorted(missing))}, no earlier topic")
+        return replace(topic, needs=(*topic.needs, *words[1:]))
+    if not indented and word == "results":
+        return replace(topic, results=(*topic.results, *words[1:]))
+    if len(words) > 1:
         raise RedoubtError("expected a patch, or the path of one file below it")
-    elif not indented:
-        if not words[0].endswith(".patch") or "/" in words[0]:
-            raise RedoubtError(f"expected the name of a patch, not {words[0]}")
-        if words[0] in entry.patches:
-            raise RedoubtError(f"{words[0]} stands here twice")
-        entry.patches[words[0]] = []
-    elif not entry.patches:
-        raise RedoubtError(f"{words[0]} arrives with no patch")
-    elif words[0] in introduced:
-        raise RedoubtError(f"{words[0]} is introduced twice")
-    else:
-        introduced.add(words[0])
-        entry.patches[next(reversed(entry.patches))].append(words[0])
+    if not indented:
+        return replace(topic, mails=(*topic.mails, _patch(repo, topic, word)))
+    if not topic.mails:
+        raise RedoubtError(f"{word} arrives with no patch")
+    if any(word in one.files for one in topics):
+        raise RedoubtError(f"{word} is introduced twice")
+    *before, last = topic.mails
+    return replace(topic, mails=(*before, replace(last, files=(*last.files, word))))
 
 
-def _topic(repo: Path, entry: _Entry) -> Topic:
-    mails = []
-    for name, files in entry.patches.items():
-        path = repo / "patches" / entry.name / name
-        if not path.is_file():
-            raise RedoubtError(f"patches/topics names {entry.name}/{name}, which does not exist")
-        patch = Patch(path, bool(TOUCHED.search(read(path))), tuple(files))
-        if not patch.changes and not patch.files:
-            raise RedoubtError(f"{patch} changes no file, and none arrives with it")
-        mails.append(patch)
-    needs, results = tuple(entry.needs), tuple(entry.results)
-    return Topic(entry.name, entry.local, needs, results, tuple(mails))
+def _patch(repo: Path, topic: Topic, name: str) -> Patch:
+    if not name.endswith(".patch") or "/" in name:
+        raise RedoubtError(f"expected the name of a patch, not {name}")
+    path = repo / "patches" / topic.name / name
+    if any(path == known.path for known in topic.mails):
+        raise RedoubtError(f"{name} stands here twice")
+    if not path.is_file():
+        raise RedoubtError(f"patches/topics names {topic.name}/{name}, which does not exist")
+    return Patch(path, bool(TOUCHED.search(read(path))))
 
 
 def _check_series(repo: Path, topics: Sequence[Topic]) -> None:
     """Raise RedoubtError unless patches/series has the patches with hunks, in the same order."""
     listing = repo / "patches" / "series"
     wanted = [str(patch) for topic in topics for patch in topic.mails if patch.changes]
-    lines = [line.split("#")[0].strip() for line in read(listing).splitlines()]
-    found = [line for line in lines if line]
+    found = tree.series(repo)
     if found == wanted:
         return
     if missing := [name for name in wanted if name not in found]:
@@ -173,10 +152,7 @@ def _check_series(repo: Path, topics: Sequence[Topic]) -> None:
 
 
 def closure(topics: Sequence[Topic], names: Collection[str]) -> list[Topic]:
-    """The topics of these names and those they need, in order.
-
-    Raises RedoubtError if there is no topic of a name.
-    """
+    """The topics of these names and those they need, in order."""
     if missing := set(names) - {topic.name for topic in topics}:
         raise RedoubtError(f"patches/topics has no topic {', '.join(sorted(missing))}")
     wanted = set(names)
@@ -188,10 +164,7 @@ def closure(topics: Sequence[Topic], names: Collection[str]) -> list[Topic]:
 
 
 def part(repo: Path, names: list[str]) -> tree.Queue:
-    """The part of the queue that some topics are, without those they need, in order.
-
-    Raises RedoubtError if there is no topic of a name, and as `load` does.
-    """
+    """The part of the queue that some topics are, without those they need, in order."""
     known = load(repo)
     chosen = [topic for topic in closure(known, names) if topic.name in names]
     return tree.Queue(
@@ -218,7 +191,7 @@ def touched(patch: Path) -> set[str]:
 
 
 def read(path: Path) -> str:
-    """The text of a file, whatever bytes it has. Raises RedoubtError if it cannot be read."""
+    """The text of a file, whatever bytes it has."""
     try:
         return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError as error:

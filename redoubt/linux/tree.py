@@ -49,47 +49,39 @@ class Queue:
     copied: bool = False
 
 
-def queue(repo: Path) -> Queue:
-    """The queue of a repository.
+def series(repo: Path) -> list[str]:
+    """The names that patches/series has, in order."""
+    lines = (repo / "patches" / "series").read_text().splitlines()
+    return [name for line in lines if (name := line.split("#")[0].strip())]
 
-    Raises RedoubtError if the series names a patch that does not exist.
-    """
+
+def queue(repo: Path) -> Queue:
+    """The queue of a repository."""
     kernel = repo / "kernel"
     files = sorted(str(file.relative_to(kernel)) for file in kernel.rglob("*") if file.is_file())
-    series = repo / "patches" / "series"
-    patches = []
-    for line in series.read_text().splitlines():
-        name = line.split("#")[0].strip()
-        if not name:
-            continue
-        if not (repo / "patches" / name).is_file():
+    patches = [repo / "patches" / name for name in series(repo)]
+    for patch in patches:
+        if not patch.is_file():
+            name = patch.relative_to(repo / "patches")
             raise RedoubtError(f"patches/series names {name}, which does not exist")
-        patches.append(repo / "patches" / name)
     return Queue(kernel, tuple(files), tuple(patches))
 
 
 def _judge(code: int, text: str, what: str) -> None:
-    guesses = _GUESSED.findall(text)
-    if code == 0 and not guesses:
+    if code:
+        how = "does not apply"
+        hint = "mend it in patches/ (see CONTRIBUTING.md, 'Change the kernel')"
+    elif _GUESSED.search(text):
+        how = "applies only with an offset or fuzz, so it may have hit the wrong place"
+        hint = "refresh it on the pinned kernel: quilt push && quilt refresh -U1"
+    else:
         return
-    lines = [line for line in text.splitlines() if line.strip()]
-    if code == 0:
-        raise RedoubtError(
-            f"{what} applies only with an offset or fuzz, so it may have hit the wrong place:\n"
-            + "\n".join(f"    {line}" for line in lines[-10:]),
-            "refresh it on the pinned kernel: quilt push && quilt refresh -U1",
-        )
-    raise RedoubtError(
-        f"{what} does not apply:\n" + "\n".join(f"    {line}" for line in lines[-10:]),
-        "mend it in patches/ (see CONTRIBUTING.md, 'Change the kernel')",
-    )
+    lines = [f"    {line}" for line in text.splitlines() if line.strip()]
+    raise RedoubtError("\n".join((f"{what} {how}:", *lines[-10:])), hint)
 
 
 def apply_series(pristine_copy: Path, patches: list[Path]) -> None:
-    """Apply patches to a tree without quilt, exactly where they say.
-
-    Raises RedoubtError if one does not apply, or only with an offset or fuzz.
-    """
+    """Apply patches to a tree without quilt, exactly where they say."""
     for patch in patches:
         lines: list[str] = []
         ended = run_lines(
@@ -110,12 +102,11 @@ def _quilt_push(dest: Path, repo: Path) -> None:
         env={"LC_ALL": "C", "QUILT_PATCHES": str(repo / "patches"), "QUILT_PC": ".pc"},
     )
     text = "\n".join(lines)
-    applying = re.findall(r"^Applying patch (\S+)", text, re.MULTILINE)
+    # The last patch named before the first guess, or of all.
     guess = _GUESSED.search(text)
-    if guess:
-        # The last patch named before the first guess.
-        applying = re.findall(r"^Applying patch (\S+)", text[: guess.start()], re.MULTILINE)
-    name = Path(applying[-1]) if applying else Path("?")
+    before = text[: guess.start()] if guess else text
+    applying = re.findall(r"^Applying patch (\S+)", before, re.MULTILINE)
+    name = Path(applying[-1] if applying else "?")
     _judge(ended.code, text, f"patch {name.parent.name}/{name.name}")
 
 
@@ -124,8 +115,7 @@ def _digest(path: Path) -> str:
 
 
 def _key(pristine: Path, version: str, ours: Queue, repo: Path) -> str:
-    known = hashlib.sha256()
-    known.update(f"{_FORMAT}\n{pristine}\n{version}\n{repo}\n".encode())
+    known = hashlib.sha256(f"{_FORMAT}\n{pristine}\n{version}\n{repo}\n".encode())
     known.update("\n".join(ours.files).encode())
     for patch in ours.patches:
         known.update(f"\n{patch}\n".encode() + patch.read_bytes())
@@ -150,12 +140,9 @@ def newer(directory: str, since_ns: int) -> Iterator[str]:
 
 
 def _drift(dest: Path, stamp: dict[str, dict[str, str]]) -> list[str]:
-    """Files of a tree that are no longer what we made them."""
-    changed = []
-    for path in newer(str(dest), (dest / STAMP).stat().st_mtime_ns):
-        name = os.path.relpath(path, dest)
-        if name not in stamp["patched"] and name not in stamp["linked"]:
-            changed.append(name)
+    written = newer(str(dest), (dest / STAMP).stat().st_mtime_ns)
+    names = (os.path.relpath(path, dest) for path in written)
+    changed = [name for name in names if name not in {**stamp["patched"], **stamp["linked"]}]
     for name, digest in stamp["patched"].items():
         file = dest / name
         if not file.is_file() or _digest(file) != digest:
@@ -188,8 +175,6 @@ def patched(pristine: Path, ours: Queue, into: Path) -> list[str]:
     """Patch copies of the files that a queue changes, and of no others; returns their names.
 
     They are files of the pristine tree, or of kernel/.
-
-    Raises RedoubtError if a patch does not apply exactly.
     """
     touched = _touched(ours)
     for file in touched:
@@ -278,7 +263,6 @@ def _dress(dest: Path, ours: Queue, repo: Path | None, base: str, key: str) -> N
 
 
 def _touched(ours: Queue) -> list[str]:
-    """The files that the patches change."""
     return sorted({n for patch in ours.patches for n in _TOUCHED.findall(patch.read_text())})
 
 
@@ -337,9 +321,9 @@ def _materialise(
             _write_stamp(dest, ours, stamp["linked"], base, key if same else "")
             return _materialise(pristine, dest, repo, part, progress)
         if changed:
+            names = "".join(f"\n    {name}" for name in changed[:10])
             raise RedoubtError(
-                f"{dest} has changes that are not in patches/:\n"
-                + "\n".join(f"    {name}" for name in changed[:10]),
+                f"{dest} has changes that are not in patches/:{names}",
                 f"keep them with `quilt refresh` there, or drop them: rm {dest / STAMP}",
             )
         if current:

@@ -25,25 +25,10 @@ _INSTRUCTIONS_PER_SECOND = 200_000_000
 _LOADER = "DEFAULT linux\nLABEL linux\nKERNEL linux\nINITRD initrd\nAPPEND {args}\n"
 # Debian's is made to stop in its debugger, which is told to go on.
 _CONTINUE = "continue\n"
-_CONFIGURATION = """\
-display_library: rfb, options="timeout=0"
-romimage: file="{root}/usr/share/bochs/BIOS-bochs-latest"
-vgaromimage: file="{root}/usr/share/vgabios/vgabios.bin"
-plugin_ctrl: sb16=0, es1370=0, e1000=0, ne2k=0, usb_uhci=0, voodoo=0, gameport=0, speaker=0
-sound: waveoutdrv=dummy, waveindrv=dummy, midioutdrv=dummy
-cpu: model={cpu}, count=1, ips={ips}, reset_on_triple_fault=0
-clock: sync=none
-megs: {memory_mb}
-ata0-master: type=cdrom, path="{disc}", status=inserted
-boot: cdrom
-com1: enabled=1, mode=file, dev=/dev/stdout
-log: "{log}"
-panic: action=fatal
-"""
+_CONFIGURATION = Path(__file__).with_name("bochsrc.in")
 
 
 def _disc(root: Path, kernel: Path, archive: Path, args: Sequence[str], where: Path) -> Path:
-    """A disc that boots a kernel with an initramfs."""
     tree, disc = where / "disc", where / "disc.iso"
     tree.mkdir()
     (tree / "isolinux.cfg").write_text(_LOADER.format(args=" ".join(args)))
@@ -78,13 +63,13 @@ def command(
     """The command that boots a kernel with an initramfs; its serial port is our stdout.
 
     `args` are the kernel's arguments after its console, and `where` a directory for what the
-    emulator reads. Raises RedoubtError if the emulator cannot be had.
+    emulator reads.
     """
     root = rootless.system("amd64", PACKAGES, progress)
     disc = _disc(root, kernel, archive, ("console=ttyS0,115200", *args), where)
     configuration, words = where / "bochsrc", where / "bochs.commands"
     configuration.write_text(
-        _CONFIGURATION.format(
+        _CONFIGURATION.read_text().format(
             root=root, cpu=CPU, ips=_INSTRUCTIONS_PER_SECOND, memory_mb=memory_mb, disc=disc,
             log=where / "bochs.log",
         )

@@ -174,13 +174,12 @@ def kernel_args(machine: Machine, root: str) -> list[str]:
 
 
 def _command(machine: Machine, run: Path, progress: Progress) -> list[str]:
-    """The command that boots `machine` with the root directory made in `run`."""
     pinning = [] if machine.pinned is None else ["taskset", "-c", str(machine.pinned)]
-    return [*pinning, *_start(machine, run / "root", run, progress)]
+    return [*pinning, *_start(machine, run, progress)]
 
 
-def _start(machine: Machine, root: Path, run: Path, progress: Progress) -> list[str]:
-    image, archive = machine.build.image, run / "initramfs"
+def _start(machine: Machine, run: Path, progress: Progress) -> list[str]:
+    image, root, archive = machine.build.image, run / "root", run / "initramfs"
     if machine.build.target.emulator:
         cpio.write(cpio.tree(root), archive)
         if machine.bochs:
@@ -201,8 +200,7 @@ def _start(machine: Machine, root: Path, run: Path, progress: Progress) -> list[
 
 
 def _judge(lines: list[str], timed_out: bool, timeout: float, log: Path) -> Result:
-    status = None
-    panic = None
+    status = panic = None
     for line in lines:
         if match := _EXIT.match(line):
             status = int(match[1])
@@ -234,7 +232,6 @@ def boot(
 
     `timeout` is in seconds; on an emulated host time passes slowly. The console is kept in
     <build>/log/boot-<name>.log, and each line given to `watch` as it comes.
-    Raises RedoubtError if the machine cannot be started at all.
     """
     with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
         run = Path(directory)
@@ -286,10 +283,7 @@ def attend(
 
 
 def interactive(machine: Machine, progress: Progress) -> int:
-    """Boot with the guest's console on this terminal; returns the exit code of the machine.
-
-    Raises RedoubtError if it cannot be started.
-    """
+    """Boot with the guest's console on this terminal; returns the exit code of the machine."""
     with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
         run = Path(directory)
         guest.root_directory(machine.programs, run / "root", (), machine.build.modules)

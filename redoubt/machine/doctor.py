@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
-from redoubt.core.process import run_lines
+from redoubt.core.process import output, said
 from redoubt.linux import debian
 from redoubt.machine import host, qemu
 from redoubt.targets import PC, TARGETS, Target
@@ -37,7 +36,6 @@ MEMORY_NATIVE = GIB
 
 # Programs whose version is worth telling.
 _VERSIONED = ("gcc", "ld", "make", "ccache", "quilt", "git", "sparse", PC.program)
-_VERSION_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -67,17 +65,10 @@ class Prerequisite:
 
 
 def prerequisites(script: Path | None = None) -> list[Prerequisite]:
-    """What the table of prerequisites names, and whether this machine has it.
-
-    Raises RedoubtError if the script fails or its output is not understood.
-    """
-    lines: list[str] = []
+    """What the table of prerequisites names, and whether this machine has it."""
     script = script or paths.repo() / "scripts" / "prerequisites"
-    ended = run_lines([script, "--report"], lines.append)
-    if ended.code:
-        raise RedoubtError(f"{script} failed:\n" + "\n".join(lines))
     result = []
-    for line in lines:
+    for line in output([script, "--report"], what=str(script)).splitlines():
         words = line.split("\t")
         if len(words) != 5 or words[3] not in ("yes", "no"):
             raise RedoubtError(f"{script} printed a line that is not understood: {line}")
@@ -92,24 +83,6 @@ def install_command(packages: Sequence[str], *, root: bool) -> str:
     return f"{sudo}apt-get update && {sudo}apt-get install --no-install-recommends -y {names}"
 
 
-def _version(program: str) -> str:
-    """The first line a program says of its version, or its path if it says nothing."""
-    path = shutil.which(program) or program
-    try:
-        ran = subprocess.run(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_VERSION_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return path
-    lines = ran.stdout.decode(errors="replace").strip().splitlines()
-    return lines[0].strip() if lines and ran.returncode == 0 else path
-
-
 def tools(table: Sequence[Prerequisite], *, pku: bool, root: bool) -> list[Finding]:
     """A finding for each prerequisite; those that lack share the command that mends them all.
 
@@ -121,42 +94,28 @@ def tools(table: Sequence[Prerequisite], *, pku: bool, root: bool) -> list[Findi
     def needed(thing: Prerequisite) -> bool:
         return not groups.isdisjoint(thing.group.split(","))
 
-    lacking = [t for t in table if not t.found]
-    must = [t.package for t in lacking if needed(t)]
-    every = [t.package for t in lacking]
+    lacking = [thing for thing in table if not thing.found]
     findings = []
     for thing in table:
-        need = needed(thing)
-        fix = None
+        need, fix = needed(thing), None
         if thing.found:
-            detail = _version(thing.thing) if thing.thing in _VERSIONED else "found"
+            version = said([thing.thing, "--version"]) if thing.thing in _VERSIONED else None
+            detail = version.splitlines()[0] if version else "found"
         else:
             detail = f"not found; {thing.purpose}"
-            fix = install_command(must if need else every, root=root)
+            packages = [one.package for one in lacking if needed(one) or not need]
+            fix = install_command(packages, root=root)
         findings.append(Finding(thing.thing, thing.found, need, detail, fix))
     return findings
 
 
-def _flags(cpuinfo: Path) -> set[str]:
-    try:
-        text = cpuinfo.read_text()
-    except OSError:
-        return set()
-    return {
-        flag
-        for line in text.splitlines()
-        if line.startswith("flags") and ":" in line
-        for flag in line.split(":", 1)[1].split()
-    }
-
-
-def protection_keys(cpuinfo: Path = Path("/proc/cpuinfo"), *, emulator: bool) -> Finding:
+def protection_keys(cpuinfo: Path = host.CPUINFO, *, emulator: bool) -> Finding:
     """Whether the CPU has protection keys, and where the um kernel runs for that."""
     if host.has_pku(cpuinfo):
         return Finding("protection keys", True, False, "PKU; um runs natively (--host native)")
     why = (
         "this CPU has PKU, but the running kernel has not switched it on"
-        if "pku" in _flags(cpuinfo)
+        if "pku" in host.flags(cpuinfo)
         else "this CPU has no PKU"
     )
     then = (
@@ -179,10 +138,7 @@ def emulated(target: Target) -> Finding | None:
 
 def space(name: str, directory: Path, needed: int) -> Finding:
     """Whether the file system of a directory (which need not exist yet) has `needed` bytes free."""
-    there = directory
-    while not there.exists() and there != there.parent:
-        there = there.parent
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(paths.existing(directory)).free
     detail = f"{free / GIB:.1f} GiB free in {directory}, {needed / GIB:.0f} GiB needed"
     variable = "REDOUBT_BUILD" if name == "build space" else "XDG_CACHE_HOME"
     fix = f"export {variable}=DIRECTORY (on a file system with more room), or make room"
@@ -192,9 +148,7 @@ def space(name: str, directory: Path, needed: int) -> Finding:
 
 def writable(name: str, directory: Path) -> Finding | None:
     """A finding if a directory (or what it would be made in) cannot be written to."""
-    there = directory
-    while not there.exists() and there != there.parent:
-        there = there.parent
+    there = paths.existing(directory)
     if os.access(there, os.W_OK | os.X_OK):
         return None
     return Finding(name, False, True, f"{there} is not writable", f"sudo chown $USER {there}")
@@ -202,23 +156,12 @@ def writable(name: str, directory: Path) -> Finding | None:
 
 def memory(needed: int, meminfo: Path = Path("/proc/meminfo")) -> Finding:
     """Whether `needed` bytes of memory are available; with less things are slow, or get killed."""
-    values: dict[str, int] = {}
-    for line in meminfo.read_text().splitlines():
-        words = line.replace(":", " ").split()
-        if len(words) >= 2 and words[1].isdigit():
-            values[words[0]] = int(words[1]) * 1024
-    free = values.get("MemAvailable", 0)
+    free = int(dict(host.fields(meminfo)).get("MemAvailable", "0 kB").split()[0]) << 10
     detail = f"{free / GIB:.1f} GiB available, {needed / GIB:.0f} GiB needed"
     return Finding("memory", free >= needed, False, detail)
 
 
-def _machine(name: str) -> Finding:
-    ok = name == "x86_64"
-    return Finding("machine", ok, True, name if ok else f"{name}; the um target needs x86-64")
-
-
 def _package_source() -> Finding:
-    """Where the kernel source comes from."""
     given = os.environ.get("LINUX_SRC")
     if given:
         ok = Path(given, "Makefile").is_file()
@@ -226,24 +169,21 @@ def _package_source() -> Finding:
         return Finding("kernel source", ok, True, detail, None if ok else "unset LINUX_SRC")
     if debian.available():
         return Finding("kernel source", True, True, "Debian's package, through apt")
-    return Finding(
-        "kernel source",
-        False,
-        True,
-        "no apt here to fetch Debian's package with",
-        debian.WITHOUT_KERNEL,
-    )
+    detail = "no apt here to fetch Debian's package with"
+    return Finding("kernel source", False, True, detail, debian.WITHOUT_KERNEL)
 
 
 def examine() -> list[Finding]:
     """Everything that matters for Redoubt on this machine, needed things first."""
     pku = host.has_pku()
     emulator = qemu.found(host.MACHINE)
-    version = platform.python_version()
+    machine = platform.machine()
+    ok = machine == "x86_64"
     again = (paths.build_dir() / "tree").is_dir()
+    directories = {"build directory": paths.build_dir(), "cache directory": paths.cache_dir()}
     findings = [
-        _machine(platform.machine()),
-        Finding("python", True, True, f"{version} runs this"),
+        Finding("machine", ok, True, machine + ("" if ok else "; the um target needs x86-64")),
+        Finding("python", True, True, f"{platform.python_version()} runs this"),
         _package_source(),
         *tools(prerequisites(), pku=pku, root=os.geteuid() == 0),
         protection_keys(emulator=emulator),
@@ -251,9 +191,6 @@ def examine() -> list[Finding]:
         space("build space", paths.build_dir(), SPACE_AGAIN if again else SPACE_FIRST),
         space("cache space", paths.cache_dir(), SPACE_CACHE),
         memory(MEMORY_NATIVE if pku else MEMORY_EMULATED),
+        *filter(None, (writable(name, where) for name, where in directories.items())),
     ]
-    for name, directory in (("build", paths.build_dir()), ("cache", paths.cache_dir())):
-        problem = writable(f"{name} directory", directory)
-        if problem:
-            findings.append(problem)
     return sorted(findings, key=lambda finding: not finding.needed)

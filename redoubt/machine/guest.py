@@ -20,8 +20,7 @@ ATTACK = "/bin/attack"
 def programs(progress: Progress, cross_compile: str = "") -> Path:
     """Build the guest programs; quick when they are.
 
-    `cross_compile` is the prefix of the compiler for another machine. Raises RedoubtError if they
-    do not compile.
+    `cross_compile` is the prefix of the compiler for another machine.
     """
     directory = paths.build_dir() / f"guest-{cross_compile}".rstrip("-")
     with progress.step("Building the guest programs"), alone("programs"):

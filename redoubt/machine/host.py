@@ -11,7 +11,6 @@ Every other target boots on an emulated machine of its own, and on nothing else.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,24 +30,31 @@ ROOT = "/root-fs"
 # The machine that UML is put on.
 MACHINE = PC
 
-# /proc/cpuinfo: the CPU has protection keys, and the kernel has switched them on.
-_FLAG = "ospke"
+CPUINFO = Path("/proc/cpuinfo")
 # Old and new packaging of Debian's small kernel for virtual machines.
 _KERNEL_PACKAGES = ("linux-binary-[0-9]*-cloud-amd64", "linux-image-[0-9]*-cloud-amd64")
 _KERNEL_FILES = ("usr/lib/modules/*/vmlinuz", "boot/vmlinuz-*")
 
 
-def has_pku(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Does this machine have user protection keys?"""
+def fields(file: Path) -> list[tuple[str, str]]:
+    """The lines "name: value" of a file of procfs; none if it cannot be read."""
     try:
-        text = cpuinfo.read_text()
+        lines = file.read_text().splitlines()
     except OSError:
-        return False
-    return any(
-        _FLAG in line.split(":", 1)[1].split()
-        for line in text.splitlines()
-        if line.startswith("flags") and ":" in line
-    )
+        return []
+    parts = (line.partition(":") for line in lines)
+    return [(name.strip(), value.strip()) for name, _, value in parts]
+
+
+def flags(cpuinfo: Path = CPUINFO) -> set[str]:
+    """The features of this machine's CPUs."""
+    values = (value for name, value in fields(cpuinfo) if name == "flags")
+    return {flag for value in values for flag in value.split()}
+
+
+def has_pku(cpuinfo: Path = CPUINFO) -> bool:
+    """Does this machine have user protection keys, switched on by its kernel?"""
+    return "ospke" in flags(cpuinfo)
 
 
 NO_HOST = "no protection keys: this CPU has no PKU, and there is no QEMU to emulate one"
@@ -85,10 +91,7 @@ def lacking(target: Target, choice: str) -> RedoubtError | None:
 
 
 def enforcing(target: Target, choice: str) -> str | None:
-    """The host on which protection keys work: NATIVE or EMULATED, or None if there is none.
-
-    Raises RedoubtError as `lacking` does.
-    """
+    """The host on which protection keys work: NATIVE or EMULATED, or None if there is none."""
     if lacking(target, choice):
         return None
     return NATIVE if not target.emulator and choice != EMULATED and has_pku() else EMULATED
@@ -105,40 +108,33 @@ def plain(target: Target) -> str:
 
 
 def pick(target: Target, choice: str) -> str:
-    """The host to boot on: an enforcing one if there is, else this machine.
-
-    Raises RedoubtError if it has to be emulated and cannot be.
-    """
+    """The host to boot on: an enforcing one if there is, else this machine."""
     problem = lacking(target, choice)
     if problem and (target.emulator or choice == EMULATED):
         raise problem
     return enforcing(target, choice) or plain(target)
 
 
+def needs_enforcing(target: Target, choice: str) -> str:
+    """The host on which protection keys work; raises RedoubtError if there is none."""
+    if problem := lacking(target, choice):
+        raise problem
+    return pick(target, choice)
+
+
 # === The emulated machine ========================================================================
 
 
 def kernel(progress: Progress) -> Path:
-    """The kernel of the emulated machine, downloaded once.
-
-    Raises RedoubtError if the archive does not have it.
-    """
+    """The kernel of the emulated machine, downloaded once."""
     kept = paths.cache_dir() / "host-kernel" / "vmlinuz"
     if kept.exists():
         return kept
     archive = debian.Archive(progress)
     archive.update()
-    for pattern in _KERNEL_PACKAGES:
-        found = archive.newest(pattern)
-        if found:
-            break
-    else:
-        raise RedoubtError("the archive has no kernel for the emulated host")
-    package = archive.download(*found)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".partial-") as name:
-        debian.extract(package, Path(name), kept.parent / "log")
-        files = [file for pattern in _KERNEL_FILES for file in Path(name).glob(pattern)]
+    package = archive.newest_file(*_KERNEL_PACKAGES)
+    with debian.unpacked(package, kept, kept.parent / "log") as unpacked:
+        files = [file for pattern in _KERNEL_FILES for file in unpacked.glob(pattern)]
         if not files:
             raise RedoubtError(f"{package.name} has no vmlinuz")
         files[0].rename(kept)
@@ -176,10 +172,3 @@ def command(
         ("quiet", "loglevel=0", "panic=-1", "mitigations=off"), progress,
         cpus=cpus, memory_mb=memory_mb, counting=counting,
     )  # fmt: skip
-
-
-def needs_enforcing(target: Target, choice: str) -> str:
-    """The host on which protection keys work; raises RedoubtError if there is none."""
-    if problem := lacking(target, choice):
-        raise problem
-    return pick(target, choice)

@@ -31,40 +31,27 @@ DISTRO_MEMORY_MB = 1024
 
 
 def our_tree(progress: Progress) -> Path:
-    """Our tree, up to date.
-
-    Raises RedoubtError if the source cannot be had or a patch does not apply.
-    """
-    return tree.materialise(
-        source.obtain(progress).path, paths.build_dir() / "tree", progress=progress
-    )
+    """Our tree, up to date."""
+    return _tree("tree", None, progress)
 
 
 def pristine_bench_tree(progress: Progress) -> Path:
-    """The pristine tree with nothing but the benchmark, up to date.
-
-    Raises RedoubtError as `our_tree` does.
-    """
-    return tree.materialise(
-        source.obtain(progress).path,
-        paths.build_dir() / "tree-bench",
-        part=topics.part(paths.repo(), [_BENCH_TOPIC]),
-        progress=progress,
-    )
+    """The pristine tree with nothing but the benchmark, up to date."""
+    return _tree("tree-bench", [_BENCH_TOPIC], progress)
 
 
 def observed_tree(target: Target, progress: Progress) -> Path:
-    """The pristine tree, with nothing but the observers of the target if it has any, up to date.
-
-    Raises RedoubtError as `our_tree` does.
-    """
-    pristine = source.obtain(progress).path
+    """The pristine tree, with nothing but the observers of the target if it has any, up to date."""
     if not target.observers:
-        return pristine
+        return source.obtain(progress).path
+    return _tree(f"tree-{target.name}", list(target.observers), progress)
+
+
+def _tree(name: str, names: list[str] | None, progress: Progress) -> Path:
     return tree.materialise(
-        pristine,
-        paths.build_dir() / f"tree-{target.name}",
-        part=topics.part(paths.repo(), list(target.observers)),
+        source.obtain(progress).path,
+        paths.build_dir() / name,
+        part=topics.part(paths.repo(), names) if names else None,
         progress=progress,
     )
 
@@ -72,8 +59,7 @@ def observed_tree(target: Target, progress: Progress) -> Path:
 def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: str = "") -> Build:
     """Build what a variant boots: our tree, or the pristine one without our options.
 
-    `flavour` is one of the target's, which adds its options to either. Raises RedoubtError if the
-    target has no such flavour, or anything on the way fails.
+    `flavour` is one of the target's, which adds its options to either.
     """
     needs_flavour(target, flavour)
     if target.built_as and not variant.pristine:
@@ -88,14 +74,11 @@ def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: st
     if not variant.pristine and not flavour:
         ours += target.beside
     linux = observed_tree(target, progress) if variant.pristine else our_tree(progress)
+    fragments = (*ours, *extra)
     if flavour == distro.FLAVOUR:
-        return build.compile_kernel(
-            target, linux, kind, (*ours, *extra), progress,
-            base=distro.configuration(target, progress),
-        )  # fmt: skip
-    return build.compile_kernel(
-        target, linux, kind, (*target.fragments, *ours, *extra), progress
-    )  # fmt: skip
+        base = distro.configuration(target, progress)
+        return build.compile_kernel(target, linux, kind, fragments, progress, base=base)
+    return build.compile_kernel(target, linux, kind, (*target.fragments, *fragments), progress)
 
 
 def prepare_bench(
@@ -113,7 +96,6 @@ def prepare_bench(
     or checks; `events` adds the counters and the checker: for exact events, never for time. `mock`
     builds a kernel which, on a machine without protection keys, executes instructions of about
     their cost: for estimates, it protects nothing.
-    Raises RedoubtError if the target cannot be mocked, or anything on the way fails.
     """
     if variant.pristine:
         fragments = (*target.fragments, *target.bench)
@@ -202,10 +184,7 @@ class Workbench:
 def workbench(
     target: Target, variant: Variant, chosen_host: str, progress: Progress, *, flavour: str = ""
 ) -> Workbench:
-    """Build a kernel and the guest programs.
-
-    Raises RedoubtError as `prepare` does.
-    """
+    """Build a kernel, as `prepare` does, and the guest programs."""
     built = prepare(target, variant, progress, flavour=flavour)
     memory_mb = DISTRO_MEMORY_MB if flavour == distro.FLAVOUR else MEMORY_MB
     args = target.flavour_args.get(flavour, ())
@@ -214,17 +193,8 @@ def workbench(
 
 
 def bench_workbench(
-    target: Target,
-    variant: Variant,
-    chosen_host: str,
-    progress: Progress,
-    *,
-    events: bool = False,
-    mock: bool = False,
+    target: Target, variant: Variant, chosen_host: str, progress: Progress, **kinds: bool
 ) -> Workbench:
-    """Build a kernel to be measured and the guest programs.
-
-    Raises RedoubtError as `prepare_bench` does.
-    """
-    built = prepare_bench(target, variant, progress, events=events, mock=mock)
+    """Build a kernel to be measured, as `prepare_bench` does, and the guest programs."""
+    built = prepare_bench(target, variant, progress, **kinds)
     return Workbench(built, guest.programs(progress, target.cross_compile), chosen_host)

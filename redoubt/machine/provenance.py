@@ -6,45 +6,22 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-import subprocess
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from redoubt.core import paths
+from redoubt.core.process import said
 from redoubt.machine import host, qemu
 from redoubt.targets import Emulator
 
-_SECONDS = 10
 
-
-def _said(command: Sequence[str], cwd: Path | None = None) -> str | None:
-    """What a short command says, or None if it cannot be asked."""
-    try:
-        done = subprocess.run(
-            command, cwd=cwd, capture_output=True, text=True, timeout=_SECONDS, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
-
-
-def _first_line(command: Sequence[str]) -> str | None:
-    said = _said(command)
-    return said.splitlines()[0] if said else None
-
-
-def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+def cpu_model(cpuinfo: Path = host.CPUINFO) -> str:
     """The name the CPU gives itself."""
-    try:
-        text = cpuinfo.read_text()
-    except OSError:
-        text = ""
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in ("model name", "Model", "cpu model") and value.strip():
-            return value.strip()
+    for name, value in host.fields(cpuinfo):
+        if name in ("model name", "Model", "cpu model") and value:
+            return value
     return platform.machine()
 
 
@@ -59,7 +36,7 @@ def machine() -> dict[str, Any]:
         "memory_mib": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20,
         "pku": host.has_pku(),
         "kernel": platform.release(),
-        "compiler": _first_line(["gcc", "--version"]),
+        "compiler": (said(["gcc", "--version"]) or "").partition("\n")[0] or None,
         "emulators": [],
     }
 
@@ -71,7 +48,7 @@ def emulators(ran: Iterable[Emulator | None]) -> list[str]:
 
 def _git(repo: Path, *arguments: str) -> str | None:
     """What git says of a repository itself: one around an installed tool is another's."""
-    return _said(["git", *arguments], repo) if (repo / ".git").exists() else None
+    return said(["git", *arguments], repo) if (repo / ".git").exists() else None
 
 
 def commit(repo: Path) -> tuple[str | None, bool | None]:
@@ -88,13 +65,13 @@ def commit(repo: Path) -> tuple[str | None, bool | None]:
 
 def committed(repo: Path) -> int | None:
     """When the commit that is checked out was made, in seconds since 1970; None if unknown."""
-    said = _git(repo, "log", "-1", "--format=%ct")
-    return int(said) if said else None
+    seconds = _git(repo, "log", "-1", "--format=%ct")
+    return int(seconds) if seconds else None
 
 
 def last_commit(file: Path) -> str | None:
     """The commit that last changed a file of the repository, or None if that is unknown."""
-    return _said(["git", "log", "-1", "--format=%H", "--", file.name], file.parent) or None
+    return said(["git", "log", "-1", "--format=%H", "--", file.name], file.parent) or None
 
 
 def collect(arguments: Sequence[str]) -> dict[str, Any]:

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
-from redoubt.core.process import run_logged
+from redoubt.core.process import run_logged, said
 from redoubt.core.progress import Progress
 from redoubt.linux import debian, rootless
 from redoubt.machine import planes
 from redoubt.targets import Emulator
 
 _VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)")
-_VERSION_SECONDS = 10
 
 # The clock shows 1 ns for each instruction, and nothing differs from run to run.
 COUNTING = ("-icount", "shift=0,sleep=off", "-rtc", "base=2026-01-01,clock=vm", "-seed", "1")
@@ -31,19 +29,8 @@ def found(emulator: Emulator) -> bool:
 
 def version(emulator: Emulator) -> tuple[int, int] | None:
     """The version of the program, or None if it does not say."""
-    match = _VERSION.search(_said_version([emulator.program]))
+    match = _VERSION.search(said([emulator.program, "--version"]) or "")
     return (int(match[1]), int(match[2])) if match else None
-
-
-def _said_version(words: Sequence[str]) -> str:
-    """What a program says of its version, empty if it cannot be asked."""
-    try:
-        return subprocess.run(
-            [*words, "--version"], capture_output=True, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, timeout=_VERSION_SECONDS, check=False,
-        ).stdout  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
 
 
 def missing(emulator: Emulator) -> RedoubtError | None:
@@ -64,7 +51,6 @@ def problem(emulator: Emulator) -> RedoubtError | None:
 
 
 def _installed(emulator: Emulator) -> RedoubtError | None:
-    """What is wrong with the program that the system has, if anything is."""
     if error := missing(emulator):
         return error
     have = version(emulator)
@@ -84,10 +70,7 @@ def _mend(emulator: Emulator) -> str:
 
 
 def obtain(emulator: Emulator, progress: Progress) -> list[str]:
-    """The words that start the program: the system's, or one downloaded once for us alone.
-
-    Raises RedoubtError if neither can be had.
-    """
+    """The words that start the program: the system's, or one downloaded once for us alone."""
     if not emulator.rootless or not _installed(emulator):
         return [emulator.program]
     return _of_ours(emulator, rootless.obtain(emulator.package, progress))
@@ -103,8 +86,8 @@ def described(emulator: Emulator) -> str:
     if emulator.rootless and _installed(emulator):
         ours = rootless.there(emulator.package)
         words = _of_ours(emulator, ours) if ours else words
-    said = (_said_version(words) or "unknown version").splitlines()[0]
-    return f"{emulator.program}: {said}"
+    version = (said([*words, "--version"]) or "unknown version").splitlines()[0]
+    return f"{emulator.program}: {version}"
 
 
 def device_tree(
@@ -116,10 +99,7 @@ def device_tree(
     memory_mb: int,
     devices: Sequence[str] = (),
 ) -> None:
-    """Write the device tree that a machine would get, see `command`.
-
-    Raises RedoubtError if the emulator cannot be had, or has none for it.
-    """
+    """Write the device tree that a machine would get, see `command`."""
     run_logged(
         [*obtain(emulator, progress), *emulator.options, "-machine", f"dumpdtb={file}",
          "-cpu", emulator.cpu, "-smp", str(cpus), "-m", f"{memory_mb}M",
@@ -146,7 +126,6 @@ def command(
 
     `args` are the kernel's arguments after its console; `cpu` is another model than the usual;
     with `counting` the clock shows 1 ns for each instruction; `devices` are options for more.
-    Raises RedoubtError if the emulator cannot be had.
     """
     return [
         *obtain(emulator, progress), "-accel", "tcg", *emulator.options,

@@ -3,7 +3,7 @@
 
 One kernel is built that can do without each place, and linked anew for each. What notices is asked,
 the cheapest first, until something does. What nothing notices is a survivor: it needs a test, or a
-reason in configs/mutate-*.toml.
+reason in configs/mutate/*.toml.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from redoubt.linux import source
 from redoubt.machine import guest, host, kernels
-from redoubt.machine.boot import Result, boot
+from redoubt.machine.boot import Machine, Result, boot
 from redoubt.suite.run import Item, Run, outcome_item, verdict
 from redoubt.targets import Variant, Way
 from redoubt.trial import attack, check, ktap, lifecycle
@@ -17,6 +17,10 @@ STRESS_S = 60
 LONG_STRESS_S = 120
 _KUNIT_STARTS = 2
 _TRUE = ("/bin/cat", "/proc/version")
+
+
+def _boot(run: Run, machine: Machine, name: str, command: Sequence[str] = _TRUE) -> Result:
+    return boot(machine, command, timeout=run.patience_s, name=name, progress=run.progress)
 
 
 def _in_a_file_name(label: str) -> str:
@@ -38,20 +42,14 @@ def kunit(
     name = f"{run.target.name}-{variant.name}-{cpus}{_in_a_file_name(label)}"
     with run.progress.step(f"KUnit on {run.target.name} ({variant.name}, {cpus} CPU)"):
         for _ in range(_KUNIT_STARTS):
-            result = boot(
-                made.kunit_machine(variant, *only, cpus=cpus),
-                _TRUE,
-                timeout=run.patience_s,
-                name=f"kunit-{name}",
-                progress=run.progress,
-            )
+            result = _boot(run, made.kunit_machine(variant, *only, cpus=cpus), f"kunit-{name}")
             # Seldom a console loses a line. What a kernel never says is missing once more.
             if not _well(result) or not ktap.incomplete(_parsed(run, result)):
                 break
             run.progress.detail("a line of the results is missing")
     yield from suites(run, result, variant, cpus, label)
-    detail = "\n".join((*result.splats, result.describe()))
-    yield verdict(f"boot with KUnit{label} ({cpus} CPU)", variant.name, _well(result), detail)
+    name = f"boot with KUnit{label} ({cpus} CPU)"
+    yield verdict(name, variant.name, _well(result), *result.splats, result.describe())
 
 
 def _well(result: Result) -> bool:
@@ -88,9 +86,7 @@ def attacks(
         attacks, outcomes, result = attack.run(
             made.attack_machine(variant), variant, run.progress, flavour=flavour
         )
-        good = 0
-        bad = []
-        absent = []
+        good, bad, absent = 0, [], []
         for known, outcome in zip(attacks, outcomes, strict=True):
             if outcome.outcome == attack.ABSENT:
                 absent.append(f"{outcome.attack}: {outcome.detail}")
@@ -108,13 +104,9 @@ def _panic_policy(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     # The second by a write that tolerates faults.
     for attack_name in ("own-pte", "tolerated-write"):
         with run.progress.step(f"Attacking with kpkeys.violation=panic ({attack_name})"):
-            result = boot(
-                made.machine(on, "kpkeys.violation=panic", attacks=True),
-                [guest.ATTACK, attack_name],
-                timeout=run.patience_s,
-                name=f"panic-{run.target.name}-{attack_name}",
-                progress=run.progress,
-            )
+            machine = made.machine(on, "kpkeys.violation=panic", attacks=True)
+            name = f"panic-{run.target.name}-{attack_name}"
+            result = _boot(run, machine, name, [guest.ATTACK, attack_name])
         good = result.outcome == "panic" and "kpkeys" in result.detail
         yield verdict(f"violation=panic, {attack_name}", on.name, good, result.describe())
 
@@ -131,18 +123,16 @@ def checked(run: Run, made: kernels.Workbench, seconds: int, *, cpus: int, label
     machine = made.machine(on, cpus=cpus)
     report = check.run(machine, on, seconds, run.progress, _in_a_file_name(label))
     name = f"checker and {seconds} s of stress{label} ({cpus} CPU)"
-    detail = "\n".join(
-        (
-            f"{report.walks}, {report.operations} operations, {report.stress_errors} wrong",
-            *map(str, report.audits or ()),
-            *(f"left out: {kind}" for kind in report.missing),
-            *report.wrong[:10],
-            *report.exceptions[:10],
-            *report.splats[:10],
-            report.boot.describe(),
-        )
+    details = (
+        f"{report.walks}, {report.operations} operations, {report.stress_errors} wrong",
+        *map(str, report.audits or ()),
+        *(f"left out: {kind}" for kind in report.missing),
+        *report.wrong[:10],
+        *report.exceptions[:10],
+        *report.splats[:10],
+        report.boot.describe(),
     )
-    return verdict(name, on.name, report.ok, detail)
+    return verdict(name, on.name, report.ok, *details)
 
 
 def without_keys(run: Run, made: kernels.Workbench, label: str = "") -> Iterator[Item]:
@@ -150,14 +140,9 @@ def without_keys(run: Run, made: kernels.Workbench, label: str = "") -> Iterator
     on = run.variant("on")
     ways = run.target.no_keys
     for number, way in enumerate(ways):
-        result = boot(
-            made.keyless_machine(on, way),
-            _TRUE,
-            timeout=run.patience_s,
-            name=f"nokeys-{run.target.name}{_in_a_file_name(label)}"
-            + (f"-{number + 1}" if number else ""),
-            progress=run.progress,
-        )
+        name = f"nokeys-{run.target.name}{_in_a_file_name(label)}"
+        name += f"-{number + 1}" if number else ""
+        result = _boot(run, made.keyless_machine(on, way), name)
         said = [line for line in result.console if "kpkeys: page tables not hardened: " in line]
         good = result.status == 0 and len(said) == 1 and not result.complaints
         name = f"no protection keys{label}" + (f" ({way})" if len(ways) > 1 else "")
@@ -165,7 +150,6 @@ def without_keys(run: Run, made: kernels.Workbench, label: str = "") -> Iterator
 
 
 def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
-    """Everything that boots a kernel on a host that enforces."""
     on, off = run.variant("on"), run.variant("off")
     yield from kunit(run, made, on)
     yield from kunit(run, made, off)
@@ -248,12 +232,6 @@ def boot_alone(run: Run, made: kernels.Workbench) -> Item:
     """Nothing but a boot."""
     on = run.variant("on")
     with run.progress.step(f"Booting {run.target.name} ({on.name})"):
-        result = boot(
-            made.machine(on),
-            _TRUE,
-            timeout=run.patience_s,
-            name=f"alone-{run.target.name}",
-            progress=run.progress,
-        )
+        result = _boot(run, made.machine(on), f"alone-{run.target.name}")
     good = result.status == 0 and not result.complaints
-    return verdict("boot", on.name, good, "\n".join((*result.complaints, result.describe())))
+    return verdict("boot", on.name, good, *result.complaints, result.describe())

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,15 +15,20 @@ from redoubt.linux import build, source
 from redoubt.machine import kernels
 from redoubt.ship import commits, cover, htmldocs, lint, series
 from redoubt.suite.run import Item, Run, verdict
-from redoubt.targets import Target
+from redoubt.targets import Target, get_variant
+
+
+def audit_image(target: Target, progress: Progress) -> audit.Report:
+    """Find all writers of the pkey register in the image, and judge them."""
+    built = kernels.prepare(target, get_variant(target, "on"), progress)
+    with progress.step("Auditing the image"):
+        return audit.audit(built.vmlinux, paths.repo() / "configs" / "audit" / target.audit)
 
 
 def audited(run: Run) -> Iterator[Item]:
     """All writers of the pkey register in the image are expected."""
-    built = kernels.prepare(run.target, run.variant("on"), run.progress)
-    with run.progress.step("Auditing the image"):
-        report = audit.audit(built.vmlinux, paths.repo() / "configs" / run.target.audit)
-    yield verdict("audit", "-", report.ok, "\n".join(audit.render(report)))
+    report = audit_image(run.target, run.progress)
+    yield verdict("audit", "-", report.ok, *audit.render(report))
 
 
 def series_check(
@@ -40,8 +45,6 @@ def series_check(
     concerns. Without targets nothing is built, and git am works on the files that the mails touch.
     The `mails` are those of a directory, or made anew; `names` are the topics they are of, all if
     there are none.
-
-    Raises RedoubtError if a mail does not apply or a prefix does not build.
     """
     found = source.obtain(progress)
     pristine = found.path
@@ -81,31 +84,24 @@ def series_checked(runs: Sequence[Run]) -> Iterator[Item]:
     """
     targets = [run.target for run in runs if run.long]
     report = series_check(targets, runs[0].progress)
-    yield verdict("series", "-", report.ok, "\n".join(series.render(report)))
+    yield verdict("series", "-", report.ok, *series.render(report))
 
 
 def linted(run: Run) -> Iterator[Item]:
     """The code, by the checkers that compile nothing."""
     with run.progress.step("Checking the kernel code"):
         report = lint.lint(kernels.our_tree(run.progress), {})
-    yield verdict("checkpatch, stores to page tables", "-", report.ok, _told(report.findings))
+    yield verdict("checkpatch, stores to page tables", "-", report.ok, *map(str, report.findings))
 
 
 def documented(run: Run) -> Iterator[Item]:
     """The documentation, by Sphinx."""
     documents = htmldocs.check(kernels.our_tree(run.progress), run.progress)
-    yield verdict("kernel documentation", "-", documents.ok, _told(documents.findings))
-
-
-def _told(findings: Iterable[lint.Finding]) -> str:
-    return "\n".join(map(str, findings))
+    yield verdict("kernel documentation", "-", documents.ok, *map(str, documents.findings))
 
 
 def off_check(target: Target, progress: Progress) -> offcheck.Report:
-    """Build pristine and ours with the same options, ours all off, and compare the objects.
-
-    Raises RedoubtError if one does not build.
-    """
+    """Build pristine and ours with the same options, ours all off, and compare the objects."""
     pristine = source.obtain(progress).path
     ours = kernels.our_tree(progress)
     one = build.compile_kernel(target, pristine, "pristine", target.fragments, progress)
@@ -117,4 +113,4 @@ def off_check(target: Target, progress: Progress) -> offcheck.Report:
 def off_checked(run: Run) -> Iterator[Item]:
     """Off means off, as a part of the run."""
     report = off_check(run.target, run.progress)
-    yield verdict("offcheck", "-", report.ok, "\n".join(offcheck.render(report)))
+    yield verdict("offcheck", "-", report.ok, *offcheck.render(report))

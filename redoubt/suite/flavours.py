@@ -45,9 +45,8 @@ def _life(
 
 def debug(run: Run) -> Iterator[Item]:
     """The same under the kernel's own checks: lockdep, DEBUG_VM, preemption."""
-    chosen = run.enforcing("debug flavour")
+    made = run.workbench("debug flavour", "debug")
     on, off = run.variant("on"), run.variant("off")
-    made = kernels.workbench(run.target, on, chosen, run.progress, flavour="debug")
     yield from _flavour(run, made, ", debug flavour")
     yield boots.checked(run, made, boots.STRESS_S, cpus=1, label=", debug flavour")
     have = made.build.configuration()
@@ -63,20 +62,17 @@ def debug(run: Run) -> Iterator[Item]:
 
 
 def _shortage(run: Run, made: kernels.Workbench, variant: Variant, cpus: int) -> Item:
-    """Allocations that fail, and page tables that are charged to memory cgroups."""
     report = shortage.run(made.machine(variant, cpus=cpus), variant, SHORTAGE_S, run.progress)
     name = f"failing allocations and memory cgroups, debug flavour ({cpus} CPU)"
-    detail = "\n".join((*report.problems[:20], report.boot.describe()))
-    return verdict(name, variant.name, report.ok, detail)
+    details = (*report.problems[:20], report.boot.describe())
+    return verdict(name, variant.name, report.ok, *details)
 
 
 def plain(run: Run) -> Iterator[Item]:
     """The attacks on a kernel as one would ship it, where no assertion is in their way."""
     if attack.FLAVOUR not in run.target.flavours:
         return
-    chosen = run.enforcing("plain flavour")
-    on, label = run.variant("on"), ", plain flavour"
-    made = kernels.workbench(run.target, on, chosen, run.progress, flavour=attack.FLAVOUR)
+    made, label = run.workbench("plain flavour", attack.FLAVOUR), ", plain flavour"
     yield from boots.attacks(run, made, label, attack.FLAVOUR)
     for way in run.target.ways:
         if way.enforces:
@@ -87,9 +83,7 @@ def distribution(run: Run) -> Iterator[Item]:
     """The same with the configuration of a distribution: all that our work has to live with."""
     if distro.FLAVOUR not in run.target.flavours:
         return
-    chosen = run.enforcing("distro flavour")
-    on, label = run.variant("on"), ", distro flavour"
-    made = kernels.workbench(run.target, on, chosen, run.progress, flavour=distro.FLAVOUR)
+    made, label = run.workbench("distro flavour", distro.FLAVOUR), ", distro flavour"
     yield from boots.without_keys(run, made, label)
     yield from _flavour(run, made, label)
     yield from _life(run, made, label, lifecycle.ALL)
@@ -117,5 +111,5 @@ def stress_ng(run: Run, flavour: str | None = None) -> Iterator[Item]:
     chosen = run.enforcing(name)
     machine = stress.machine(run.target, on, chosen, run.progress, flavour)
     report = stress.run(machine, on, run.progress, seconds=STRESS_NG_S)
-    detail = "\n".join((*report.problems[:20], report.boot.describe()))
-    yield replace(verdict(name, on.name, report.ok, detail), skipped=len(report.left_out))
+    details = (*report.problems[:20], report.boot.describe())
+    yield replace(verdict(name, on.name, report.ok, *details), skipped=len(report.left_out))

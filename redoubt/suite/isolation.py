@@ -25,8 +25,7 @@ def from_outside(run: Run, flavour: str = "") -> Iterator[Item]:
     """
     label = f", {flavour} flavour" if flavour else ""
     name, on = f"oracle: secrets of another, from outside{label}", run.variant("on")
-    chosen = run.enforcing(name)
-    made = kernels.workbench(run.target, on, chosen, run.progress, flavour=flavour)
+    made = run.workbench(name, flavour)
     for what, root, mistake, more in (
         ("found in ordinary page tables", "current", False, ()),
         ("not found in restricted ones", "restricted", False, ("pti=off",)),
@@ -35,16 +34,15 @@ def from_outside(run: Run, flavour: str = "") -> Iterator[Item]:
     ):
         machine = made.machine(on, *more, attacks=mistake)
         report = oracle.run(machine, root, run.progress, mistake=mistake)
-        yield verdict(f"{name}: {what}", on.name, report.ok, "\n".join(oracle.render(report)))
+        yield verdict(f"{name}: {what}", on.name, report.ok, *oracle.render(report))
 
 
 def from_inside(run: Run) -> Iterator[Item]:
     """Exits, exactly; somebody who wants to read; NMIs at any time; and PCIDs."""
     name, on = "address space isolation", run.variant("on")
-    chosen = run.enforcing(name)
-    made = kernels.workbench(run.target, on, chosen, run.progress)
+    made = run.workbench(name)
     report = exits.run(made, on, EXITS, run.progress)
-    yield verdict(f"{name}: exits", on.name, report.ok, "\n".join(exits.render(report)))
+    yield verdict(f"{name}: exits", on.name, report.ok, *exits.render(report))
     outcomes = [isolation.probe(made.machine(on, *asi.ARGS), run.progress)]
     for cpus, more in ((1, ()), (2, ("no5lvl", "pti=on"))):
         machine = made.machine(on, *asi.ARGS, *more, cpus=cpus)

@@ -24,9 +24,9 @@ def compared(run: Run, flavour: str = "") -> Iterator[Item]:
     pristine, ours = made.machines()
     for setting in linear_map.settings(ours.build):
         found = linear_map.compare(pristine, ours, setting, run.progress)
-        detail = "\n".join((*found.problems, found.ours.boot.describe()))
         name = f"linear map as on pristine, {setting.name}{label}"
-        yield verdict(name, off.name, not found.problems, detail)
+        details = (*found.problems, found.ours.boot.describe())
+        yield verdict(name, off.name, not found.problems, *details)
     if flavour:
         for cpus in (1, 4):
             yield from boots.kunit(run, made.ours, run.variant("on"), cpus=cpus, label=label)

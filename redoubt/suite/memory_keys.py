@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from redoubt.machine import kernels, planes
+from redoubt.machine import planes
 from redoubt.suite import boots
 from redoubt.suite.run import Item, Run, outcome_item, verdict
 from redoubt.trial.mktme import flushes, mktme
@@ -18,8 +18,7 @@ FLUSHES = 1_000
 def encryption(run: Run) -> Iterator[Item]:
     """What is under a KeyID is right from inside and out, mistakes are noticed, all else holds."""
     name, on = "memory under several keys", run.variant("on")
-    chosen = run.enforcing(name)
-    made = kernels.workbench(run.target, on, chosen, run.progress)
+    made = run.workbench(name)
     for variant, cpus in ((on, 1), (on, 2), (run.variant("off"), 1), (run.variant("plain"), 1)):
         yield from boots.kunit(run, made, variant, cpus=cpus)
     yield from boots.attacks(run, made)
@@ -41,7 +40,7 @@ def encryption(run: Run) -> Iterator[Item]:
     ):  # fmt: skip
         yield outcome_item(f"{name}: {outcome.name}, 15 KeyIDs, 4 levels", outcome)
     report = flushes.run(made, on, FLUSHES, run.progress)
-    yield verdict(f"{name}: flushes", on.name, report.ok, "\n".join(flushes.render(report)))
+    yield verdict(f"{name}: flushes", on.name, report.ok, *flushes.render(report))
     for bug in mktme.NOTICED_BY:
         outcome = mktme.notices(made.machine(on), bug, run.progress)
         yield outcome_item(f"{name}: {outcome.name}", outcome)

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from redoubt.core.progress import Progress
-from redoubt.machine import host
+from redoubt.machine import host, kernels
 from redoubt.targets import Target, Variant, get_variant
 from redoubt.trial.experiment import Outcome
 
@@ -64,16 +64,21 @@ class Run:
             raise Skipped(Item(name, "on", 0, 0, 1, problem.message))
         return host.pick(self.target, self.host_choice)
 
+    def workbench(self, name: str, flavour: str = "") -> kernels.Workbench:
+        """The built kernel, to boot on the host that enforces; raises Skipped as `enforcing`."""
+        chosen = self.enforcing(name)
+        on = self.variant("on")
+        return kernels.workbench(self.target, on, chosen, self.progress, flavour=flavour)
 
-def verdict(name: str, variant: str, good: bool, detail: str) -> Item:
-    """An item that is one test; the detail is for a failure."""
-    return Item(name, variant, int(good), int(not good), 0, "" if good else detail)
+
+def verdict(name: str, variant: str, good: bool, *details: str) -> Item:
+    """An item that is one test; the lines are for a failure."""
+    return Item(name, variant, int(good), int(not good), 0, "" if good else "\n".join(details))
 
 
 def outcome_item(name: str, outcome: Outcome) -> Item:
     """The item of what a machine with protection went through."""
-    detail = "\n".join((*outcome.problems, outcome.boot.describe()))
-    return verdict(name, "on", outcome.ok, detail)
+    return verdict(name, "on", outcome.ok, *outcome.problems, outcome.boot.describe())
 
 
 def as_json(first: str, items: Sequence[Item]) -> list[dict[str, Any]]:
@@ -83,17 +88,9 @@ def as_json(first: str, items: Sequence[Item]) -> list[dict[str, Any]]:
     """
     result: dict[tuple[str, str], dict[str, Any]] = {}
     for item in items:
-        target = first if item.target == "-" else item.target
-        entry = result.setdefault(
-            (target, item.variant), {"target": target, "variant": item.variant, "suites": []}
-        )
-        entry["suites"].append(
-            {
-                "name": item.name,
-                "passed": item.passed,
-                "failed": item.failed,
-                "skipped": item.skipped,
-                "detail": item.detail,
-            }
-        )
+        suite = asdict(item)
+        of = {"target": suite.pop("target"), "variant": suite.pop("variant")}
+        if of["target"] == "-":
+            of["target"] = first
+        result.setdefault(tuple(of.values()), {**of, "suites": []})["suites"].append(suite)
     return list(result.values())

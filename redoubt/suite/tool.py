@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,12 +45,12 @@ def _pytest(run: Run, label: str, title: str, marks: str, *options: str) -> Item
         if not report.exists():
             said = "\n".join((f"pytest left no report ({ended})", *lines[-20:]))
             return Item(label, "-", 0, 1, 0, said)
-        suites = ElementTree.parse(report).getroot().iter("testsuite")
-        total = failed = skipped = 0
-        for suite in suites:
-            total += int(suite.get("tests", 0))
-            failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-            skipped += int(suite.get("skipped", 0))
+        counts: Counter[str] = Counter()
+        for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+            for kind in ("tests", "failures", "errors", "skipped"):
+                counts[kind] += int(suite.get(kind, 0))
+        total, skipped = counts["tests"], counts["skipped"]
+        failed = counts["failures"] + counts["errors"]
         if not total or (ended.code and not failed):
             failed += 1
         detail = "\n".join(lines[-40:]) if failed else ""

@@ -28,7 +28,7 @@ _LISTED = re.compile(r"\s*(\S+)\s+(in-scope|out-of-scope)\s+(.*\S)")
 _VIOLATION = re.compile(r"kpkeys: violation: .*")
 _ABSENT = re.compile(r"^@attack: (?P<name>\S+) not on this target: (?P<why>.+)$")
 _OUT_OF_REACH = re.compile(r"^@attack: (?P<name>\S+) out of reach: (?P<why>.+)$")
-# EXIT_OUT_OF_REACH in guest/attacks/common.h.
+# EXIT_OUT_OF_REACH in guest/attack/attacks/common.h.
 _EXIT_OUT_OF_REACH = "exit 4"
 # /proc/<pid>/comm holds that much of a program's name.
 _COMM = 15

@@ -22,7 +22,7 @@ _EXCEPTION = re.compile(r"^(?:untagged|alias|foreign) \D.* 0x")
 _STRESS = re.compile(r"^@stress: ops=(\d+) refused=0 errors=(\d+)(?: left-out=(\S+))?$")
 # Whatever it says but how often it did what.
 _WRONG = re.compile(r"^stress: (?!\w+=\d)")
-# Operations of guest/stress.c that some machines lack, with the options that make them possible.
+# Operations of guest/stress/ that some machines lack, with the options that make them possible.
 _OPTIONS = {
     "huge": ("CONFIG_TRANSPARENT_HUGEPAGE",),
     "collapse": ("CONFIG_TRANSPARENT_HUGEPAGE",),

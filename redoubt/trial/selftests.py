@@ -33,7 +33,7 @@ MEMORY_MB = 3072
 CPUS = 2
 # What they get on one target only stands with its flavour.
 ARGS = (
-    # The notes of guest/selftest.c are not to be dropped when there are many.
+    # The notes of guest/selftests/selftest.c are not to be dropped when there are many.
     "printk.devkmsg=on",
     # Pages that migrate need another node.
     "numa=fake=2",

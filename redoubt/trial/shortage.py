@@ -14,7 +14,7 @@ from redoubt.targets import Variant
 from redoubt.trial import check, experiment
 from redoubt.trial.experiment import Outcome
 
-# What fails in each round, see guest/faults.c: nothing but blocks, any page, or any slab object.
+# The failures of each round of guest/stress/faults.c: only blocks, any page, or any slab object.
 ROUNDS = ("blocks", "pages", "slab")
 # Nobody but the pool asks for blocks.
 _POOL_ROUNDS = ("blocks",)

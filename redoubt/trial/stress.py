@@ -504,7 +504,7 @@ def files(target: Target, progress: Progress) -> dict[str, Path]:
     return {
         **rootless.program(unpacked, "stress-ng"),
         **rootless.program(unpacked, "busybox"),
-        "bin/stress.sh": paths.repo() / "guest" / "stress.sh",
+        "bin/stress.sh": paths.repo() / "guest" / "stress" / "stress.sh",
     }
 
 

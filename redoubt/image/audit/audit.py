@@ -21,7 +21,7 @@ library it is linked with) and checks the claim on the instructions themselves:
 * ``stale-entry``: an entry of the allow-list that excuses nothing.
 
 ``non-constant``, ``unknown-selector`` and ``leaves-raised`` can be excused, function by function
-and with a reason, in the allow-list (a TOML file, see configs/audit-um.toml).
+and with a reason, in the allow-list (a TOML file, see configs/audit/um.toml).
 
 How a value is found, and what counts as a constant, is said in x86.py; in arm64.py it is done
 by simpler means. Anything that is not plainly a constant counts as none, so a mistake is a false

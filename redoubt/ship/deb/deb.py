@@ -201,7 +201,7 @@ def _make(
         build.configure(target, linux, objects, rules.fragments, log, base)
         if wrong := list(packaged.left_on(objects / ".config", rules)):
             what = f"a kernel with the options of {objects}"
-            raise _unfit(what, wrong, "configs/deb.config can clear them")
+            raise _unfit(what, wrong, "configs/kernel/deb.config can clear them")
         run_logged(
             [*build.make_args(target, linux, objects), f"-j{os.cpu_count() or 1}", "bindeb-pkg"],
             logs / f"deb-{target.name}-{config}.log",

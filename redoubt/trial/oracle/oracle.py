@@ -39,7 +39,7 @@ ROOTS = ("current", "restricted")
 _MISTAKE = "mistake"
 _MISTAKEN = "anonymous"
 
-# The enum in guest/oracle.c.
+# The enum in guest/oracle/oracle.c.
 _OWN, _FREED = "own", "freed"
 _PATTERNS = {"anonymous": 0, "tmpfs": 1, "file": 2, "read": 5, _OWN: 3, _FREED: 6}
 _MAGIC = 4

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What is searched for in the memory of a machine, and where in it that lies.
 
-Patterns come of a seed, word by word; guest/oracle.c makes the same ones inside. Nothing but the
-pattern itself looks like it, wherever the seed is kept.
+Patterns come of a seed, word by word; guest/lib/pattern.c makes the same ones inside. Nothing but
+the pattern itself looks like it, wherever the seed is kept.
 """
 
 from __future__ import annotations

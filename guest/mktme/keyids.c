@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../kernel/samples/mktme/mktme.h"
+#include "../../kernel/samples/mktme/mktme.h"
 #include "fail.h"
 #include "files.h"
 #include "keyids.h"

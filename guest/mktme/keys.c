@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../kernel/samples/mktme/mktme.h"
+#include "../../kernel/samples/mktme/mktme.h"
 #include "compiler.h"
 #include "fail.h"
 #include "files.h"

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The arguments and options that several verbs have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from redoubt.cli.common import is_special, partial
+from redoubt.core.errors import UsageError
+from redoubt.targets import TARGETS
+
+
+def _writable(file: Path | None) -> Path | None:
+    """The file, if one can be written there: found out before the work, not after."""
+    if file is None:
+        return None
+    if is_special(file):
+        if not os.access(file, os.W_OK):
+            raise UsageError(f"cannot write {file}: Permission denied")
+        return file
+    try:
+        # An older file stays as it is until there is a whole new one.
+        partial(file).open("wb").close()
+        partial(file).unlink()
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from error
+    return file
+
+
+# Of an option that may be repeated, or that is left out.
+Names = list[str] | None
+
+TargetArg = Annotated[
+    str, Argument(help=f"One of: {', '.join(TARGETS)}.", autocompletion=lambda: list(TARGETS))
+]
+VariantOpt = Annotated[str, Option("--variant", help="pristine (Linux as it is), off, or on.")]
+HostOpt = Annotated[
+    str,
+    Option(
+        "--host",
+        help="Where um runs: native, emulated (QEMU), or auto: the first that has PKU. "
+        "Other targets always run on a machine emulated by QEMU.",
+    ),
+]
+AppendOpt = Annotated[Names, Option(help="A further kernel argument; may be repeated.")]
+JsonOpt = Annotated[
+    Path | None,
+    Option("--json", help="Write the result to this file.", dir_okay=False, callback=_writable),
+]
+CpusOpt = Annotated[int, Option(help="CPUs of the guest.", min=1, max=2)]
