@@ -561,7 +561,7 @@ def configured(shop: Sandbox, option: str) -> None:
          "they are in .*x86_64/deb-small$"),
         (lambda shop: configured(shop, "CONFIG_CMA=y"),
          "must not be shipped:\n    CONFIG_CMA=y, which is for tests",
-         "configs/deb.config can clear them"),
+         "configs/kernel/deb.config can clear them"),
         (lambda shop: (shop.control / f"image/boot/vmlinuz-{RELEASE}").unlink(),
          "the packages lack\n    image/boot/vmlinuz", "the log of the build may say why"),
         (lambda shop: shutil.rmtree(shop.control / "image/lib/modules"),

@@ -737,6 +737,8 @@ RUNS = {
     "mutate-um.json": "um, 3 of 5 places taken out: 2 noticed, 1 survived",
     "deb-x86_64-small.json": "x86_64, configuration small: linux-image-7 of 9 bytes; booted, "
     "protection active",
+    "attack-arm64-plain.json": "leaked-level off: succeeded 20 times, on: blocked 20 times; "
+    "sleeping-fault off: succeeded 20 times, on: blocked 20 times on arm64, flavour plain",
     "exits-x86_64.json": "x86_64 (on), 1 CPU: exits for each operation with asi=on: fork 1.2",
     "flushes-x86_64-mktme.json": "x86_64-mktme (on), 256 MiB: flushes that the pool leaves: "
     "build-like 0.00%, churn-5/8 20.00% (missed)",

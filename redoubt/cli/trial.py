@@ -74,7 +74,6 @@ def attack_kernel(
         consoles[variant.name] = result
         found |= {(outcome.attack, variant.name): outcome for outcome in outcomes}
     _show_attacks(chosen, attacks, found, made.host, repeat)
-    task.write({"attacks": [outcome.as_json() for outcome in found.values()]})
     wrong = [
         (known, variant)
         for known in attacks
@@ -82,6 +81,8 @@ def attack_kernel(
         if found[known.name, variant.name].outcome != attack.ABSENT
         and not attack.as_expected(known, found[known.name, variant.name], variant)
     ]
+    outcomes = [outcome.as_json() for outcome in found.values()]
+    task.write({"target": chosen.name, "ok": not wrong, "attacks": outcomes})
     for name in dict.fromkeys(variant.name for _, variant in wrong):
         err.print(f"\n{name}: {consoles[name].describe()}", markup=False)
     if wrong:
