@@ -81,8 +81,8 @@ def attack_kernel(
         if found[known.name, variant.name].outcome != attack.ABSENT
         and not attack.as_expected(known, found[known.name, variant.name], variant)
     ]
-    outcomes = [outcome.as_json() for outcome in found.values()]
-    task.write({"target": chosen.name, "ok": not wrong, "attacks": outcomes})
+    told = [outcome.as_json() for outcome in found.values()]
+    task.write({"target": chosen.name, "ok": not wrong, "attacks": told})
     for name in dict.fromkeys(variant.name for _, variant in wrong):
         err.print(f"\n{name}: {consoles[name].describe()}", markup=False)
     if wrong:
