@@ -16,8 +16,8 @@ KEYID_PHYS_BITS = 40
 class Emulator:
     """A kind of machine: the program that emulates it, and with which CPU.
 
-    `oldest` is the first version whose emulated CPU has `feature`, with `package` to get it from:
-    by a person, or, with `rootless`, by us for us alone. `console` is what the kernel calls the
+    `oldest` is the first version whose emulated CPU has `feature`, with `package` to get it from;
+    with `ours` it is built from source with our patches. `console` is what the kernel calls the
     serial port. `planes` are the bits of a KeyID, if each has memory of its own, see planes.py.
     """
 
@@ -28,7 +28,7 @@ class Emulator:
     cpu: str
     console: str
     options: tuple[str, ...] = ()
-    rootless: bool = False
+    ours: bool = False
     planes: int = 0
 
 
@@ -41,10 +41,10 @@ PLANES = replace(
     planes=2,
 )  # fmt: skip
 
-# Permission indirection (PIE) came with 10.2. Debian 12 and 13 have older ones.
+# Permission overlays (POE) are in no release.
 VIRT = Emulator(
-    "qemu-system-aarch64", "qemu-system-arm", (10, 2), "permission indirection", "max", "ttyAMA0",
-    ("-machine", "virt"), rootless=True,
+    "qemu-system-aarch64", "qemu-system-arm", (10, 0), "permission overlays", "max", "ttyAMA0",
+    ("-machine", "virt"), ours=True,
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from rich.status import Status
 
 from redoubt.core import paths, process
 from redoubt.core.errors import RedoubtError, UsageError
-from redoubt.linux import source, tree
+from redoubt.linux import emulator, source, tree
 from redoubt.machine import host, kernels, provenance
 from redoubt.ship import branch, htmldocs
 from redoubt.ship.deb import deb, shipped
@@ -133,6 +133,7 @@ class Display:
 
 _UNFINISHED = (
     source.UNFINISHED,
+    emulator.UNFINISHED,
     tree.UNFINISHED,
     branch.UNFINISHED,
     shipped.UNFINISHED,

@@ -13,7 +13,7 @@ from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.process import run_logged
 from redoubt.core.progress import Progress
-from redoubt.linux import debian, rootless
+from redoubt.linux import emulator as ours
 from redoubt.machine import planes
 from redoubt.targets import Emulator
 
@@ -54,17 +54,9 @@ def missing(emulator: Emulator) -> RedoubtError | None:
 
 
 def problem(emulator: Emulator) -> RedoubtError | None:
-    """What keeps the machine from being emulated here, with what mends it; None if nothing does.
-
-    What can be obtained without anybody's help is no problem, as long as nobody has tried.
-    """
-    if emulator.rootless and (rootless.there(emulator.package) or debian.available()):
-        return None
-    return _installed(emulator)
-
-
-def _installed(emulator: Emulator) -> RedoubtError | None:
-    """What is wrong with the program that the system has, if anything is."""
+    """What keeps the machine from being emulated here, with what mends it; None if nothing does."""
+    if emulator.ours:
+        return ours.lacking()
     if error := missing(emulator):
         return error
     have = version(emulator)
@@ -84,25 +76,16 @@ def _mend(emulator: Emulator) -> str:
 
 
 def obtain(emulator: Emulator, progress: Progress) -> list[str]:
-    """The words that start the program: the system's, or one downloaded once for us alone.
+    """The words that start the program: the system's, or ours, which is built when it has to be.
 
-    Raises RedoubtError if neither can be had.
+    Raises RedoubtError if it cannot be had.
     """
-    if not emulator.rootless or not _installed(emulator):
-        return [emulator.program]
-    return _of_ours(emulator, rootless.obtain(emulator.package, progress))
-
-
-def _of_ours(emulator: Emulator, found: rootless.Unpacked) -> list[str]:
-    return [*found.command(emulator.program), "-L", str(found.root / "usr/share/qemu")]
+    return [str(ours.ready(progress))] if emulator.ours else [emulator.program]
 
 
 def described(emulator: Emulator) -> str:
-    """The program that `obtain` finds without a download, and what it says of its version."""
-    words = [emulator.program]
-    if emulator.rootless and _installed(emulator):
-        ours = rootless.there(emulator.package)
-        words = _of_ours(emulator, ours) if ours else words
+    """The program that `obtain` finds without a build, and what it says of its version."""
+    words = [str(ours.program()) if emulator.ours else emulator.program]
     said = (_said_version(words) or "unknown version").splitlines()[0]
     return f"{emulator.program}: {said}"
 
