@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An emulator the system does not have, or has too old a version of."""
+"""Programs of another Debian than this one, and of another architecture."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import pytest
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
 from redoubt.linux import debian, rootless
-from redoubt.machine import qemu
-from redoubt.targets import PC, VIRT
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
@@ -37,23 +35,22 @@ def package(where: Path, name: str, files: dict[str, str]) -> None:
     subprocess.run(["dpkg-deb", "-b", root, where / f"{name}.deb"], check=True, capture_output=True)
 
 
+PROGRAM = ("amd64", ("bochs",))
+
+
 @pytest.fixture
-def downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """An archive with the emulator and a library; says what was downloaded."""
-    asked: list[str] = []
+def downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An archive with a program and a library."""
     source = tmp_path / "archive"
     source.mkdir()
-    package(source, "qemu", {f"usr/bin/{VIRT.program}": "", "usr/share/qemu/bios": ""})
+    package(source, "bochs", {"usr/bin/bochs-bin": ""})
     package(source, "libc", {f"{LIBRARIES}/ld-linux-x86-64.so.2": ""})
 
     def download(self: debian.Archive, names: Sequence[str], into: Path) -> list[Path]:
-        assert self.suites == (debian.SUITE, debian.RELEASE)
-        asked.extend(names)
         return sorted(source.glob("*.deb"))
 
     monkeypatch.setattr(debian.Archive, "update", lambda self: None)
     monkeypatch.setattr(debian.Archive, "download_whole", download)
-    return asked
 
 
 BASH = ("arm64", ("bash-static", "libcap-dev"))
@@ -83,72 +80,35 @@ def foreign_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str
     return asked
 
 
-def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None) -> None:
-    """A system with that version of the emulator, or none."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    if version:
-        file = programs / VIRT.program
-        file.write_text(f"#!/bin/sh\necho 'QEMU emulator version {version}'\n")
-        file.chmod(0o755)
-    for name in ("dpkg-deb", "tar", "sh", "apt-get", "apt-cache"):
-        (programs / name).symlink_to(f"/usr/bin/{name}")
-    monkeypatch.setenv("PATH", str(programs))
-
-
-def test_the_systems_is_taken_if_it_is_new_enough(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, downloads: list[str]
-) -> None:
-    installed(monkeypatch, tmp_path, "10.2.0")
-    assert qemu.obtain(VIRT, Silent()) == [VIRT.program]
-    assert downloads == []
-
-
-@pytest.mark.parametrize("version", [None, "7.2.22", "10.1.9"])
-def test_another_is_downloaded_once(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    downloads: list[str],
-    cache: Path,
-    version: str | None,
-) -> None:
-    installed(monkeypatch, tmp_path, version)
-    assert qemu.problem(VIRT) is None
-    words = qemu.obtain(VIRT, Silent())
-    assert qemu.obtain(VIRT, Silent()) == words
-    assert downloads == [VIRT.package]
-    root = Path(words[0]).parents[3]
-    assert root.is_relative_to(cache)
-    assert words[1:4] == [
-        "--library-path",
-        str(root / LIBRARIES),
-        str(root / f"usr/bin/{VIRT.program}"),
-    ]
-    assert words[4:] == ["-L", str(root / "usr/share/qemu")]
-    # Nothing is left but that.
-    assert sorted(one.name for one in root.parent.iterdir()) == ["log", VIRT.package]
-
-
 def test_what_ends_half_way_is_not_trusted(
-    monkeypatch: pytest.MonkeyPatch, downloads: list[str], cache: Path
+    monkeypatch: pytest.MonkeyPatch, downloads: None, cache: Path
 ) -> None:
     def fail(*_: object) -> None:
         raise RedoubtError("unpacking failed")
 
     monkeypatch.setattr(debian, "extract", fail)
     with pytest.raises(RedoubtError, match="unpacking failed"):
-        rootless.obtain(VIRT.package, Silent())
-    assert rootless.there(VIRT.package) is None
+        rootless.system(*PROGRAM, Silent())
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     assert not list((cache / "redoubt/rootless").glob(".partial-*"))
 
 
-def test_a_file_that_is_gone_is_told(downloads: list[str]) -> None:
-    found = rootless.obtain(VIRT.package, Silent())
-    (found.root / "usr/bin" / VIRT.program).unlink()
+def test_a_program_is_started_by_its_own_loader(downloads: None) -> None:
+    root = rootless.system(*PROGRAM, Silent())
+    assert rootless.Unpacked(root).command("bochs-bin") == [
+        str(root / LIBRARIES / "ld-linux-x86-64.so.2"),
+        "--library-path",
+        str(root / LIBRARIES),
+        str(root / "usr/bin/bochs-bin"),
+    ]
+
+
+def test_a_file_that_is_gone_is_told(downloads: None) -> None:
+    found = rootless.Unpacked(rootless.system(*PROGRAM, Silent()))
+    (found.root / "usr/bin/bochs-bin").unlink()
     with pytest.raises(RedoubtError, match="is missing") as caught:
-        found.command(VIRT.program)
+        found.command("bochs-bin")
     assert caught.value.hint == f"rm -r {found.root}"
 
 
@@ -213,18 +173,3 @@ def test_the_index_of_another_architecture_is_another(cache: Path) -> None:
     assert ours.state != other.state
     assert not [word for word in ours._options() if "Architecture" in word]
     assert {"APT::Architecture=arm64", "APT::Architectures=arm64"} <= {*other._options()}
-
-
-def test_no_debian_to_download_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    problem = qemu.problem(VIRT)
-    assert problem and problem.message == f"{VIRT.program} not found"
-    assert problem.hint and VIRT.package in problem.hint
-
-
-def test_what_the_other_emulator_lacks_is_left_to_people(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    installed(monkeypatch, tmp_path, None)
-    assert qemu.problem(PC)
-    assert qemu.obtain(PC, Silent()) == [PC.program]

@@ -46,23 +46,6 @@ def _place(package: str) -> Path:
     return paths.cache_dir() / "rootless" / package
 
 
-def there(package: str) -> Unpacked | None:
-    """What was obtained before, if it was."""
-    place = _place(package)
-    return Unpacked(place) if place.exists() else None
-
-
-def obtain(package: str, progress: Progress) -> Unpacked:
-    """Download and unpack a package with all that it depends on, once.
-
-    Raises RedoubtError if it cannot be had.
-    """
-    archive = debian.Archive(
-        progress, (debian.SUITE, debian.RELEASE), f"install {package} of {debian.SUITE} or later"
-    )
-    return Unpacked(_whole(_place(package), archive, (package,)))
-
-
 def _whole(place: Path, archive: debian.Archive, packages: Sequence[str]) -> Path:
     """Unpack packages with all that they depend on in `place`, unless they are there."""
     if not place.exists():
