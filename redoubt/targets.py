@@ -17,7 +17,8 @@ class Emulator:
     """A kind of machine: the program that emulates it, and with which CPU.
 
     `oldest` is the first version whose emulated CPU has `feature`, with `package` to get it from:
-    by a person, or, with `rootless`, by us for us alone. `console` is what the kernel calls the
+    by a person, or, with `rootless`, by us for us alone. With `ours` it is built from source with
+    our patches. `console` is what the kernel calls the
     serial port. `planes` are the bits of a KeyID, if each has memory of its own, see planes.py.
     """
 
@@ -29,6 +30,7 @@ class Emulator:
     console: str
     options: tuple[str, ...] = ()
     rootless: bool = False
+    ours: bool = False
     planes: int = 0
 
 
@@ -45,6 +47,12 @@ PLANES = replace(
 VIRT = Emulator(
     "qemu-system-aarch64", "qemu-system-arm", (10, 2), "permission indirection", "max", "ttyAMA0",
     ("-machine", "virt"), rootless=True,
+)  # fmt: skip
+
+
+# Permission overlays (POE) are in no release.
+OVERLAYS = replace(
+    VIRT, oldest=(10, 0), feature="permission overlays", rootless=False, ours=True
 )  # fmt: skip
 
 
@@ -334,7 +342,19 @@ ARM64 = Target(
     cross_compile="aarch64-linux-gnu-",
 )
 
-TARGETS = {target.name: target for target in (UM, X86_64, X86_64_MKTME, ARM64)}
+# The same kernel where keys are what they are on silicon, and not a stand-in.
+ARM64_POE = replace(
+    ARM64,
+    name="arm64-poe",
+    built_as=ARM64.name,
+    ways=tuple(way for way in ARM64.ways if way.enforces),
+    observers=(),
+    flavours={},
+    debian="",
+    emulator=OVERLAYS,
+)
+
+TARGETS = {target.name: target for target in (UM, X86_64, X86_64_MKTME, ARM64, ARM64_POE)}
 
 
 def get_target(name: str) -> Target:

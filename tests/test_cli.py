@@ -326,7 +326,8 @@ def test_several_targets_are_one_run(
 
 
 def test_which_prefixes_of_the_series_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = [("arm64", "first"), *((name, "second") for name in TARGETS), ("um", "third")]
+    built = [target for target in TARGETS.values() if not target.built_as]
+    expected = [("arm64", "first"), *((one.name, "second") for one in built), ("um", "third")]
     compiled: list[tuple[str, str]] = []
     files = {
         "first": "arch/arm64/mm/a.c", "second": "mm/b.c", "third": "arch/um/c.c",
@@ -351,7 +352,7 @@ def test_which_prefixes_of_the_series_are_built(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(code.cover, "letter", lambda *_: "")
     monkeypatch.setattr(code.series, "check", take_back)
     monkeypatch.setattr(code.build, "compile_kernel", compile_kernel)
-    report = code.series_check(list(TARGETS.values()), common.Display())
+    report = code.series_check(built, common.Display())
     assert compiled == expected
     assert report.built == tuple(dict.fromkeys(topic for _, topic in expected))
 

@@ -20,7 +20,7 @@ from rich.status import Status
 
 from redoubt.core import paths, process
 from redoubt.core.errors import RedoubtError, UsageError
-from redoubt.linux import source, tree
+from redoubt.linux import emulator, source, tree
 from redoubt.machine import host, kernels, provenance
 from redoubt.ship import branch, htmldocs
 from redoubt.ship.deb import deb
@@ -84,7 +84,7 @@ class Display:
             self.status.update(f"{escape(self.titles[-1])}  [dim]{escape(text[:60])}[/dim]")
 
 
-_UNFINISHED = [module.UNFINISHED for module in (source, tree, branch, deb, htmldocs)]
+_UNFINISHED = [module.UNFINISHED for module in (source, emulator, tree, branch, deb, htmldocs)]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from redoubt.cli.common import Display, alone, app, err, out, target_and_variant
 from redoubt.cli.options import AppendOpt, CpusOpt, HostOpt, Names, TargetArg, VariantOpt
 from redoubt.core.errors import RedoubtError
-from redoubt.linux import source
+from redoubt.linux import emulator, source
 from redoubt.machine import boot, doctor, host, kernels
 
 
@@ -41,6 +41,13 @@ def make_tree() -> None:
     """Make our tree: pristine source, the files of kernel/, all patches."""
     with alone():
         out.print(str(kernels.our_tree(Display())), markup=False)
+
+
+@app.command("emulator")
+def build_emulator() -> None:
+    """Build the emulator of arm64: Debian's QEMU with our patches, see emulator/README.md."""
+    with alone():
+        out.print(str(emulator.build(Display())), markup=False)
 
 
 @app.command("build")

@@ -57,16 +57,17 @@ def mirror(without: str = WITHOUT_KERNEL) -> str:
     )
 
 
-def source(uri: str, suite: str) -> str:
-    """The line for a suite of a mirror in a list of sources."""
-    return f"deb [signed-by={KEYRING}] {uri} {suite} main"
+def source(uri: str, suite: str, kind: str = "deb") -> str:
+    """The line for a suite of a mirror in a list of sources; of kind "deb-src" for source."""
+    return f"{kind} [signed-by={KEYRING}] {uri} {suite} main"
 
 
 class Archive:
     """The package index of some suites, in private state under the user's cache.
 
     `without` says how to do without it, for the case that it cannot be had. `architecture` is
-    Debian's name of another than this machine's, which need not know of it.
+    Debian's name of another than this machine's, which need not know of it. Of kind "deb-src" it
+    is the index of source packages.
     """
 
     def __init__(
@@ -75,13 +76,17 @@ class Archive:
         suites: Sequence[str] = (SUITE,),
         without: str = WITHOUT_KERNEL,
         architecture: str = "",
+        kind: str = "deb",
     ) -> None:
+        self.kind = kind
         self.progress = progress
         self.suites = suites
         self.without = without
         self.architecture = architecture
         # Each has an index of its own.
         parts = ("apt", *((architecture, *suites) if architecture else suites[1:]))
+        if kind != "deb":
+            parts = ("apt", kind, *suites)
         self.state = paths.cache_dir() / "-".join(parts)
         self.log = self.state / "log"
 
@@ -123,7 +128,7 @@ class Archive:
         (self.state / "status").touch()
         known = mirror(self.without)
         (self.state / "sources.list").write_text(
-            "".join(f"{source(known, suite)}\n" for suite in self.suites)
+            "".join(f"{source(known, suite, self.kind)}\n" for suite in self.suites)
         )
         with self.progress.step(f"Reading the package index of {' and '.join(self.suites)}"):
             try:
@@ -189,6 +194,24 @@ class Archive:
                 raise RedoubtError(f"apt-get did not download {package}", f"see {self.log}")
             file.rename(kept / name)
         return kept / name
+
+    def download_source(self, package: str, into: Path) -> Path:
+        """The description (.dsc) of a source package, with its files beside it; apt verifies them.
+
+        Raises RedoubtError if it cannot be had.
+        """
+        with self.progress.step(f"Downloading the source of {package}"):
+            run_logged(
+                ["apt-get", *self._options(), "source", "--download-only", package],
+                self.log,
+                what=f"downloading the source of {package}",
+                cwd=into,
+                on_line=self.progress.detail,
+            )
+        description = next(into.glob(f"{package}_*.dsc"), None)
+        if not description:
+            raise RedoubtError(f"apt-get did not download {package}", f"see {self.log}")
+        return description
 
     def download_whole(self, packages: Sequence[str], into: Path) -> list[Path]:
         """The package files of packages and all they depend on, as if nothing were installed.

@@ -13,6 +13,7 @@ from redoubt.core.errors import RedoubtError
 from redoubt.core.process import run_logged, said
 from redoubt.core.progress import Progress
 from redoubt.linux import debian, rootless
+from redoubt.linux import emulator as built
 from redoubt.machine import planes
 from redoubt.targets import Emulator
 
@@ -45,6 +46,8 @@ def problem(emulator: Emulator) -> RedoubtError | None:
 
     What can be obtained without anybody's help is no problem, as long as nobody has tried.
     """
+    if emulator.ours:
+        return built.lacking()
     if emulator.rootless and (rootless.there(emulator.package) or debian.available()):
         return None
     return _installed(emulator)
@@ -70,7 +73,9 @@ def _mend(emulator: Emulator) -> str:
 
 
 def obtain(emulator: Emulator, progress: Progress) -> list[str]:
-    """The words that start the program: the system's, or one downloaded once for us alone."""
+    """The words that start the program: the system's, one downloaded for us alone, or built."""
+    if emulator.ours:
+        return [str(built.ready(progress))]
     if not emulator.rootless or not _installed(emulator):
         return [emulator.program]
     return _of_ours(emulator, rootless.obtain(emulator.package, progress))
@@ -81,8 +86,8 @@ def _of_ours(emulator: Emulator, found: rootless.Unpacked) -> list[str]:
 
 
 def described(emulator: Emulator) -> str:
-    """The program that `obtain` finds without a download, and what it says of its version."""
-    words = [emulator.program]
+    """The program that `obtain` finds without work, and what it says of its version."""
+    words = [str(built.program()) if emulator.ours else emulator.program]
     if emulator.rootless and _installed(emulator):
         ours = rootless.there(emulator.package)
         words = _of_ours(emulator, ours) if ours else words
