@@ -31,7 +31,7 @@
 #define PROGRAMS	"/bin/attacks"
 #define STATS_FILE	"/sys/kernel/debug/kpkeys/stats"
 #define THP_DIR		"/sys/kernel/mm/transparent_hugepage/"
-#define TIMEOUT_S	120
+#define TIMEOUT_S	300
 
 struct attack {
 	const char *name;
