@@ -280,21 +280,6 @@ static int __init kpkeys_lazy_ptes_init(void)
 }
 arch_initcall(kpkeys_lazy_ptes_init);
 
-static u64 kpkeys_redo_write(int op, u64 *entry, u64 new, u64 old)
-{
-	guard(kpkeys_hardened_pgtables)();
-	switch (op) {
-	case EX_DATA_KPKEYS_STR:
-		WRITE_ONCE(*entry, new);
-		return old;
-	case EX_DATA_KPKEYS_SWP:
-		return xchg_relaxed(entry, new);
-	case EX_DATA_KPKEYS_CAS:
-		return cmpxchg_relaxed(entry, old, new);
-	}
-	return old;
-}
-
 /**
  * arm64_kpkeys_lazy_write() - Redo a refused write of <asm/pgtable_lazy.h>.
  * @regs: registers at the fault.
@@ -309,7 +294,19 @@ void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry)
 	u64 new = pt_regs_read_reg(regs, FIELD_GET(EX_DATA_REG_NEW, data));
 	u64 old = pt_regs_read_reg(regs, reg_old);
 
-	old = kpkeys_redo_write(FIELD_GET(EX_DATA_KPKEYS, data), entry, new, old);
+	scoped_guard(kpkeys_hardened_pgtables) {
+		switch (FIELD_GET(EX_DATA_KPKEYS, data)) {
+		case EX_DATA_KPKEYS_STR:
+			WRITE_ONCE(*entry, new);
+			break;
+		case EX_DATA_KPKEYS_SWP:
+			old = xchg_relaxed(entry, new);
+			break;
+		case EX_DATA_KPKEYS_CAS:
+			old = cmpxchg_relaxed(entry, old, new);
+			break;
+		}
+	}
 	pt_regs_write_reg(regs, reg_old, old);
 }
 
