@@ -71,8 +71,11 @@ _ARGS = {
     "CONFIG_NUMA_EMU": ("numa=fake=2",),
     "CONFIG_BLK_DEV_RAM": ("ramdisk_size=65536", "brd.rd_nr=2"),
 }
-# Faults that are told when to come.
-_FAULTS = ("CONFIG_FAULT_INJECTION_DEBUG_FS", "CONFIG_FAIL_PAGE_ALLOC", "CONFIG_FAILSLAB")
+# Faults that are told when to come, of the debug flavour: it alone says what may fail, and where.
+_FAULTS = (
+    "CONFIG_PROVE_LOCKING", "CONFIG_FAULT_INJECTION_DEBUG_FS", "CONFIG_FAIL_PAGE_ALLOC",
+    "CONFIG_FAILSLAB",
+)  # fmt: skip
 
 RAN, FAILED, SKIPPED, LATE, IDLE, UNREACHED, LEFT_OUT = (
     "ran", "failed", "skipped", "late", "idle", "not reached", "left out",
