@@ -88,7 +88,7 @@ def test_an_argument_with_a_newline_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arg", "says"), [("init=/nonexistent", "init"), ("rootfstype=nonesuch", "root")]
+    ("arg", "says"), [("init=/nonexistent", "init"), ("rootfstype=nonesuch", "init")]
 )
 def test_a_panic(sandbox: Sandbox, arg: str, says: str) -> None:
     result = run(["/bin/cat", "/proc/version"], machine(arg))
