@@ -269,7 +269,7 @@ X86_64_MKTME = replace(
     name="x86_64-mktme",
     fragments=(*X86_64.fragments, "x86-kaslr"),
     built_as=X86_64.name,
-    # The kernel that both boot has it, and it makes forks several times as long.
+    # Both boot one kernel, which can check each entry: for KeyIDs, so only here.
     boot_args=(*X86_64.boot_args, "page_table_check=on"),
     # Encryption alone.
     measured=("pristine", "off"),

@@ -394,7 +394,7 @@ def test_places_of_each_target(real: Real) -> None:
         },
         "arm64": {
             "writer set_pmd", "writer set_swapper_pgd", "scope contpte_convert", "guard fill_pte",
-            "fixup __lazy_wrprotect", "guard kpkeys_redo_write",
+            "fixup __lazy_wrprotect", "scope arm64_kpkeys_lazy_write",
             "fixup __arm64_kpkeys_lazy_abort", "writer ___ptep_get_and_clear_anysz",
         },
     }.items():  # fmt: skip

@@ -48,8 +48,8 @@ def kunit(
                 break
             run.progress.detail("a line of the results is missing")
     yield from suites(run, result, variant, cpus, label)
-    name = f"boot with KUnit{label} ({cpus} CPU)"
-    yield verdict(name, variant.name, _well(result), *result.splats, result.describe())
+    booted = f"boot with KUnit{label} ({cpus} CPU)"
+    yield verdict(booted, variant.name, _well(result), *result.splats, result.describe())
 
 
 def _well(result: Result) -> bool:
