@@ -74,6 +74,16 @@ def test_a_tree_is_taken_as_it_is(kernel: Path, monkeypatch: pytest.MonkeyPatch)
     assert source.obtain(Silent()) == source.Source(kernel, "7.3.4")
 
 
+def test_a_link_to_a_tree_is_not_taken_for_one(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LINUX_SRC", raising=False)
+    monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path / "build"))
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/src").symlink_to(kernel)
+    assert source.obtain(Silent()).path == kernel
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

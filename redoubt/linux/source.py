@@ -71,7 +71,8 @@ def obtain(progress: Progress) -> Source:
             archive = debian.Archive(progress)
             archive.update()
             _unpack(archive.newest_file(PACKAGE), destination, progress)
-    return _checked(destination)
+    # A link would be copied as one, and patching the copy would patch this.
+    return _checked(destination.resolve())
 
 
 def other(tree: Path) -> Source:
