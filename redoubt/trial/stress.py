@@ -30,8 +30,8 @@ from redoubt.trial.check import Walk
 from redoubt.trial.shortage import Pool
 
 PACKAGES = ("stress-ng", "busybox-static")
-# User-Mode Linux runs the programs of its host, which is that.
-_NATIVE = "amd64"
+# Debian's names. User-Mode Linux runs the programs of its host.
+_DEBIAN = {"um": "amd64", "x86_64": "amd64", "arm64": "arm64"}
 MEMORY_MB = 1024
 # On two CPUs they race.
 CPUS = 2
@@ -503,7 +503,7 @@ def files(target: Target, progress: Progress) -> dict[str, Path]:
 
     Raises RedoubtError if the packages cannot be had.
     """
-    unpacked = rootless.system(target.debian or _NATIVE, PACKAGES, progress)
+    unpacked = rootless.system(_DEBIAN[target.arch], PACKAGES, progress)
     return {
         **rootless.program(unpacked, "stress-ng"),
         **rootless.program(unpacked, "busybox"),
