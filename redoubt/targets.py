@@ -16,26 +16,27 @@ KEYID_PHYS_BITS = 40
 class Emulator:
     """A kind of machine: the program that emulates it, and with which CPU.
 
-    `oldest` is the first version whose emulated CPU has `feature`, with `package` to get it from:
-    by a person, or, with `rootless`, by us for us alone. With `ours` it is built from source with
-    our patches. `console` is what the kernel calls the
+    `oldest` is the first version whose emulated CPU has `feature`, with `package` to get it from;
+    with `ours` it is built from source with our patches. `console` is what the kernel calls the
     serial port. `planes` are the bits of a KeyID, if each has memory of its own, see planes.py.
     """
 
     program: str
-    package: str
-    oldest: tuple[int, int]
-    feature: str
     cpu: str
     console: str
     options: tuple[str, ...] = ()
-    rootless: bool = False
+    package: str = ""
+    oldest: tuple[int, int] = (0, 0)
+    feature: str = ""
     ours: bool = False
     planes: int = 0
 
 
 # Protection keys for the kernel's own pages (PKS) came with 7.2; those for user pages are older.
-PC = Emulator("qemu-system-x86_64", "qemu-system-x86", (7, 2), "protection keys", "max", "ttyS0")
+PC = Emulator(
+    "qemu-system-x86_64", "max", "ttyS0",
+    package="qemu-system-x86", oldest=(7, 2), feature="protection keys",
+)  # fmt: skip
 
 # The same with memory of its own for each of three KeyIDs, which only Intel's CPUs have.
 PLANES = replace(
@@ -43,17 +44,10 @@ PLANES = replace(
     planes=2,
 )  # fmt: skip
 
-# Permission indirection (PIE) came with 10.2. Debian 12 and 13 have older ones.
-VIRT = Emulator(
-    "qemu-system-aarch64", "qemu-system-arm", (10, 2), "permission indirection", "max", "ttyAMA0",
-    ("-machine", "virt"), rootless=True,
-)  # fmt: skip
-
-
-# Permission overlays (POE) are in no release.
-OVERLAYS = replace(
-    VIRT, oldest=(10, 0), feature="permission overlays", rootless=False, ours=True
-)  # fmt: skip
+# Permission overlays (POE) are in no release. Writes of their register are seen as late as the
+# architecture permits, so that a missing barrier shows.
+_OVERLAYS = "max,x-por-late=on"
+VIRT = Emulator("qemu-system-aarch64", _OVERLAYS, "ttyAMA0", ("-machine", "virt"), ours=True)
 
 
 @dataclass(frozen=True)
@@ -83,17 +77,11 @@ class NoKeys:
 
 @dataclass(frozen=True)
 class Way:
-    """Another way to boot a protected kernel: kernel arguments, and options of the emulator.
-
-    What does not enforce goes through all that protection needs, and protects nothing: of KUnit it
-    gets what `tests` is a pattern for, if that is not empty.
-    """
+    """Another way to boot a protected kernel: kernel arguments, and options of the emulator."""
 
     name: str
     args: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
-    enforces: bool = True
-    tests: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,25 +90,25 @@ class Target:
 
     `fragments` (of configs/kernel/) make it boot, `ours` switch our work on. A kernel that is
     tested and has no flavour gets `beside` as well. With `built_as`, that of another target is
-    tested: building one takes longer than all tests of it. A measured kernel,
-    pristine ones as well, gets `bench`; `measured` are the variants it is measured in, or all if
-    there are none. `bench_keys` is what it needs for its protection keys, and
-    `bench_mock` what puts instructions that cost as much in their place where there are none, or
-    empty if that cannot be done. `flavours` are what some tests add, by name, and `flavour_args`
-    what their boots get. `image` and `vmlinux` are paths in the build directory. The flavour
-    `distro` is not added to `fragments` but to `distro_config`, a file of the distribution's
-    package of configurations for that architecture.
+    tested: building one takes longer than all tests of it. A measured kernel, pristine ones as
+    well, gets `bench`; `measured` are the variants it is measured in, or all if there are none.
+    `bench_keys` is what it needs for its protection keys, and `bench_mock` what puts instructions
+    that cost as much in their place where there are none, or empty if that cannot be done.
+    `flavours` are what some tests add, by name, and `flavour_args` what their boots get. `image`
+    and `vmlinux` are paths in the build directory. The flavour `distro` is not added to
+    `fragments` but to `distro_config`, a file of the distribution's package of configurations for
+    that architecture.
 
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
-    a process. Every boot gets `boot_args`, measured ones also `bench_args`, and `bench_keys_args`
-    if they have keys. `no_keys` are the ways to take the protection keys away, `ways` others to
-    boot with them. `kunit` is the pattern of our suites, of which `kunit_later` may be run once
-    more when the kernel has booted; `architectures` is what of arch/ is built for it.
+    a process. Every boot gets `boot_args`, measured ones also `bench_args`. `no_keys` are the ways
+    to take the protection keys away, `ways` others to boot with them. `odd_cpu` is a model of which
+    the second CPU has no keys, or empty. `kunit` is the pattern of our suites, of which
+    `kunit_later` may be run once more when the kernel has booted; `architectures` is what of arch/
+    is built for it.
 
     `debian` is Debian's name of the architecture, or empty if there are no packages for it. A
     kernel in a package has `shipped` in place of `ours`, on top of `distro_config`, or of
-    `fragments` and `small`. `keyless` is why such a kernel finds no keys on the emulated machine,
-    in its own words, or empty if it finds some.
+    `fragments` and `small`.
 
     `observers` are topics that do nothing but look; its pristine kernels have them, too, with the
     fragments of these names. What they look at is the linear map, if there are any.
@@ -140,6 +128,7 @@ class Target:
     bench_keys: tuple[str, ...] = ()
     bench_mock: tuple[str, ...] = ()
     no_keys: tuple[NoKeys, ...] = ()
+    odd_cpu: str = ""
     ways: tuple[Way, ...] = ()
     architectures: tuple[str, ...] = ()
     kunit: str = "kpkeys*"
@@ -151,11 +140,9 @@ class Target:
     debian: str = ""
     shipped: tuple[str, ...] = ()
     small: tuple[str, ...] = ()
-    keyless: str = ""
     emulator: Emulator | None = None
     boot_args: tuple[str, ...] = ()
     bench_args: tuple[str, ...] = ()
-    bench_keys_args: tuple[str, ...] = ()
     cross_compile: str = ""
 
     @property
@@ -297,7 +284,7 @@ ARM64 = Target(
     fragments=("base", "arm64"),
     ours=("kpkeys", "arm64-kpkeys", "arm64-linear-map", "kunit", "arm64-kunit", "vuln", "bench"),
     bench=("bench", "bench-vmalloc", "bench-emulated", "bench-arm64"),
-    bench_keys=("arm64-kpkeys", "bench-arm64-keys"),
+    bench_keys=("arm64-kpkeys",),
     image="arch/arm64/boot/Image",
     vmlinux="vmlinux",
     variants=_VARIANTS,
@@ -306,8 +293,9 @@ ARM64 = Target(
     kunit="*",
     # Its root is a constant, and written otherwise then.
     kunit_later=("kpkeys_levels", "kpkeys_pgtables", "kpkeys_arm64"),
-    # It has neither permission overlays nor indirection.
-    no_keys=(NoKeys(cpu="cortex-a76"),),
+    # A CPU without overlays, and a hypervisor that does not know their register.
+    no_keys=(NoKeys(cpu="cortex-a76"), NoKeys(cpu=f"{_OVERLAYS},x-por-el1-undef=on")),
+    odd_cpu=f"{_OVERLAYS},x-s1poe-lacking=2",
     ways=(
         # And with interrupts that come where they are off, which takes a newer controller of them.
         Way(
@@ -316,10 +304,12 @@ ARM64 = Target(
             devices=("-machine", "virtualization=on,gic-version=3"),
         ),
         # The linear map in blocks, of which some are split; and all of it split, for the others.
-        Way("blocks", args=("kpkeys_bbml3=on",)),
+        Way(
+            "blocks, EL2 without VHE",
+            args=("kpkeys_bbml3=on", "id_aa64mmfr1.vh=0"),
+            devices=("-machine", "virtualization=on"),
+        ),
         Way("blocks split", args=("kpkeys_bbml3=boot",)),
-        # The stand-in flushes TLBs with each switch. What is left in them shows only without it.
-        Way("mock", args=("kpkeys_mock",), enforces=False, tests="kpkeys_levels.tag_outlives*"),
     ),
     observers=("linear-map-stats",),
     flavours={
@@ -334,29 +324,13 @@ ARM64 = Target(
     debian="arm64",
     shipped=("arm64-kpkeys", "arm64-linear-map", "deb", "deb-arm64"),
     small=("deb-small", "deb-small-arm64"),
-    # What QEMU has in their place is for tests, and not in packages.
-    keyless="the CPU has no permission overlays (POE)",
     emulator=VIRT,
     # The kernel says things beside its first program, on the same serial port: only warnings do.
     bench_args=(*_SMALL_PAGES, "loglevel=5"),
-    # What QEMU enforces flushes TLBs with each switch: this does the same with a register.
-    bench_keys_args=("kpkeys_mock",),
     cross_compile="aarch64-linux-gnu-",
 )
 
-# The same kernel where keys are what they are on silicon, and not a stand-in.
-ARM64_POE = replace(
-    ARM64,
-    name="arm64-poe",
-    built_as=ARM64.name,
-    ways=tuple(way for way in ARM64.ways if way.enforces),
-    observers=(),
-    flavours={},
-    debian="",
-    emulator=OVERLAYS,
-)
-
-TARGETS = {target.name: target for target in (UM, X86_64, X86_64_MKTME, ARM64, ARM64_POE)}
+TARGETS = {target.name: target for target in (UM, X86_64, X86_64_MKTME, ARM64)}
 
 
 def get_target(name: str) -> Target:

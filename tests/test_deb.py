@@ -40,8 +40,7 @@ KINDS = pytest.mark.parametrize(
 # The vulnerable driver, the benchmark, and all that stands in for something.
 DANGEROUS = {"CONFIG_KPKEYS_VULN_TEST", "CONFIG_KPKEYS_BENCH", "CONFIG_KUNIT",
              "CONFIG_KPKEYS_KUNIT_TEST"}  # fmt: skip
-STAND_INS = {"CONFIG_ARM64_KPKEYS_PIE_TEST", "CONFIG_ARM64_KPKEYS_MOCK",
-             "CONFIG_ARM64_ASSUME_BBML3", "CONFIG_ARM64_LINEAR_MAP_KUNIT_TEST"}  # fmt: skip
+STAND_INS = {"CONFIG_ARM64_ASSUME_BBML3", "CONFIG_ARM64_LINEAR_MAP_KUNIT_TEST"}
 
 
 def merged(target: Target, config: str) -> dict[str, str]:
@@ -123,10 +122,10 @@ def test_the_queue_has_nothing_local() -> None:
     everything = tree.queue(paths.repo())
     gone = [name for name in everything.files if name not in ours.files]
     assert gone
-    local = ("kpkeys_vuln", "bench", "host_calls", "kpkeys_mock", "bugs")
+    local = ("kpkeys_vuln", "bench", "host_calls", "bugs")
     assert all(any(word in name for word in local) for name in gone)
     assert not any(word in name for word in local for name in ours.files)
-    topics = ("mock", "mktme-bugs", "vuln", "bench")
+    topics = ("bbml3", "mktme-bugs", "vuln", "bench")
     assert not any(patch.parent.name in topics for patch in ours.patches)
     assert not [name for name in ours.files if "mktme_bug" in (ours.kernel / name).read_text()]
     assert len(ours.patches) > 10
@@ -753,7 +752,7 @@ def test_what_a_killed_run_left_is_removed(sandbox: Sandbox) -> None:
 KERNEL_ARGS = 'Unknown kernel command line parameters "kpkeys_vuln=on", will be passed to user'
 STRESS = "stress: fork=12 module=3 cpu=2"
 HARDENED = "[    0.1] kpkeys: page tables hardened (pkey 1, x86/pks)"
-KEYLESS = f"[    0.1] kpkeys: page tables not hardened: {ARM64.keyless}"
+KEYLESS = "[    0.1] kpkeys: page tables not hardened: the CPU has no permission overlays (POE)"
 CLEAN = Walk(27, 0, 0, 0)
 
 
@@ -836,44 +835,8 @@ def test_what_is_wrong_with_x86_64(
     assert says in "\n".join(start(X86_64, tmp_path).problems)
 
 
-def test_arm64_says_that_it_protects_nothing(boots: dict[str, Any], tmp_path: Path) -> None:
-    boots["console"] = console(KEYLESS)
-    found = start(ARM64, tmp_path)
-    assert found.problems == ()
-    assert (found.protection, found.tables, found.said) == (packaged.INACTIVE, 0, ARM64.keyless)
-    assert boots["run"] == ["/bin/stress"]
-
-
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ([], "found []"),
-        ([KEYLESS, KEYLESS], "expected one line 'not hardened: the CPU has no permission overl"),
-        (["kpkeys: page tables not hardened: the linear map is made of blocks"], "found ['the lin"),
-        (["kpkeys: page tables not hardened: disabled by kpkeys_hardened_pgtables=off"], "disabl"),
-    ],
-)
-def test_what_is_wrong_with_arm64(
-    boots: dict[str, Any], tmp_path: Path, lines: list[str], says: str
-) -> None:
-    boots["console"] = console(*lines)
-    assert says in "\n".join(start(ARM64, tmp_path).problems)
-
-
-def test_arm64_on_an_emulator_that_has_keys_is_checked(
-    boots: dict[str, Any], tmp_path: Path
-) -> None:
-    boots["console"] = console("kpkeys: page tables hardened (pkey 1, arm64/poe)")
-    found = start(ARM64, tmp_path)
-    assert (found.ok, found.protection) == (True, packaged.ACTIVE)
-    assert boots["run"] == ["/bin/stress", "on"]
-    boots["walks"] = (CLEAN, Walk(27, 1, 0, 0))
-    assert not start(ARM64, tmp_path).ok
-
-
 def test_the_words_are_those_of_the_kernel() -> None:
     source = paths.repo() / "kernel"
-    assert f'return "{ARM64.keyless}";' in (source / "arch/arm64/mm/kpkeys.c").read_text()
     text = (source / "mm/kpkeys/pgtables.c").read_text()
     for words in ('pr_info("page tables hardened (', 'pr_info("page tables not hardened: %s'):
         assert words in text

@@ -27,7 +27,7 @@ from redoubt.mutate.judge import NOTICED, SAME, SURVIVED, Kept, Report, Result, 
 from redoubt.mutate.places import Site
 from redoubt.suite import boots
 from redoubt.suite.run import Item, Run
-from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, Way
+from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target
 
 Call = Callable[..., Done]
 
@@ -76,6 +76,12 @@ def only(text: str) -> Site:
         ("raise", "\tif (raised)\n\t\tx86_write_pkrs(PKRS_PGTABLES);\n",
          "/* x86_write_pkrs(PKRS_PGTABLES) */",
          "\tif (raised)\n\t\tKPKEYS_MUTANT_CALL(7, x86_write_pkrs(PKRS_PGTABLES));\n"),
+        ("lower", "\tif (raised)\n\t\tx86_write_pkrs(PKRS_DEFAULT);\n",
+         "/* x86_write_pkrs(PKRS_DEFAULT) */",
+         "\tif (raised)\n\t\tKPKEYS_MUTANT_CALL(7, x86_write_pkrs(PKRS_DEFAULT));\n"),
+        ("barrier", '\tasm volatile("msr\\n"\n\t    "isb\\n"\n\t    : : (x));\n', '""',
+         '\t({ if (KPKEYS_MUTANT(7)) asm volatile("msr\\n" : : (x)); else '
+         'asm volatile("msr\\n"\n\t    "isb\\n"\n\t    : : (x)); });\n'),
         ("batch", "\tkpkeys_batch_pause();\n", "/* kpkeys_batch_pause() */",
          "\tKPKEYS_MUTANT_CALL(7, kpkeys_batch_pause());\n"),
         ("fixup",
@@ -395,6 +401,7 @@ def test_places_of_each_target(real: Real) -> None:
         "arm64": {
             "writer set_pmd", "writer set_swapper_pgd", "scope contpte_convert", "guard fill_pte",
             "fixup __lazy_wrprotect", "scope arm64_kpkeys_lazy_write",
+            "lower arm64_kpkeys_switch", "barrier arm64_write_por_el1",
             "fixup __arm64_kpkeys_lazy_abort", "writer ___ptep_get_and_clear_anysz",
         },
     }.items():  # fmt: skip
@@ -738,13 +745,12 @@ def test_what_is_asked_the_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(boots, "other_way", lambda _, __, way: iter([item(way.name)]))
     made = kernels.Workbench(Build(ARM64, Path("d"), Path("i"), Path("v")), Path("p"), "emulated")
     run = Run(ARM64, "auto", False, Silent())
-    ways = [way.name for way in ARM64.ways if way.enforces]
+    ways = [way.name for way in ARM64.ways]
     assert [one.name for one in boots.noticing(run, made)] == [
         "boot", "KUnit on 1", "KUnit on 2", "KUnit on-unbatched 1", "later", "checks", "attacks",
         *ways,
     ]  # fmt: skip
-    assert ways and len(ways) < len(ARM64.ways)
-    assert isinstance(ARM64.ways[0], Way)
+    assert ways
 
 
 # === Trees and kernels ===========================================================================

@@ -16,7 +16,7 @@ SCRIPT = REPO / "scripts" / "prerequisites"
 TABLE = REPO / "scripts" / "prerequisites.txt"
 
 GROUPS = {
-    "base", "no-pku", "deb", "deb-arm64", "deb-install", "emulator", "lint", "selftests", "x86_64",
+    "base", "no-pku", "deb", "deb-arm64", "deb-install", "lint", "selftests", "x86_64",
     "arm64",
 }  # fmt: skip
 

@@ -7,15 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import write_tree
 
 from redoubt.core.progress import Silent
-from redoubt.cost import tables
-from redoubt.cost.workloads import INSTRUCTIONS
 from redoubt.linux.build import Build
 from redoubt.machine import boot, cpio, host, kernels, qemu
 from redoubt.machine.boot import Machine
-from redoubt.targets import ARM64, PC, TARGETS, UM, VIRT, X86_64, get_variant
+from redoubt.targets import PC, TARGETS, UM, X86_64, get_variant
 
 
 def value(words: list[str], option: str) -> str:
@@ -104,18 +101,6 @@ def test_a_measured_machine_has_no_huge_pages(tmp_path: Path) -> None:
     assert "transparent_hugepage=never" not in made.machine(get_variant(X86_64, "off")).args
 
 
-def test_only_a_kernel_with_keys_is_measured_with_a_mock(tmp_path: Path) -> None:
-    made = kernels.Workbench(Build(ARM64, tmp_path, tmp_path, tmp_path), tmp_path, host.EMULATED)
-    for name in ("off", "on"):
-        assert "kpkeys_mock" in made.bench_machine(get_variant(ARM64, name)).args
-    # It would be an argument of its first program.
-    assert "kpkeys_mock" not in made.bench_machine(get_variant(ARM64, "pristine")).args
-    assert "kpkeys_mock" not in made.machine(get_variant(ARM64, "on")).args
-    mocked = tables.heading(INSTRUCTIONS, "arm64")
-    assert "nothing was protected" in mocked
-    assert "protection enforced" in tables.heading(INSTRUCTIONS, "x86_64")
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -134,18 +119,3 @@ def test_the_version(
     program.chmod(0o755)
     assert qemu.version(PC) == expected
     assert qemu.described(PC) == f"{PC.program}: {text}"
-
-
-def test_the_version_of_one_that_was_downloaded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """It is asked of the program that runs the target, and nothing is downloaded for that."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert qemu.described(VIRT) == f"{VIRT.program}: unknown version"
-    loader = "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
-    write_tree(
-        tmp_path / "redoubt/rootless" / VIRT.package / "usr",
-        {loader: "#!/bin/sh\necho version 10.2.1\n", f"bin/{VIRT.program}": ""},
-    )
-    assert qemu.described(VIRT) == f"{VIRT.program}: version 10.2.1"

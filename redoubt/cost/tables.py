@@ -29,7 +29,6 @@ from redoubt.cost.workloads import (
     VARIANTS,
     WORKLOADS,
 )
-from redoubt.targets import get_target
 
 HEADINGS = {
     TIME: "Time on silicon: the protection keys of this CPU enforce",
@@ -38,12 +37,6 @@ HEADINGS = {
     EVENTS: "Events per operation: exact counts",
     INSTRUCTIONS: "Instructions on an emulated CPU (QEMU -icount): protection enforced; "
     "this is not time, and predicts none",
-}
-# Where no emulator has the keys that are measured.
-_MOCKED = {
-    EVENTS: "Events per operation, with a mock that protects nothing: exact counts",
-    INSTRUCTIONS: "Instructions on an emulated CPU (QEMU -icount), with a mock: the pkey register "
-    "is one that nothing looks at, and nothing was protected; this is not time, and predicts none",
 }
 SHORT = {TIME: "time", MOCK: "time, mock", EVENTS: "events", INSTRUCTIONS: "instructions"}
 LEGEND = (
@@ -73,12 +66,6 @@ class Table:
     heading: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
-
-
-def heading(kind: str, target: str) -> str:
-    """What stands above the figures of a kind of a target."""
-    mocked = _MOCKED if get_target(target).bench_keys_args else {}
-    return mocked.get(kind, HEADINGS[kind])
 
 
 def legend(report: Report) -> str:
@@ -212,7 +199,7 @@ def table(report: Report, kind: str) -> Table:
          *(made(lambda *words, place=place: place.get(words)) for made in columns.values()))
         for (name, size), place in found.items()
     )  # fmt: skip
-    return Table(kind, heading(kind, report.target), ("workload", "size", *columns), rows)
+    return Table(kind, HEADINGS[kind], ("workload", "size", *columns), rows)
 
 
 # === Direct map ==================================================================================

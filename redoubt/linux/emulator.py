@@ -28,8 +28,8 @@ PACKAGE = "qemu"
 # The patches are for this one; a later point release of the same Debian may need a refresh.
 SERIES = "10.0"
 PROGRAM = "qemu-system-aarch64"
-WITHOUT = "there is no other way to boot arm64 with permission overlays"
-MEND = "scripts/prerequisites arm64 emulator"
+WITHOUT = "there is no other way to boot arm64: no other emulator has permission overlays"
+MEND = "scripts/prerequisites arm64"
 _LIBRARIES = ("glib-2.0", "pixman-1", "libfdt")
 # Directories of this name in the build directory were left by a run that was killed.
 UNFINISHED = ".emulator-*"

@@ -43,27 +43,6 @@ def _place(package: str) -> Path:
     return paths.cache_dir() / "rootless" / package
 
 
-def there(package: str) -> Unpacked | None:
-    """What was obtained before, if it was."""
-    place = _place(package)
-    return Unpacked(place) if place.exists() else None
-
-
-def obtain(package: str, progress: Progress) -> Unpacked:
-    """Download and unpack a package with all that it depends on, once."""
-    archive = debian.Archive(
-        progress, (debian.SUITE, debian.RELEASE), f"install {package} of {debian.SUITE} or later"
-    )
-    return Unpacked(_whole(_place(package), archive, (package,)))
-
-
-def _whole(place: Path, archive: debian.Archive, packages: Sequence[str]) -> Path:
-    return _unpacked(
-        place, f"{' and '.join(packages)} with all dependencies", archive,
-        lambda where: archive.download_whole(packages, where),
-    )  # fmt: skip
-
-
 def system(architecture: str, packages: Sequence[str], progress: Progress) -> Path:
     """The files of packages with all that they depend on: what a guest can run. Got once.
 
@@ -76,7 +55,10 @@ def system(architecture: str, packages: Sequence[str], progress: Progress) -> Pa
         f"unpack {', '.join(packages)} of {architecture}, with what they depend on, in {place}",
         architecture,
     )
-    return _whole(place, archive, packages)
+    return _unpacked(
+        place, f"{' and '.join(packages)} with all dependencies", archive,
+        lambda where: archive.download_whole(packages, where),
+    )  # fmt: skip
 
 
 def _library(root: Path, name: str) -> Path:

@@ -176,8 +176,7 @@ class Workbench:
         `extra` comes last: "test_vmalloc.run_test_mask=1" in it runs that test at boot.
         """
         target = self.build.target
-        keys = () if variant.pristine else target.bench_keys_args
-        args = (*variant.boot_args, *_NO_VMALLOC_TEST, *target.bench_args, *keys, *extra)
+        args = (*variant.boot_args, *_NO_VMALLOC_TEST, *target.bench_args, *extra)
         return Machine(self.build, self.programs, self.host, args, cpus, BENCH_MEMORY_MB)
 
 

@@ -12,7 +12,6 @@ from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.process import run_logged, said
 from redoubt.core.progress import Progress
-from redoubt.linux import debian, rootless
 from redoubt.linux import emulator as built
 from redoubt.machine import planes
 from redoubt.targets import Emulator
@@ -42,18 +41,9 @@ def missing(emulator: Emulator) -> RedoubtError | None:
 
 
 def problem(emulator: Emulator) -> RedoubtError | None:
-    """What keeps the machine from being emulated here, with what mends it; None if nothing does.
-
-    What can be obtained without anybody's help is no problem, as long as nobody has tried.
-    """
+    """What keeps the machine from being emulated here, with what mends it; None if nothing does."""
     if emulator.ours:
         return built.lacking()
-    if emulator.rootless and (rootless.there(emulator.package) or debian.available()):
-        return None
-    return _installed(emulator)
-
-
-def _installed(emulator: Emulator) -> RedoubtError | None:
     if error := missing(emulator):
         return error
     have = version(emulator)
@@ -72,26 +62,15 @@ def _mend(emulator: Emulator) -> str:
     return f"sudo apt-get install {emulator.package}"
 
 
-def obtain(emulator: Emulator, progress: Progress) -> list[str]:
-    """The words that start the program: the system's, one downloaded for us alone, or built."""
-    if emulator.ours:
-        return [str(built.ready(progress))]
-    if not emulator.rootless or not _installed(emulator):
-        return [emulator.program]
-    return _of_ours(emulator, rootless.obtain(emulator.package, progress))
-
-
-def _of_ours(emulator: Emulator, found: rootless.Unpacked) -> list[str]:
-    return [*found.command(emulator.program), "-L", str(found.root / "usr/share/qemu")]
+def obtain(emulator: Emulator, progress: Progress) -> str:
+    """The program: the system's, or ours, which is built first if it has to be."""
+    return str(built.ready(progress)) if emulator.ours else emulator.program
 
 
 def described(emulator: Emulator) -> str:
     """The program that `obtain` finds without work, and what it says of its version."""
-    words = [str(built.program()) if emulator.ours else emulator.program]
-    if emulator.rootless and _installed(emulator):
-        ours = rootless.there(emulator.package)
-        words = _of_ours(emulator, ours) if ours else words
-    version = (said([*words, "--version"]) or "unknown version").splitlines()[0]
+    program = str(built.program()) if emulator.ours else emulator.program
+    version = (said([program, "--version"]) or "unknown version").splitlines()[0]
     return f"{emulator.program}: {version}"
 
 
@@ -106,7 +85,7 @@ def device_tree(
 ) -> None:
     """Write the device tree that a machine would get, see `command`."""
     run_logged(
-        [*obtain(emulator, progress), *emulator.options, "-machine", f"dumpdtb={file}",
+        [obtain(emulator, progress), *emulator.options, "-machine", f"dumpdtb={file}",
          "-cpu", emulator.cpu, "-smp", str(cpus), "-m", f"{memory_mb}M",
          "-nodefaults", "-display", "none", *devices],
         paths.build_dir() / "log" / "device-tree.log",
@@ -133,7 +112,7 @@ def command(
     with `counting` the clock shows 1 ns for each instruction; `devices` are options for more.
     """
     return [
-        *obtain(emulator, progress), "-accel", "tcg", *emulator.options,
+        obtain(emulator, progress), "-accel", "tcg", *emulator.options,
         "-cpu", cpu or emulator.cpu, "-smp", str(cpus), "-m", f"{memory_mb}M",
         "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
         "-kernel", str(kernel), "-initrd", str(archive),

@@ -22,7 +22,8 @@ from redoubt.linux import topics, tree
 from redoubt.targets import Target
 
 GUARD, SCOPE, CLASS, WRITER = "guard", "scope", "class", "writer"
-RAISE, BATCH, LEDGER, FIXUP, KEY = "raise", "batch", "ledger", "fixup", "key"
+RAISE, LOWER, BARRIER = "raise", "lower", "barrier"
+BATCH, LEDGER, FIXUP, KEY = "batch", "ledger", "fixup", "key"
 
 
 def name_of(place: Mapping[str, Any]) -> str:
@@ -131,7 +132,11 @@ _RULES = (
     _Rule(RAISE, r"\bkpkeys_raise(?=\()", 1, _comment, alone=True),
     # Also where an interrupt ends that came in between.
     _Rule(RAISE, r"\bx86_write_pkrs(?=\(PKRS_PGTABLES\))", 1, _comment, alone=True),
-    _Rule(RAISE, r"\barm64_write_pkey_reg(?=\(PGTABLES\))", 1, _comment, alone=True),
+    _Rule(RAISE, r"\barm64_write_por_el1(?=\(POR_EL1_PGTABLES\))", 1, _comment, alone=True),
+    _Rule(LOWER, r"\barm64_write_por_el1(?=\(POR_EL1_DEFAULT\))", 1, _comment, alone=True),
+    _Rule(LOWER, r"\bx86_write_pkrs(?=\(PKRS_DEFAULT\))", 1, _comment, alone=True),
+    # Behind the write of the register, in one statement with it.
+    _Rule(BARRIER, r'"isb\\n"', 0, lambda _: '""'),
     _Rule(BATCH, r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()", 1, _comment, alone=True),
     _Rule(LEDGER, r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()", 1, _comment, alone=True),
     _Rule(FIXUP, rf"\b(?:{'|'.join(_EXTABLE)})(?=\()", 1, _comment),
@@ -254,8 +259,9 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
     elif site.kind == SCOPE:
         var = ", __UNIQUE_ID(scope)" if name == "scoped_guard" else ""
         said = f"KPKEYS_MUTANT_SCOPE({number}, {inside}{var})"
-    elif site.kind == FIXUP and name in _EXTABLE:
-        # The statement is there twice, as an entry in a table cannot be chosen.
+    elif site.kind == BARRIER or (site.kind == FIXUP and name in _EXTABLE):
+        # The statement is there twice, as neither a part of it nor an entry in a table can be
+        # chosen.
         start = text.rindex(_ASM, 0, start)
         end = _closing(text, start + len(_ASM) - 1)
         whole = text[start:end]
@@ -264,7 +270,7 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
         said = f"({{ if ({asked}) {_one_line(without)}; else {whole}; }})"
     elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
         said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"
-    elif site.kind in (RAISE, BATCH, LEDGER) or name == _ADD:
+    elif site.kind in (RAISE, LOWER, BATCH, LEDGER) or name == _ADD:
         said = f"KPKEYS_MUTANT_CALL({number}, {code})"
     else:
         said = f"({asked} ? {site.mutated} : {code})"

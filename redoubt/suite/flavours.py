@@ -35,7 +35,7 @@ def _life(
     """What a machine goes through in its life, however it was booted."""
     kernel = kernels.our_tree(run.progress)
     booted = {label: made}
-    booted |= {f", {way.name}{label}": made.by(way) for way in run.target.ways if way.enforces}
+    booted |= {f", {way.name}{label}": made.by(way) for way in run.target.ways}
     for name, way_made in booted.items():
         for event in events:
             with run.progress.step(f"Taking {run.target.name} through {event.__name__}"):
@@ -75,8 +75,7 @@ def plain(run: Run) -> Iterator[Item]:
     made, label = run.workbench("plain flavour", attack.FLAVOUR), ", plain flavour"
     yield from boots.attacks(run, made, label, attack.FLAVOUR)
     for way in run.target.ways:
-        if way.enforces:
-            yield from boots.attacks(run, made.by(way), f", {way.name}{label}", attack.FLAVOUR)
+        yield from boots.attacks(run, made.by(way), f", {way.name}{label}", attack.FLAVOUR)
 
 
 def distribution(run: Run) -> Iterator[Item]:

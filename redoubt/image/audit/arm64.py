@@ -22,9 +22,8 @@ from redoubt.image.audit.walk import NOTHING, Known
 from redoubt.image.elf import Elf
 from redoubt.image.functions import Function, functions
 
-# What is written, as a disassembler calls it and as one that knows it: POR_EL1, PIR_EL1 in its
-# place, and for the mock TPIDR2_EL0.
-_REGISTERS = ("s3_0_c10_c2_4", "por_el1", "s3_0_c10_c2_3", "pir_el1", "tpidr2_el0")
+# POR_EL1, as a disassembler calls it and as one that knows it.
+_REGISTERS = ("s3_0_c10_c2_4", "por_el1")
 _BRANCH = re.compile(r"^(?:bl?|bc?\.\w+|cbn?z|tbn?z)$")
 # Behind these the function is over, or the kernel.
 _LEAVING = frozenset({"ret", "retaa", "retab", "br", "eret"})
@@ -196,10 +195,10 @@ def _sites(
     """Those in a function; `entered` as of constant(), `labels` of way_out(), `levels` by value."""
     values = {at: constant(insns, at, entered) for at, insn in enumerate(insns) if insn.writes}
     named = {at: None if value is None else levels.get(value) for at, value in values.items()}
-    lowered = {insns[at].address for at, level in named.items() if _is_default(level)}
+    lowered = {insns[at].address for at, level in named.items() if level == DEFAULT_LEVEL}
     for at, value in values.items():
         insn, level = insns[at], named[at]
-        raised = level is not None and not _is_default(level)
+        raised = level not in (None, DEFAULT_LEVEL)
         yield Site(
             address=insn.address,
             function=function.name,
@@ -209,8 +208,3 @@ def _sites(
             level=level,
             left=way_out(insns, insn.address + 4, lowered, labels) if raised else None,
         )
-
-
-def _is_default(level: str | None) -> bool:
-    """Is it the default level, of whichever register?"""
-    return level is not None and level.split("-")[0] == DEFAULT_LEVEL

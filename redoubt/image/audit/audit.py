@@ -25,8 +25,7 @@ and with a reason, in the allow-list (a TOML file, see configs/audit/um.toml).
 
 How a value is found, and what counts as a constant, is said in x86.py; in arm64.py it is done
 by simpler means. Anything that is not plainly a constant counts as none, so a mistake is a false
-alarm and not a pass. On arm64 a level has a value for each of the registers:
-``default-indirect`` is the default level as well.
+alarm and not a pass.
 
 Not findings, by the threat model: bytes that spell such an instruction inside another one, or in a
 place execution never begins at. To use them an attacker must already have diverted control flow,

@@ -24,7 +24,7 @@ from redoubt.machine import guest, kernels
 from redoubt.machine.boot import Machine, Result
 from redoubt.ship.deb.shipped import Rules
 from redoubt.targets import Target, get_variant
-from redoubt.trial import check, experiment
+from redoubt.trial import check
 
 ACTIVE = "active"
 INACTIVE = "inactive"
@@ -200,16 +200,7 @@ def start(machine: Machine, progress: Progress) -> Booted:
     RedoubtError if the machine cannot be started at all.
     """
     built = machine.build
-    target = built.target
-    if target.keyless:
-        result = experiment.start(
-            machine, ["/bin/stress", str(STRESS_S), str(_CPUS)],
-            title=f"Booting {target.name} out of its package", name=f"deb-{target.name}",
-            timeout=_TIMEOUT, progress=progress,
-        )  # fmt: skip
-        if not _words(_HARDENED, result.console):
-            return _judge_keyless(target, built, result)
-    report = check.run(machine, get_variant(target, "on"), STRESS_S, progress)
+    report = check.run(machine, get_variant(built.target, "on"), STRESS_S, progress)
     return _judge(built, report)
 
 
@@ -227,17 +218,6 @@ def _common(built: Build, result: Result) -> list[str]:
     if not any(map(_MODULE_LOADED.match, result.console)):
         problems.append("no module of the package was loaded")
     return problems
-
-
-def _judge_keyless(target: Target, built: Build, result: Result) -> Booted:
-    """A kernel that finds no keys says so in one line, says why, and works."""
-    said = _words(_NOT_HARDENED, result.console)
-    problems = _common(built, result)
-    if said != [target.keyless]:
-        problems.append(f"expected one line 'not hardened: {target.keyless}', found {said}")
-    return Booted(
-        protection=INACTIVE, said="; ".join(said), tables=0, problems=tuple(problems), result=result
-    )
 
 
 def _judge(built: Build, report: check.Report) -> Booted:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* kpkeys on permission overlays (POE), or their substitute. */
+/* kpkeys on permission overlays (POE). */
 #include <linux/bitfield.h>
 #include <linux/cache.h>
 #include <linux/export.h>
@@ -27,40 +27,21 @@
 DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_key);
 /* Page table helpers are inlined into modules. */
 EXPORT_SYMBOL(arm64_kpkeys_key);
-DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_pie_key);
-EXPORT_SYMBOL(arm64_kpkeys_pie_key);
 
 DEFINE_PER_CPU(u64, arm64_kpkeys_at_entry);
 
-const char *arm64_kpkeys_name __ro_after_init = "arm64/poe";
-
 /* === The register ======================================================= */
 
-/* Choose the register; returns the reason if there is none. */
-static const char * __init arm64_kpkeys_choose(void)
-{
-	if (arm64_has_por_el1())
-		return NULL;
-	if (IS_ENABLED(CONFIG_ARM64_KPKEYS_PIE_TEST) &&
-	    cpus_have_cap(ARM64_HAS_S1PIE)) {
-		pr_warn("kpkeys: permission indirection instead of overlays is for tests only\n");
-		arm64_kpkeys_name = "arm64/pie";
-		static_branch_enable(&arm64_kpkeys_pie_key);
-		return NULL;
-	}
-	return "the CPU has no permission overlays (POE)";
-}
-
 /**
- * arch_kpkeys_init() - Choose the register and set the boot CPU to the default.
+ * arch_kpkeys_init() - Find out whether there are keys, and use them.
+ *
+ * __cpu_setup() has set this CPU to the default level, as it does with all.
  *
  * Context: boot, one CPU, its features are known.
  * Return: NULL, or the reason why there are no protection keys.
  */
 const char * __init arch_kpkeys_init(void)
 {
-	const char *reason;
-
 	if (!can_set_direct_map())
 		return "the linear map is made of blocks, rodata=full makes it of pages";
 	/*
@@ -75,24 +56,13 @@ const char * __init arch_kpkeys_init(void)
 	if (!rodata_enabled)
 		return "rodata=off";
 
-	reason = arm64_kpkeys_choose();
-	if (reason)
-		return reason;
+	if (!system_supports_poe())
+		return "the CPU has no permission overlays (POE)";
+	if (!(read_sysreg_s(SYS_TCR2_EL1) & TCR2_EL1_POE))
+		return "the hypervisor does not permit access to POR_EL1";
 
-	arm64_write_pkey_reg(DEFAULT);
 	static_branch_enable(&arm64_kpkeys_key);
 	return NULL;
-}
-
-/**
- * arm64_kpkeys_start_cpu() - Set a starting CPU to the default level.
- *
- * Context: that CPU, interrupts off, after reset or suspend.
- */
-void noinstr arm64_kpkeys_start_cpu(void)
-{
-	if (arch_kpkeys_enabled())
-		arm64_write_pkey_reg(DEFAULT);
 }
 
 /**
@@ -102,7 +72,7 @@ void noinstr arm64_kpkeys_start_cpu(void)
  */
 void arm64_kpkeys_leaked(void)
 {
-	arm64_write_pkey_reg(DEFAULT);
+	arm64_write_por_el1(POR_EL1_DEFAULT);
 	kpkeys_level_leaked();
 }
 
@@ -120,8 +90,8 @@ void arm64_kpkeys_switch(void)
 		return;
 
 	kpkeys_assert_current_default();
-	if (unlikely(arch_kpkeys_read_reg() != arm64_pkey_reg(DEFAULT)))
-		arm64_write_pkey_reg(DEFAULT);
+	if (unlikely(arch_kpkeys_read_reg() != POR_EL1_DEFAULT))
+		arm64_write_por_el1(POR_EL1_DEFAULT);
 	if (unlikely(!kpkeys_ledger_is_top(0))) {
 		kpkeys_raise(KPKEYS_LVL_PGTABLES);
 		kpkeys_ledger_clear();
@@ -142,7 +112,7 @@ void noinstr arm64_kpkeys_return_to_raised(unsigned long frame)
 	if (!kpkeys_ledger_is_top(frame))
 		return;
 
-	arm64_write_pkey_reg(PGTABLES);
+	arm64_write_por_el1(POR_EL1_PGTABLES);
 	kpkeys_ledger_pop();
 	__preempt_count_sub(PREEMPT_OFFSET);
 }

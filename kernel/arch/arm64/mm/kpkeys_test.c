@@ -50,42 +50,6 @@ static void permissions_of_entries(struct kunit *test)
 	/* PIE leaves the permissions to the overlay. */
 	KUNIT_EXPECT_EQ(test, por_permission(PIE_E1, pte_pi_index(_PAGE_KERNEL)),
 			PIE_RW_O);
-	/* User mode has no access with the index of page tables. */
-	KUNIT_EXPECT_EQ(test, por_permission(PIE_E0, PI_IDX_PGTABLES), PIE_NONE_O);
-}
-
-static void levels_differ_in_one_index(struct kunit *test)
-{
-	int index;
-
-	if (!IS_ENABLED(CONFIG_ARM64_KPKEYS_PIE_TEST))
-		kunit_skip(test, "permission indirection is not used");
-
-	for (index = 0; index < 16; index++) {
-		u64 low = por_permission(PIR_EL1_DEFAULT, index);
-		u64 high = por_permission(PIR_EL1_PGTABLES, index);
-
-		if (index == PI_IDX_PGTABLES) {
-			KUNIT_EXPECT_EQ(test, low, PIE_R);
-			KUNIT_EXPECT_EQ(test, high, PIE_RW);
-		} else {
-			KUNIT_EXPECT_EQ(test, low, high);
-		}
-	}
-}
-
-static void nothing_else_has_the_index(struct kunit *test)
-{
-	const pgprot_t prots[] = {
-		PAGE_KERNEL, PAGE_KERNEL_RO, PAGE_KERNEL_ROX, PAGE_KERNEL_EXEC,
-		PAGE_NONE, PAGE_SHARED, PAGE_SHARED_EXEC, PAGE_READONLY,
-		PAGE_READONLY_EXEC, PAGE_EXECONLY,
-	};
-	int i;
-
-	for (i = 0; i < ARRAY_SIZE(prots); i++)
-		KUNIT_EXPECT_NE(test, pte_pi_index(pgprot_val(prots[i])),
-				PI_IDX_PGTABLES);
 }
 
 static void an_entry_is_tagged_and_untagged(struct kunit *test)
@@ -106,8 +70,6 @@ static void an_entry_is_tagged_and_untagged(struct kunit *test)
 	/* Must be a kernel entry, because writes to these need barriers. */
 	KUNIT_EXPECT_TRUE(test, pte_valid_not_user(__pte(tagged)));
 	KUNIT_EXPECT_TRUE(test, pte_write(__pte(tagged)));
-	if (arm64_kpkeys_pie())
-		KUNIT_EXPECT_EQ(test, pte_pi_index(tagged), PI_IDX_PGTABLES);
 }
 
 static void user_entries_are_none_of_the_kernel(struct kunit *test)
@@ -119,6 +81,9 @@ static void user_entries_are_none_of_the_kernel(struct kunit *test)
 		pte_t pte = __pte(pgprot_val(prots[i]) | PTE_VALID);
 
 		KUNIT_EXPECT_FALSE(test, pte_valid_not_user(pte));
+		/* With a key of the same number, which is one of user pages. */
+		pte = __pte(pte_val(pte) | ARM64_PTE_PGTABLES);
+		KUNIT_EXPECT_FALSE(test, arch_kpkeys_pte_tagged(pte));
 	}
 }
 
@@ -127,8 +92,8 @@ static void a_level_is_what_the_register_says(struct kunit *test)
 	if (!arch_kpkeys_enabled())
 		kunit_skip(test, "there are no keys in this boot");
 
-	KUNIT_EXPECT_EQ(test, arch_kpkeys_read_reg(), arm64_pkey_reg(DEFAULT));
-	KUNIT_EXPECT_NE(test, arm64_pkey_reg(PGTABLES), arm64_pkey_reg(DEFAULT));
+	KUNIT_EXPECT_EQ(test, arch_kpkeys_read_reg(), POR_EL1_DEFAULT);
+	KUNIT_EXPECT_NE(test, POR_EL1_PGTABLES, POR_EL1_DEFAULT);
 }
 
 /* The redone instruction may have lost a race. */
@@ -308,8 +273,6 @@ static void root_is_written(struct kunit *test)
 static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(overlays_of_levels),
 	KUNIT_CASE(permissions_of_entries),
-	KUNIT_CASE(levels_differ_in_one_index),
-	KUNIT_CASE(nothing_else_has_the_index),
 	KUNIT_CASE(an_entry_is_tagged_and_untagged),
 	KUNIT_CASE(user_entries_are_none_of_the_kernel),
 	KUNIT_CASE(a_level_is_what_the_register_says),

@@ -14,9 +14,4 @@
 #define POR_EL1_PGTABLES	(POR_ELx_PERM_PREP(0, POE_RWX) |	\
 				 POR_ELx_PERM_PREP(ARM64_PKEY_PGTABLES, POE_RW))
 
-/* PIR_EL1, as a substitute for POR_EL1. */
-#define PIR_EL1_DEFAULT		PIE_E1
-#define PIR_EL1_PGTABLES	(PIE_E1 |				\
-				 PIRx_ELx_PERM_PREP(PI_IDX_PGTABLES, PIE_RW))
-
 #endif /* __ASM_KPKEYS_REGS_H */
