@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from conftest import WALK
-from guests import AUDIT, machine, say
+from guests import AUDIT, ended, machine, say
 
 from redoubt.core.progress import Silent
+from redoubt.machine.boot import Machine, Result
+from redoubt.targets import ARM64
 from redoubt.trial import lifecycle
 from redoubt.trial.ktap import Suite
 from redoubt.trial.lifecycle import Outcome
@@ -137,3 +139,35 @@ def test_only_the_end_of_another_kernel_may_be_a_panic(go: Callable[..., Outcome
     splats = ("BUG: x", end, "Call Trace:")
     outcome = go(lifecycle.kexec, lines, "panic", detail=end, splats=splats)
     assert outcome.problems == ("kernel: BUG: x",)
+
+
+OFF = ended(["@power: hibernating"], "died")
+BACK = ended(["@power: hibernated", *SUITES, *WALK])
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((OFF, BACK), ()),
+        ((BACK, BACK), ("it did not go to the disk",)),
+        ((ended([], "hang"), BACK), ("it did not go to the disk",)),
+        ((OFF, OFF), ("it did not come back from the disk",)),
+    ],
+)
+def test_a_disk_to_come_back_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ends: tuple[Result, ...], said: tuple[str, ...]
+) -> None:
+    booted: list[Machine] = []
+
+    def refusing(made: Machine, name: str, *_: object) -> Outcome:
+        booted.append(made)
+        return Outcome(name, (), ends[len(booted) - 1])
+
+    monkeypatch.setattr(lifecycle, "_refusing", refusing)
+    outcome = lifecycle.hibernate(machine(ARM64), tmp_path, Silent())
+    assert outcome.problems == said
+    # One machine, twice, with one disk.
+    assert booted[0] == booted[1]
+    assert (
+        "resume=/dev/vda" in booted[0].args and "virtio-blk-device,drive=disk" in booted[0].devices
+    )

@@ -3,6 +3,8 @@
  * Switch the CPU's registers off and on again.
  *
  * power suspend [TIMES]: suspend to RAM until the clock wakes the machine.
+ * power hibernate DISK: suspend to a disk, which is made a swap area. The
+ *   machine is off then; the next boot with resume=DISK continues here.
  * power kexec KERNEL ARGS: start another kernel, which gets no initramfs.
  */
 #define _GNU_SOURCE
@@ -18,10 +20,12 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "swap.h"
 
 #define ALARM		"/sys/class/rtc/rtc0/wakealarm"
 #define MEM_SLEEP	"/sys/power/mem_sleep"
 #define STATE		"/sys/power/state"
+#define HOW_TO_END	"/sys/power/disk"
 /* Long enough to fall asleep in an emulated machine: before that it is lost. */
 #define SLEEP_S		"+8"
 #define REBOOT_KEXEC	0x45584543
@@ -49,6 +53,20 @@ static int suspend(int times)
 	return 0;
 }
 
+static int hibernate(const char *disk)
+{
+	if (!swap_on(disk, 0)) {
+		fprintf(stderr, "power: %s: %s\n", disk, strerror(errno));
+		return 1;
+	}
+	printf("@power: hibernating\n");
+	fflush(stdout);
+	if (!put(HOW_TO_END, "shutdown") || !put(STATE, "disk"))
+		return 1;
+	printf("@power: hibernated\n");
+	return 0;
+}
+
 static int start_kernel(const char *kernel, const char *args)
 {
 	int fd = open(kernel, O_RDONLY | O_CLOEXEC);
@@ -69,8 +87,10 @@ int main(int argc, char *argv[])
 {
 	if (argc >= 2 && argc <= 3 && !strcmp(argv[1], "suspend"))
 		return suspend(argc == 3 ? atoi(argv[2]) : 1);
+	if (argc == 3 && !strcmp(argv[1], "hibernate"))
+		return hibernate(argv[2]);
 	if (argc == 4 && !strcmp(argv[1], "kexec"))
 		return start_kernel(argv[2], argv[3]);
-	fprintf(stderr, "usage: power suspend [TIMES] | kexec KERNEL ARGS\n");
+	fprintf(stderr, "usage: power suspend [TIMES] | hibernate DISK | kexec KERNEL ARGS\n");
 	return 2;
 }

@@ -52,6 +52,7 @@ def debug(run: Run) -> Iterator[Item]:
     have = made.build.configuration()
     events = (
         (lifecycle.memory, "CONFIG_ACPI_HOTPLUG_MEMORY"), (lifecycle.guests, "CONFIG_KVM_AMD"),
+        (lifecycle.kexec, "CONFIG_KEXEC_FILE"), (lifecycle.hibernate, "CONFIG_VIRTIO_BLK"),
     )  # fmt: skip
     yield from _life(
         run, made, ", debug flavour", [event for event, needs in events if have.get(needs) == "y"]

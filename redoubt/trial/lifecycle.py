@@ -7,6 +7,7 @@ Each must end with page tables that are all protected, and a register that still
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from redoubt.trial.experiment import Outcome, bad_end, matches, start
 
 SLEEPS = 2
 DIMM_MB = 256
+DISK_MB = 1024
 # How often a guest of the guest leaves: more than it has pages.
 RUNS = 1000
 _TIMEOUT = 600.0
@@ -26,6 +28,8 @@ _TIMEOUT = 600.0
 _KUNIT_LATER = ("kunit.enable=1", "kunit.autorun=0")
 _KUNIT = "/sys/kernel/debug/kunit"
 _EJECT = "/sys/bus/acpi/devices/PNP0C80:00/eject"
+_DISK = "/dev/vda"
+_DISKS = {"arm64": "virtio-blk-device"}
 _DIMM = (
     "-m", "slots=1,maxmem=8G", "-object", f"memory-backend-ram,id=more,size={DIMM_MB}M",
     "-device", "pc-dimm,id=dimm,memdev=more",
@@ -96,6 +100,30 @@ def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     if f"@power: resumed={SLEEPS}" not in outcome.boot.console:
         return replace(outcome, problems=(*outcome.problems, "it did not sleep"))
     return outcome
+
+
+def hibernate(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
+    """Suspend to a disk, boot from it, then let KUnit write to page tables."""
+    name, command = "hibernation", ["/bin/power", "hibernate", _DISK]
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
+        disk = Path(directory) / "disk"
+        with disk.open("wb") as file:
+            file.truncate(DISK_MB << 20)
+        saved = replace(
+            machine,
+            args=(*machine.args, f"resume={_DISK}", "hibernate=nocompress"),
+            devices=(
+                *machine.devices, "-drive", f"if=none,id=disk,format=raw,file={disk}",
+                "-device", f"{_DISKS[machine.build.target.arch]},drive=disk",
+            ),
+        )  # fmt: skip
+        # Both boots have the same commands: the first ends within one, where the second goes on.
+        off, on = (_refusing(saved, name, [command], kernel, progress) for _ in range(2))
+    if off.boot.outcome == "finished" or "@power: hibernating" not in off.boot.console:
+        return Outcome(name, ("it did not go to the disk", *off.problems), off.boot)
+    if "@power: hibernated" not in on.boot.console:
+        return replace(on, problems=(*on.problems, "it did not come back from the disk"))
+    return on
 
 
 def memory(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
