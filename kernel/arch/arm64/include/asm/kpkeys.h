@@ -88,9 +88,14 @@ static __always_inline bool arm64_kpkeys_tagged(pteval_t val)
 /* Kernel addresses start here. */
 #define arch_kpkeys_walk_addr(addr)	((addr) | _PAGE_OFFSET(vabits_actual))
 
-/* User pages have keys of their own. */
-#define arch_kpkeys_pte_tagged(pte)					\
-	(pte_valid_not_user(pte) && arm64_kpkeys_tagged(pte_val(pte)))
+/* User pages have keys of their own: as pte_valid_not_user(). */
+static inline bool arm64_kpkeys_tagged_kernel(pteval_t val)
+{
+	return (val & (PTE_VALID | PTE_USER | PTE_UXN)) ==
+	       (PTE_VALID | PTE_UXN) && arm64_kpkeys_tagged(val);
+}
+
+#define arch_kpkeys_pte_tagged(pte)	arm64_kpkeys_tagged_kernel(pte_val(pte))
 
 /* In the read-only part of the kernel image, by either of its addresses. */
 bool arm64_kpkeys_read_only(const void *table);
