@@ -162,7 +162,7 @@ def test_a_patch_that_does_not_apply_leaves_no_tree(said: Path, tmp_path: Path) 
     assert not list((tmp_path / "build").glob(emulator.UNFINISHED))
 
 
-@pytest.mark.parametrize("missing", ["dpkg-source", "libfdt"])
+@pytest.mark.parametrize("missing", ["dpkg-source", "pixman-1", "libfdt"])
 def test_it_says_what_it_takes(
     missing: str, said: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -170,12 +170,16 @@ def test_it_says_what_it_takes(
     for name in ("apt-get", "dpkg-source", "pkg-config"):
         (there / name).write_text(f"#!/bin/sh\n[ $2 != {missing} ]\n")
         (there / name).chmod(0o755)
+    # It answers with the bare name of a file that it does not find.
+    found = "" if missing == "libfdt" else "/lib/"
+    (there / "gcc").write_text(f"#!/bin/sh\necho {found}libfdt.so\n")
+    (there / "gcc").chmod(0o755)
     monkeypatch.setenv("PATH", str(there))
     (there / missing).unlink(missing_ok=True)
     problem = emulator.lacking()
     assert problem
     assert missing in problem.message
-    assert problem.hint == "scripts/prerequisites arm64 emulator"
+    assert problem.hint == "scripts/prerequisites arm64"
 
 
 def test_nothing_is_lacking_of_one_that_is_built(

@@ -129,7 +129,6 @@ def test_a_target_has_no_option_of_another(target: Target) -> None:
         "x86_64": ("CONFIG_UML_", "CONFIG_ARM64_"),
         "x86_64-mktme": ("CONFIG_UML_", "CONFIG_ARM64_"),
         "arm64": ("CONFIG_UML_", "CONFIG_X86_"),
-        "arm64-poe": ("CONFIG_UML_", "CONFIG_X86_"),
     }
     assert not [name for name in names if name.startswith(other[target.name])]
 

@@ -193,7 +193,6 @@ def test_images_tell_what_was_compiled(tmp_path: Path) -> None:
         "\tscoped_guard(spinlock_irqsave, &lock) {\n",
         "\tkpkeys_assert_current_default();\n",
         "\tkpkeys_lower();\n",
-        "\tx86_write_pkrs(PKRS_DEFAULT);\n",
         # Talk of it.
         "/* guard(kpkeys_hardened_pgtables)(); */\n",
         "/*\n * set_memory_pkey() - Set a key.\n *\tkpkeys_raise(level);\n */\n",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An emulator the system does not have, or has too old a version of."""
+"""Packages that are unpacked for a guest, and for no system."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from conftest import write_tree
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
 from redoubt.linux import debian, rootless
-from redoubt.machine import qemu
-from redoubt.targets import PC, VIRT
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
@@ -30,25 +28,6 @@ def package(where: Path, name: str, files: dict[str, str]) -> None:
     control = f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n"
     root = write_tree(where / f"{name}.tree", {**files, "DEBIAN/control": control})
     subprocess.run(["dpkg-deb", "-b", root, where / f"{name}.deb"], check=True, capture_output=True)
-
-
-@pytest.fixture
-def downloads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """An archive with the emulator and a library; says what was downloaded."""
-    asked: list[str] = []
-    source = tmp_path / "archive"
-    source.mkdir()
-    package(source, "qemu", {f"usr/bin/{VIRT.program}": "", "usr/share/qemu/bios": ""})
-    package(source, "libc", {f"{LIBRARIES}/ld-linux-x86-64.so.2": ""})
-
-    def download(self: debian.Archive, names: Sequence[str], into: Path) -> list[Path]:
-        assert self.suites == (debian.SUITE, debian.RELEASE)
-        asked.extend(names)
-        return sorted(source.glob("*.deb"))
-
-    monkeypatch.setattr(debian.Archive, "update", lambda self: None)
-    monkeypatch.setattr(debian.Archive, "download_whole", download)
-    return asked
 
 
 BASH = ("arm64", ("bash-static", "libcap-dev"))
@@ -76,69 +55,6 @@ def foreign_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str
     monkeypatch.setattr(debian.Archive, "newest", newest)
     monkeypatch.setattr(debian.Archive, "download", download)
     return asked
-
-
-def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str | None) -> None:
-    """A system with that version of the emulator, or none."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    if version:
-        text = f"#!/bin/sh\necho 'QEMU emulator version {version}'\n"
-        write_tree(programs, {VIRT.program: text})
-    for name in ("dpkg-deb", "tar", "sh", "apt-get", "apt-cache"):
-        (programs / name).symlink_to(f"/usr/bin/{name}")
-    monkeypatch.setenv("PATH", str(programs))
-
-
-def test_the_systems_is_taken_if_it_is_new_enough(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, downloads: list[str]
-) -> None:
-    installed(monkeypatch, tmp_path, "10.2.0")
-    assert qemu.obtain(VIRT, Silent()) == [VIRT.program]
-    assert downloads == []
-
-
-@pytest.mark.parametrize("version", [None, "7.2.22", "10.1.9"])
-def test_another_is_downloaded_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, downloads: list[str], cache: Path,
-    version: str | None,
-) -> None:  # fmt: skip
-    installed(monkeypatch, tmp_path, version)
-    assert qemu.problem(VIRT) is None
-    words = qemu.obtain(VIRT, Silent())
-    assert qemu.obtain(VIRT, Silent()) == words
-    assert downloads == [VIRT.package]
-    root = Path(words[0]).parents[3]
-    assert root.is_relative_to(cache)
-    assert words[1:] == [
-        "--library-path", str(root / LIBRARIES), str(root / f"usr/bin/{VIRT.program}"),
-        "-L", str(root / "usr/share/qemu"),
-    ]  # fmt: skip
-    # Nothing is left but that.
-    assert sorted(one.name for one in root.parent.iterdir()) == ["log", VIRT.package]
-
-
-def test_what_ends_half_way_is_not_trusted(
-    monkeypatch: pytest.MonkeyPatch, downloads: list[str], cache: Path
-) -> None:
-    def fail(*_: object) -> None:
-        raise RedoubtError("unpacking failed")
-
-    monkeypatch.setattr(debian, "extract", fail)
-    with pytest.raises(RedoubtError, match="unpacking failed"):
-        rootless.obtain(VIRT.package, Silent())
-    assert rootless.there(VIRT.package) is None
-    monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    assert not list((cache / "redoubt/rootless").glob(".partial-*"))
-
-
-def test_a_file_that_is_gone_is_told(downloads: list[str]) -> None:
-    found = rootless.obtain(VIRT.package, Silent())
-    (found.root / "usr/bin" / VIRT.program).unlink()
-    with pytest.raises(RedoubtError, match="is missing") as caught:
-        found.command(VIRT.program)
-    assert caught.value.hint == f"rm -r {found.root}"
 
 
 def test_files_of_another_architecture_are_downloaded_once(
@@ -177,6 +93,19 @@ def test_what_a_guest_runs_comes_with_all_it_depends_on(
     assert (roots[2] / LIBRARIES / "libc.so.6").exists()
 
 
+def test_what_ends_half_way_is_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, foreign_archive: list[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise RedoubtError("unpacking failed")
+
+    monkeypatch.setattr(debian, "extract", fail)
+    with pytest.raises(RedoubtError, match="unpacking failed"):
+        rootless.foreign(*BASH, Silent())
+    assert not rootless.place_of(*BASH).exists()
+    assert not list(rootless.place_of(*BASH).parent.glob(".partial-*"))
+
+
 def test_a_package_that_the_other_architecture_lacks(foreign_archive: list[str]) -> None:
     with pytest.raises(RedoubtError, match="no hello of arm64"):
         rootless.foreign("arm64", ("bash-static", "hello"), Silent())
@@ -200,18 +129,3 @@ def test_the_index_of_another_architecture_is_another(cache: Path) -> None:
     assert ours.state != other.state
     assert not [word for word in ours._options() if "Architecture" in word]
     assert {"APT::Architecture=arm64", "APT::Architectures=arm64"} <= {*other._options()}
-
-
-def test_no_debian_to_download_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    problem = qemu.problem(VIRT)
-    assert problem and problem.message == f"{VIRT.program} not found"
-    assert problem.hint and VIRT.package in problem.hint
-
-
-def test_what_the_other_emulator_lacks_is_left_to_people(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    installed(monkeypatch, tmp_path, None)
-    assert qemu.problem(PC)
-    assert qemu.obtain(PC, Silent()) == [PC.program]

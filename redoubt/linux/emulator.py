@@ -20,7 +20,7 @@ from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
-from redoubt.core.process import alone, run_logged
+from redoubt.core.process import alone, run_logged, said
 from redoubt.core.progress import Progress
 from redoubt.linux import debian, tree
 
@@ -30,7 +30,9 @@ SERIES = "10.0"
 PROGRAM = "qemu-system-aarch64"
 WITHOUT = "there is no other way to boot arm64: no other emulator has permission overlays"
 MEND = "scripts/prerequisites arm64"
-_LIBRARIES = ("glib-2.0", "pixman-1", "libfdt")
+_LIBRARIES = ("glib-2.0", "pixman-1")
+# pkg-config does not know it on Debian 12.
+_FDT = "libfdt.so"
 # Directories of this name in the build directory were left by a run that was killed.
 UNFINISHED = ".emulator-*"
 
@@ -66,6 +68,8 @@ def lacking() -> RedoubtError | None:
     for name in ("apt-get", "dpkg-source", "pkg-config"):
         if not shutil.which(name):
             return RedoubtError(f"{name} not found, which builds the emulator", MEND)
+    if not (said(["gcc", f"-print-file-name={_FDT}"]) or "").startswith("/"):
+        return RedoubtError("libfdt is missing, which the emulator is built with", MEND)
     for library in _LIBRARIES:
         if subprocess.run(["pkg-config", "--exists", library], check=False).returncode:
             return RedoubtError(f"{library} is missing, which the emulator is built with", MEND)

@@ -212,8 +212,9 @@ def benchmark_block(results: Results) -> str:
 
 def shown(report: Report) -> list[Table]:
     """The tables of a benchmark for a text: switches stand beside times and instructions there."""
+    events = tables.HEADINGS[EVENTS]
     made = tables.counted(report)
-    return [one for one in made if one.kind != EVENTS or report.kinds == [EVENTS]]
+    return [one for one in made if one.heading != events or report.kinds == [EVENTS]]
 
 
 # Operations that README names, on the target that counts them with protection enforced.
