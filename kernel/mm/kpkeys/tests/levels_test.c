@@ -315,13 +315,18 @@ static void preemption_inside_guard(struct kunit *test)
 struct wake_sample {
 	struct hrtimer timer;
 	struct task_struct *task;
-	bool done;
+	bool inside, done;
 };
 
 static enum hrtimer_restart wake_in_irq(struct hrtimer *timer)
 {
 	struct wake_sample *sample = container_of(timer, typeof(*sample), timer);
 
+	/* On a slow machine the guard may not have begun. */
+	if (!READ_ONCE(sample->inside)) {
+		hrtimer_forward_now(timer, ms_to_ktime(5));
+		return HRTIMER_RESTART;
+	}
 	wake_up_process(sample->task);
 	WRITE_ONCE(sample->done, true);
 	return HRTIMER_NORESTART;
@@ -352,6 +357,7 @@ static void interrupt_does_not_preempt_a_guard(struct kunit *test)
 	hrtimer_start(&wake.timer, ms_to_ktime(5), HRTIMER_MODE_REL_PINNED_HARD);
 
 	scoped_guard(kpkeys_hardened_pgtables) {
+		WRITE_ONCE(wake.inside, true);
 		while (!READ_ONCE(wake.done) && spins < 1ULL << 34)
 			spins++;
 		after = arch_kpkeys_read_reg();
