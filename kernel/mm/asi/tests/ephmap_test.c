@@ -196,6 +196,72 @@ static void it_is_in_both_address_spaces(struct kunit *test)
 	KUNIT_EXPECT_NE(test, copy_from_kernel_nofault(&value, addr, 1), 0);
 }
 
+/*
+ * With PCID, the TLB keeps entries of the address space that is not loaded, and
+ * closing flushes it before its next use. So the next two look there, with
+ * preemption off: other tasks could have it flushed for their own reasons.
+ */
+
+/* As in an interrupt that leaves while the window is open, and an NMI. */
+static void none_is_left_where_it_was_left(struct kunit *test)
+{
+	struct folio *folio;
+	struct ephmap map;
+	bool restricted;
+	u8 value = 0;
+	int error;
+	u8 *addr;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, 0);
+	memset(folio_address(folio), VALUE, PAGE_SIZE);
+
+	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
+	addr = ephmap_add(&map, &folio->page, 1);
+	ephmap_test_leave();
+	value = READ_ONCE(*addr);
+	restrict_cpu();
+	restricted = asi_restricted();
+	preempt_disable();
+	ephmap_close(&map);
+	ephmap_test_leave();
+	error = copy_from_kernel_nofault(&value, addr, 1);
+	preempt_enable();
+	KUNIT_EXPECT_TRUE(test, restricted);
+	KUNIT_EXPECT_EQ(test, value, VALUE);
+	KUNIT_EXPECT_NE(test, error, 0);
+}
+
+static void none_is_left_where_it_was_opened(struct kunit *test)
+{
+	struct folio *folio;
+	struct ephmap map;
+	unsigned long flags;
+	u8 value = 0;
+	int error;
+	u8 *addr;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, 0);
+	memset(folio_address(folio), VALUE, PAGE_SIZE);
+
+	KUNIT_ASSERT_TRUE(test, open_restricted(&map));
+	addr = ephmap_add(&map, &folio->page, 1);
+	value = READ_ONCE(*addr);
+	ephmap_test_leave();
+	preempt_disable();
+	ephmap_close(&map);
+	local_irq_save(flags);
+	asi_enter();
+	/* If it faults, it leaves, and faults again. */
+	error = copy_from_kernel_nofault(&value, addr, 1);
+	asi_exit(ASI_EXIT_TEMPORARY_MM);
+	local_irq_restore(flags);
+	preempt_enable();
+	KUNIT_EXPECT_EQ(test, value, VALUE);
+	KUNIT_EXPECT_NE(test, error, 0);
+}
+
 static void put_other(void *mm)
 {
 	mmput(mm);
@@ -348,6 +414,90 @@ static void other_threads_have_none_of_it(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, alone);
 }
 
+enum { READER_WAITS, READER_READS, READER_HAS_READ, READER_ENDS };
+
+/* A thread that reads the windows of another CPU, when it is told to. */
+struct reader {
+	struct mm_struct *mm;
+	struct completion runs, done;
+	const u8 *addr;
+	int step, while_open, when_closed;
+};
+
+/* As a thread of the process that runs for a moment. */
+static int read_once(struct reader *reader)
+{
+	u8 value;
+	int error;
+
+	kthread_use_mm(reader->mm);
+	error = copy_from_kernel_nofault(&value, reader->addr, 1);
+	kthread_unuse_mm(reader->mm);
+	return error;
+}
+
+static int run_reader(void *data)
+{
+	struct reader *reader = data;
+
+	complete(&reader->runs);
+	while (smp_load_acquire(&reader->step) != READER_READS)
+		cpu_relax();
+	reader->while_open = read_once(reader);
+	smp_store_release(&reader->step, READER_HAS_READ);
+	while (smp_load_acquire(&reader->step) != READER_ENDS)
+		cpu_relax();
+	reader->when_closed = read_once(reader);
+	complete(&reader->done);
+	return 0;
+}
+
+/* A CPU that has run a thread keeps entries of the process while it does not. */
+static void none_is_left_on_other_cpus(struct kunit *test)
+{
+	struct reader reader = { .step = READER_WAITS };
+	struct task_struct *task;
+	unsigned int here, there;
+	struct folio *folio;
+	struct ephmap map;
+	bool opened;
+
+	ephmap_test_attach(test);
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+	folio = ephmap_test_folio(test, 0);
+
+	reader.mm = current->mm;
+	init_completion(&reader.runs);
+	init_completion(&reader.done);
+	migrate_disable();
+	here = smp_processor_id();
+	there = cpumask_any_but(cpu_online_mask, here);
+	task = kthread_create(run_reader, &reader, "asi_test");
+	if (IS_ERR(task)) {
+		migrate_enable();
+		KUNIT_FAIL_AND_ABORT(test, "no thread");
+	}
+	kthread_bind(task, there);
+	wake_up_process(task);
+	wait_for_completion(&reader.runs);
+
+	opened = open_restricted(&map);
+	if (opened)
+		reader.addr = ephmap_add(&map, &folio->page, 1);
+	smp_store_release(&reader.step, READER_READS);
+	while (smp_load_acquire(&reader.step) != READER_HAS_READ)
+		cpu_relax();
+	if (opened)
+		close_and_leave(&map);
+	smp_store_release(&reader.step, READER_ENDS);
+	wait_for_completion(&reader.done);
+	migrate_enable();
+	KUNIT_EXPECT_TRUE(test, opened);
+	KUNIT_EXPECT_EQ(test, reader.while_open, 0);
+	KUNIT_EXPECT_NE(test, reader.when_closed, 0);
+}
+
 /* === Copies =============================================================== */
 
 #define NR_PAGES	(2 * EPHMAP_PAGES)
@@ -457,11 +607,14 @@ static struct kunit_case asi_ephmap_cases[] = {
 	KUNIT_CASE(it_holds_so_many_pages),
 	KUNIT_CASE(too_many_pages_are_refused),
 	KUNIT_CASE(it_is_in_both_address_spaces),
+	KUNIT_CASE(none_is_left_where_it_was_left),
+	KUNIT_CASE(none_is_left_where_it_was_opened),
 	KUNIT_CASE(it_is_of_one_process),
 	KUNIT_CASE(none_without_need),
 	KUNIT_CASE(none_in_interrupts),
 	KUNIT_CASE(none_without_memory),
 	KUNIT_CASE(other_threads_have_none_of_it),
+	KUNIT_CASE(none_is_left_on_other_cpus),
 	KUNIT_CASE(copies_to_users),
 	KUNIT_CASE(copies_end_where_memory_does),
 	{}

@@ -379,6 +379,39 @@ static unsigned int switch_test_exchange(const struct exchanged *map,
 	return (here == (u8)~VALUE) + (there == (u8)~VALUE);
 }
 
+/*
+ * The same for a kernel address and another process: kernel memory is not
+ * global, and with PCID, the TLB has entries of it for each process.
+ */
+static void what_is_flushed_is_so_in_other_processes(struct kunit *test)
+{
+	struct mm_struct *mm, *other;
+	struct exchanged map;
+	unsigned long flags;
+	u8 there;
+
+	switch_test_attach(test);
+	map_for_exchange(test, &map);
+	other = other_process(test);
+	mm = current->mm;
+
+	local_irq_save(flags);
+	set_pte(map.pte, map.before);
+	__flush_tlb_all();
+	switch_mm_irqs_off(mm, other, current);
+	(void)READ_ONCE(*map.addr);
+	switch_mm_irqs_off(other, mm, current);
+
+	set_pte(map.pte, map.after);
+	flush_tlb_one_kernel((unsigned long)map.addr);
+	switch_mm_irqs_off(mm, other, current);
+	there = READ_ONCE(*map.addr);
+	switch_mm_irqs_off(other, mm, current);
+	__flush_tlb_all();
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, there, (u8)~VALUE);
+}
+
 static void flush_nothing(unsigned long addr)
 {
 }
@@ -542,6 +575,7 @@ static struct kunit_case asi_switch_cases[] = {
 	KUNIT_CASE(what_is_of_no_process_leaves),
 	KUNIT_CASE(a_temporary_address_space_leaves),
 	KUNIT_CASE(what_is_flushed_is_so_in_both),
+	KUNIT_CASE(what_is_flushed_is_so_in_other_processes),
 	KUNIT_CASE(an_nmi_ends_where_it_began),
 	KUNIT_CASE(an_nmi_does_not_enter),
 	KUNIT_CASE(an_nmi_does_not_restrict_other_tables),
