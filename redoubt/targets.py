@@ -44,6 +44,11 @@ PLANES = replace(
     planes=2,
 )  # fmt: skip
 
+# PCIDs, and a TLB that keeps what it may, are in no release. The firmware is Debian's.
+PCIDS = replace(
+    PC, ours=True, options=("-L", "/usr/share/seabios", "-L", "/usr/share/qemu")
+)  # fmt: skip
+
 # Permission overlays (POE) are in no release. Writes of their register are seen as late as the
 # architecture permits, so that a missing barrier shows.
 _OVERLAYS = "max,x-por-late=on"
@@ -248,6 +253,23 @@ X86_64 = Target(
     bench_args=(*_SMALL_PAGES, "pti=off"),
 )
 
+# The same kernel on a CPU that has PCIDs and INVPCID, and whose TLB keeps what it may: a flush that
+# is forgotten is seen.
+X86_64_PCID = replace(
+    X86_64,
+    name="x86_64-pcid",
+    built_as=X86_64.name,
+    ways=(
+        *X86_64.ways,
+        Way("address space isolation, without INVPCID", args=(*ASI_ARGS, "noinvpcid")),
+    ),
+    flavours={},
+    flavour_args={},
+    distro_config="",
+    debian="",
+    emulator=PCIDS,
+)
+
 _ENCRYPTED = (f"mktme_emul={PLANES.planes}",)
 
 # Memory encrypted with several keys, as far as an emulator can stand in for it.
@@ -330,7 +352,8 @@ ARM64 = Target(
     cross_compile="aarch64-linux-gnu-",
 )
 
-TARGETS = {target.name: target for target in (UM, X86_64, X86_64_MKTME, ARM64)}
+_ALL = (UM, X86_64, X86_64_PCID, X86_64_MKTME, ARM64)
+TARGETS = {target.name: target for target in _ALL}
 
 
 def get_target(name: str) -> Target:

@@ -412,7 +412,7 @@ def test_missing_programs_are_named_with_what_installs_them(
 @pytest.mark.parametrize(
     ("words", "says", "hint"),
     [
-        (["vax"], "unknown target 'vax'", "targets: um, x86_64, x86_64-mktme, arm64"),
+        (["vax"], "unknown target 'vax'", "targets: um, x86_64, x86_64-pcid, x86_64-mktme, arm64"),
         (["um"], "there are no packages for um", "targets: x86_64, arm64"),
         (["x86_64", "--config", "huge"], "unknown configuration 'huge'", "one of: distro, small"),
     ],

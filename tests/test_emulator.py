@@ -13,6 +13,7 @@ from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
 from redoubt.linux import debian, emulator
 
+PROGRAM = "qemu-system-x86_64"
 PATCH = """\
 target: Say two
 
@@ -48,7 +49,7 @@ NINJA = """\
 #!/bin/sh
 echo built >> $SAID
 [ ! -e $SAID.broken ] || exit 1
-touch $2/qemu-system-aarch64
+cd $2 && touch qemu-system-aarch64 qemu-system-x86_64
 """
 
 
@@ -87,12 +88,12 @@ def series(tmp_path: Path, **patches: str) -> None:
 
 
 def test_it_is_built_once(said: Path, tmp_path: Path) -> None:
-    program = emulator.ready(Silent())
+    program = emulator.ready(PROGRAM, Silent())
     assert program.exists()
     assert said.read_text().split() == ["downloaded", "configured", "built"]
     assert (tmp_path / "build/emulator/tree/target/one.c").read_text() == "two\n"
     assert (tmp_path / "build/emulator/pristine/target/one.c").read_text() == "one\n"
-    assert emulator.ready(Silent()) == program
+    assert emulator.ready(PROGRAM, Silent()) == program
     assert said.read_text().split() == ["downloaded", "configured", "built"]
 
 
@@ -107,15 +108,15 @@ def test_other_patches_change_only_what_differs(said: Path, tmp_path: Path) -> N
     tree = tmp_path / "build/emulator/tree/target"
     age = {name: (tree / name).stat().st_mtime_ns for name in ("one.c", "other.c")}
     series(tmp_path, say=PATCH, add=ADDS)
-    emulator.ready(Silent())
+    emulator.ready(PROGRAM, Silent())
     assert said.read_text().split()[-1] == "built"
     assert (tree / "new.c").read_text() == "new\n"
     assert {name: (tree / name).stat().st_mtime_ns for name in age} == age
     series(tmp_path, add=ADDS)
-    emulator.ready(Silent())
+    emulator.ready(PROGRAM, Silent())
     assert (tree / "one.c").read_text() == "one\n"
     series(tmp_path, say=PATCH)
-    emulator.ready(Silent())
+    emulator.ready(PROGRAM, Silent())
     assert not (tree / "new.c").exists()
     assert said.read_text().split().count("configured") == 1
 
@@ -130,15 +131,15 @@ def test_a_tree_that_was_not_finished_is_made_again(said: Path, tmp_path: Path) 
 
 
 def test_a_build_that_fails_is_not_taken_for_one(said: Path) -> None:
-    emulator.ready(Silent())
+    emulator.ready(PROGRAM, Silent())
     broken = said.with_name("said.broken")
     broken.touch()
     with pytest.raises(RedoubtError, match="building the emulator failed"):
         emulator.build(Silent())
     with pytest.raises(RedoubtError, match="building the emulator failed"):
-        emulator.ready(Silent())
+        emulator.ready(PROGRAM, Silent())
     broken.unlink()
-    assert emulator.ready(Silent()).exists()
+    assert emulator.ready(PROGRAM, Silent()).exists()
 
 
 def test_a_source_of_another_version_is_refused(said: Path, tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_it_says_what_it_takes(
     problem = emulator.lacking()
     assert problem
     assert missing in problem.message
-    assert problem.hint == "scripts/prerequisites arm64"
+    assert problem.hint == "scripts/prerequisites arm64 x86_64"
 
 
 def test_nothing_is_lacking_of_one_that_is_built(

@@ -4,12 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from guests import AUDIT, machine, say
 
+from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress, Silent
+from redoubt.linux.build import Build
+from redoubt.machine import host, kernels
 from redoubt.machine.boot import Machine
+from redoubt.suite import boots
+from redoubt.suite import isolation as suite
+from redoubt.suite.run import Run
+from redoubt.targets import PCIDS, X86_64
 from redoubt.trial.asi import isolation
 from redoubt.trial.experiment import Outcome
 
@@ -66,3 +74,31 @@ def test_a_storm_that_went_wrong(
 ) -> None:
     (problem,) = go(isolation.nmis, [instead if one == line else one for one in STORMED])
     assert said in problem
+
+
+def pcid_items(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Machine], list[str]]:
+    """The machines that are booted with PCIDs, and the names of what came of it."""
+    booted = say(monkeypatch, STORMED)
+    monkeypatch.setattr(boots, "suites", lambda *_: iter(()))
+    made = kernels.Workbench(Build(X86_64, Path(), Path(), Path()), Path(), host.EMULATED)
+    run = Run(X86_64, "auto", False, Silent())
+    items = list(suite._pcid(run, made.of(suite.X86_64_PCID), "asi"))
+    assert not any(item.failed for item in items)
+    return [one for one, _ in booted], [item.name for item in items]
+
+
+def test_pcids_are_those_of_our_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "lacking", lambda *_: None)
+    machines, names = pcid_items(monkeypatch)
+    assert len(machines) == len(set(names)) == len({(one.cpus, one.args) for one in machines})
+    assert {one.cpus for one in machines} == {1, 2}
+    for one in machines:
+        assert one.build.target.emulator == PCIDS
+        assert {"asi=on", "kunit.filter_glob=asi*"} <= set(one.args)
+    for more in ("pti=off", "noinvpcid", "no5lvl"):
+        assert any(more in one.args for one in machines)
+
+
+def test_without_our_emulator_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "lacking", lambda *_: RedoubtError("no libfdt"))
+    assert pcid_items(monkeypatch) == ([], ["asi: PCID"])

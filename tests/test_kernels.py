@@ -127,6 +127,7 @@ def test_a_target_has_no_option_of_another(target: Target) -> None:
     other = {
         "um": ("CONFIG_X86_", "CONFIG_ACPI", "CONFIG_PCI", "CONFIG_ARM64_"),
         "x86_64": ("CONFIG_UML_", "CONFIG_ARM64_"),
+        "x86_64-pcid": ("CONFIG_UML_", "CONFIG_ARM64_"),
         "x86_64-mktme": ("CONFIG_UML_", "CONFIG_ARM64_"),
         "arm64": ("CONFIG_UML_", "CONFIG_X86_"),
     }

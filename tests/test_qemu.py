@@ -12,7 +12,7 @@ from redoubt.core.progress import Silent
 from redoubt.linux.build import Build
 from redoubt.machine import boot, cpio, host, kernels, qemu
 from redoubt.machine.boot import Machine
-from redoubt.targets import PC, TARGETS, UM, X86_64, get_variant
+from redoubt.targets import PC, TARGETS, UM, X86_64, X86_64_PCID, get_variant
 
 
 def value(words: list[str], option: str) -> str:
@@ -99,6 +99,25 @@ def test_a_measured_machine_has_no_huge_pages(tmp_path: Path) -> None:
     machine = made.bench_machine(get_variant(X86_64, "off"))
     assert "transparent_hugepage=never" in machine.args
     assert "transparent_hugepage=never" not in made.machine(get_variant(X86_64, "off")).args
+
+
+def test_a_kernel_boots_as_that_of_another_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two targets share a kernel, and each is booted by an emulator of its own."""
+    monkeypatch.setattr(qemu.built, "ready", lambda name, _: tmp_path / "ours" / name)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "init").write_text("init")
+    made = kernels.Workbench(Build(X86_64, tmp_path, tmp_path, tmp_path), tmp_path, host.EMULATED)
+    machine = made.of(X86_64_PCID).machine(get_variant(X86_64, "on"), cpus=2)
+    (tmp_path / "root/bin").mkdir(parents=True)
+    words = boot._command(machine, tmp_path, Silent())
+    assert words[0] == str(tmp_path / "ours/qemu-system-x86_64")
+    # It does not come with firmware.
+    assert "/usr/share/seabios" in words
+    assert words[words.index("-smp") + 1] == "2"
+    words = boot._command(made.machine(get_variant(X86_64, "on")), tmp_path, Silent())
+    assert words[0] == "qemu-system-x86_64"
 
 
 @pytest.mark.parametrize(

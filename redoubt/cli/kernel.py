@@ -45,9 +45,11 @@ def make_tree() -> None:
 
 @app.command("emulator")
 def build_emulator() -> None:
-    """Build the emulator of arm64: Debian's QEMU with our patches, see emulator/README.md."""
+    """Build the emulators: Debian's QEMU with our patches, see emulator/README.md."""
     with alone():
-        out.print(str(emulator.build(Display())), markup=False)
+        emulator.build(Display())
+    for name in emulator.PROGRAMS:
+        out.print(str(emulator.program(name)), markup=False)
 
 
 @app.command("build")

@@ -27,9 +27,9 @@ from redoubt.linux import debian, tree
 PACKAGE = "qemu"
 # The patches are for this one; a later point release of the same Debian may need a refresh.
 SERIES = "10.0"
-PROGRAM = "qemu-system-aarch64"
-WITHOUT = "there is no other way to boot arm64: no other emulator has permission overlays"
-MEND = "scripts/prerequisites arm64"
+PROGRAMS = ("qemu-system-aarch64", "qemu-system-x86_64")
+WITHOUT = "no other emulator has permission overlays, nor PCIDs"
+MEND = "scripts/prerequisites arm64 x86_64"
 _LIBRARIES = ("glib-2.0", "pixman-1")
 # pkg-config does not know it on Debian 12.
 _FDT = "libfdt.so"
@@ -38,9 +38,10 @@ UNFINISHED = ".emulator-*"
 
 # No more than what a kernel is booted with, so that the build is short.
 _CONFIGURE = (
-    "--target-list=aarch64-softmmu", "--with-devices-aarch64=kernel",
+    "--target-list=aarch64-softmmu,x86_64-softmmu",
+    "--with-devices-aarch64=kernel", "--with-devices-x86_64=kernel",
     "--without-default-features", "--without-default-devices",
-    "--enable-system", "--enable-tcg", "--enable-fdt=system",
+    "--enable-system", "--enable-tcg", "--enable-fdt=system", "--enable-trace-backends=nop",
     "--disable-debug-info", "--disable-docs", "--disable-install-blobs", "--disable-tools",
     "--disable-guest-agent", "--disable-werror", "--with-pkgversion=redoubt",
 )  # fmt: skip
@@ -56,14 +57,18 @@ def place() -> Path:
     return paths.build_dir() / "emulator"
 
 
-def program() -> Path:
-    """The emulator, which is there when it has been built."""
-    return place() / "out" / PROGRAM
+def program(name: str) -> Path:
+    """The emulator of that name, which is there when it has been built."""
+    return place() / "out" / name
+
+
+def _all_there() -> bool:
+    return all(program(name).exists() for name in PROGRAMS)
 
 
 def lacking() -> RedoubtError | None:
     """What keeps the emulator from being built here, with what mends it; None if nothing does."""
-    if program().exists():
+    if _all_there():
         return None
     for name in ("apt-get", "dpkg-source", "pkg-config"):
         if not shutil.which(name):
@@ -182,20 +187,20 @@ def _write(source: Path, file: Path) -> None:
         shutil.copymode(source, file)
 
 
-def ready(progress: Progress) -> Path:
-    """The emulator, as it was built if the patches are still the same.
+def ready(name: str, progress: Progress) -> Path:
+    """The emulator of that name, as it was built if the patches are still the same.
 
     Raises RedoubtError as `build` does.
     """
     built = place() / "out" / _BUILT
     queue = tree.Queue(place() / "pristine", (), tuple(patches()))
-    if program().exists() and built.exists() and built.read_text() == _key(queue):
-        return program()
-    return build(progress)
+    if not (_all_there() and built.exists() and built.read_text() == _key(queue)):
+        build(progress)
+    return program(name)
 
 
-def build(progress: Progress) -> Path:
-    """The emulator, with what has changed in its tree since it was built.
+def build(progress: Progress) -> None:
+    """Build the emulators, with what has changed in their tree since they were built.
 
     Raises RedoubtError if the source cannot be had, or the build fails.
     """
@@ -206,14 +211,13 @@ def build(progress: Progress) -> Path:
         (out / _BUILT).unlink(missing_ok=True)
         with progress.step("Building the emulator"):
             run_logged(
-                [_script("ninja"), "-C", out, f"-j{os.cpu_count() or 1}", PROGRAM],
+                [_script("ninja"), "-C", out, f"-j{os.cpu_count() or 1}", *PROGRAMS],
                 paths.build_dir() / "log" / "build-emulator.log",
                 what="building the emulator",
                 env=_environment(),
                 on_line=_counter(progress),
             )
         (out / _BUILT).write_text(_key(tree.Queue(place() / "pristine", (), tuple(patches()))))
-    return program()
 
 
 def _configure(source: Path, out: Path, progress: Progress) -> None:

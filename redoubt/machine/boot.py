@@ -15,7 +15,7 @@ from redoubt.core.errors import GuestError, RedoubtError
 from redoubt.core.process import run_lines
 from redoubt.core.progress import Progress
 from redoubt.linux.build import Build
-from redoubt.machine import bochs, cpio, guest, host, qemu
+from redoubt.machine import cpio, guest, host, qemu
 
 _EXIT = re.compile(r"^@redoubt: exit=(\d+)$")
 _PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
@@ -106,8 +106,7 @@ class Machine:
     `cpu` is another model of an emulated CPU than the target's. `pinned` is the CPU of this machine
     that everything runs on; with `count_instructions` the clock of an emulated machine shows 1 ns
     for each of its instructions. `devices` are further options of the emulator, and `files` what
-    the guest has in addition: from its path there to the file here. With `bochs` it is Bochs that
-    emulates the machine, with one CPU of its own model, and no further options.
+    the guest has in addition: from its path there to the file here.
     """
 
     build: Build
@@ -121,7 +120,6 @@ class Machine:
     count_instructions: bool = False
     devices: tuple[str, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
-    bochs: bool = False
 
     @property
     def emulated(self) -> bool:
@@ -182,9 +180,6 @@ def _start(machine: Machine, run: Path, progress: Progress) -> list[str]:
     image, root, archive = machine.build.image, run / "root", run / "initramfs"
     if machine.build.target.emulator:
         cpio.write(cpio.tree(root), archive)
-        if machine.bochs:
-            args = kernel_args(machine, "")
-            return bochs.command(image, archive, args, run, progress, memory_mb=machine.memory_mb)
         return qemu.command(
             machine.build.target.emulator, image, archive, kernel_args(machine, ""), progress,
             cpus=machine.cpus, memory_mb=machine.memory_mb, cpu=machine.cpu,

@@ -120,8 +120,7 @@ def prepare_bench(
 class Workbench:
     """A built kernel with guest programs and the host to boot on: makes machines.
 
-    `args` are kernel arguments of all of them, `devices` options of the emulator; with `bochs` that
-    is Bochs.
+    `args` are kernel arguments of all of them, `devices` options of the emulator.
     """
 
     build: Build
@@ -130,7 +129,10 @@ class Workbench:
     memory_mb: int = MEMORY_MB
     args: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
-    bochs: bool = False
+
+    def of(self, target: Target) -> Workbench:
+        """What makes machines of another target that boots the same kernel."""
+        return replace(self, build=replace(self.build, target=target))
 
     def by(self, way: Way) -> Workbench:
         """What makes machines that boot in another way."""
@@ -154,7 +156,7 @@ class Workbench:
     def _machine(self, args: tuple[str, ...], cpus: int) -> Machine:
         return Machine(
             self.build, self.programs, self.host, args, cpus, self.memory_mb,
-            devices=self.devices, bochs=self.bochs,
+            devices=self.devices,
         )  # fmt: skip
 
     def keyless_machine(self, variant: Variant, way: NoKeys) -> Machine:

@@ -64,12 +64,14 @@ def _mend(emulator: Emulator) -> str:
 
 def obtain(emulator: Emulator, progress: Progress) -> str:
     """The program: the system's, or ours, which is built first if it has to be."""
-    return str(built.ready(progress)) if emulator.ours else emulator.program
+    if emulator.ours:
+        return str(built.ready(emulator.program, progress))
+    return emulator.program
 
 
 def described(emulator: Emulator) -> str:
     """The program that `obtain` finds without work, and what it says of its version."""
-    program = str(built.program()) if emulator.ours else emulator.program
+    program = str(built.program(emulator.program)) if emulator.ours else emulator.program
     version = (said([program, "--version"]) or "unknown version").splitlines()[0]
     return f"{emulator.program}: {version}"
 

@@ -15,7 +15,6 @@ NMIS = "/sys/kernel/debug/asi/nmis"
 # For each CPU and each time the file is written to.
 _NMIS_AT_ONCE = "200"
 _STRESS_S = 10
-_SHORT_STRESS_S = 1
 _TIMEOUT = 300.0
 
 # What the kernel is to read of another process: without leaving, and with it.
@@ -63,13 +62,10 @@ def nmis(machine: Machine, progress: Progress) -> Outcome:
 
 
 def stressed(machine: Machine, progress: Progress) -> Outcome:
-    """Stress alone, for emulators that are slow and know no NMIs.
-
-    It says nothing before the slow console has what KUnit said.
-    """
+    """Stress alone, in a boot with KUnit."""
+    way = "-".join((str(machine.cpus), *machine.args[-2:])).replace("=", "-")
     result, problems = _under_stress(
-        machine, ["/bin/stress", str(_SHORT_STRESS_S), "2"],
-        f"isolation-stressed-{machine.args[-1].replace('=', '-')}", "Stressing with PCIDs",
-        progress,
+        machine, ["/bin/stress", str(_STRESS_S), "2"], f"isolation-stressed-{way}",
+        f"Stressing with PCIDs ({machine.cpus} CPU)", progress,
     )  # fmt: skip
     return Outcome("stress", tuple(problems), result)
