@@ -208,7 +208,7 @@ static void none_is_left_where_it_was_left(struct kunit *test)
 	struct folio *folio;
 	struct ephmap map;
 	bool restricted;
-	u8 value = 0;
+	u8 value, left;
 	int error;
 	u8 *addr;
 
@@ -225,7 +225,7 @@ static void none_is_left_where_it_was_left(struct kunit *test)
 	preempt_disable();
 	ephmap_close(&map);
 	ephmap_test_leave();
-	error = copy_from_kernel_nofault(&value, addr, 1);
+	error = copy_from_kernel_nofault(&left, addr, 1);
 	preempt_enable();
 	KUNIT_EXPECT_TRUE(test, restricted);
 	KUNIT_EXPECT_EQ(test, value, VALUE);
@@ -237,7 +237,7 @@ static void none_is_left_where_it_was_opened(struct kunit *test)
 	struct folio *folio;
 	struct ephmap map;
 	unsigned long flags;
-	u8 value = 0;
+	u8 value, left;
 	int error;
 	u8 *addr;
 
@@ -254,7 +254,7 @@ static void none_is_left_where_it_was_opened(struct kunit *test)
 	local_irq_save(flags);
 	asi_enter();
 	/* If it faults, it leaves, and faults again. */
-	error = copy_from_kernel_nofault(&value, addr, 1);
+	error = copy_from_kernel_nofault(&left, addr, 1);
 	asi_exit(ASI_EXIT_TEMPORARY_MM);
 	local_irq_restore(flags);
 	preempt_enable();
