@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs of a newer Debian than this one, run from a directory of their own.
+"""Packages of Debian, unpacked in a directory of their own: what a guest runs or is linked with.
 
-A package is unpacked with all that it depends on, libc included, and its program started by the
-loader that came with it: no root, and nothing of the system is touched or needed. In the same way
-a guest gets files of another architecture than this machine's.
+Also of another architecture than this machine's. No root, and nothing of the system is touched.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from redoubt.core import paths
@@ -18,25 +15,6 @@ from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
 from redoubt.image.elf import Elf
 from redoubt.linux import debian
-
-_LIBRARIES = "usr/lib/x86_64-linux-gnu"
-_LOADER = "ld-linux-x86-64.so.2"
-
-
-@dataclass(frozen=True)
-class Unpacked:
-    """A package and its dependencies, unpacked in `root`."""
-
-    root: Path
-
-    def command(self, program: str) -> list[str]:
-        """The words that start a program of it."""
-        libraries = self.root / _LIBRARIES
-        loader, file = libraries / _LOADER, self.root / "usr/bin" / program
-        for one in (loader, file):
-            if not one.exists():
-                raise RedoubtError(f"{one} is missing", f"rm -r {self.root}")
-        return [str(loader), "--library-path", str(libraries), str(file)]
 
 
 def _place(package: str) -> Path:
