@@ -424,6 +424,19 @@ struct reader {
 	int step, while_open, when_closed;
 };
 
+static void reader_goes_to(struct reader *reader, int step)
+{
+	/* Pairs with reader_waits_for(), which sees all written before. */
+	smp_store_release(&reader->step, step);
+}
+
+static void reader_waits_for(struct reader *reader, int step)
+{
+	/* Pairs with reader_goes_to(). */
+	while (smp_load_acquire(&reader->step) != step)
+		cpu_relax();
+}
+
 /* As a thread of the process that runs for a moment. */
 static int read_once(struct reader *reader)
 {
@@ -441,12 +454,10 @@ static int run_reader(void *data)
 	struct reader *reader = data;
 
 	complete(&reader->runs);
-	while (smp_load_acquire(&reader->step) != READER_READS)
-		cpu_relax();
+	reader_waits_for(reader, READER_READS);
 	reader->while_open = read_once(reader);
-	smp_store_release(&reader->step, READER_HAS_READ);
-	while (smp_load_acquire(&reader->step) != READER_ENDS)
-		cpu_relax();
+	reader_goes_to(reader, READER_HAS_READ);
+	reader_waits_for(reader, READER_ENDS);
 	reader->when_closed = read_once(reader);
 	complete(&reader->done);
 	return 0;
@@ -485,12 +496,11 @@ static void none_is_left_on_other_cpus(struct kunit *test)
 	opened = open_restricted(&map);
 	if (opened)
 		reader.addr = ephmap_add(&map, &folio->page, 1);
-	smp_store_release(&reader.step, READER_READS);
-	while (smp_load_acquire(&reader.step) != READER_HAS_READ)
-		cpu_relax();
+	reader_goes_to(&reader, READER_READS);
+	reader_waits_for(&reader, READER_HAS_READ);
 	if (opened)
 		close_and_leave(&map);
-	smp_store_release(&reader.step, READER_ENDS);
+	reader_goes_to(&reader, READER_ENDS);
 	wait_for_completion(&reader.done);
 	migrate_enable();
 	KUNIT_EXPECT_TRUE(test, opened);
