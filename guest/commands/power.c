@@ -6,6 +6,10 @@
  * power hibernate DISK: suspend to a disk, which is made a swap area. The
  *   machine is off then; the next boot with resume=DISK continues here.
  * power kexec KERNEL ARGS: start another kernel, which gets no initramfs.
+ *
+ * A process that suspends must find the protection keys in the register as
+ * it left them, on a CPU of arm64 that has them: no other process runs
+ * between, for which the kernel would save it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,6 +24,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "por.h"
 #include "swap.h"
 
 #define ALARM		"/sys/class/rtc/rtc0/wakealarm"
@@ -29,6 +34,8 @@
 /* Long enough to fall asleep in an emulated machine: before that it is lost. */
 #define SLEEP_S		"+8"
 #define REBOOT_KEXEC	0x45584543
+/* What neither a reset nor another process leaves in the register. */
+#define POR_MARKED	(POR_INITIAL | POR_FIELD(1, POR_READ))
 
 static bool put(const char *path, const char *text)
 {
@@ -39,10 +46,30 @@ static bool put(const char *path, const char *text)
 	return ok;
 }
 
+static void mark_keys(void)
+{
+	if (por_exists())
+		por_write(POR_MARKED);
+}
+
+/* Are the keys what they were? */
+static bool keys_kept(void)
+{
+	u64 now;
+
+	if (!por_exists())
+		return true;
+	now = por_read();
+	printf("@power: POR_EL0=%llx before=%llx\n", (unsigned long long)now,
+	       (unsigned long long)POR_MARKED);
+	return now == POR_MARKED;
+}
+
 static int suspend(int times)
 {
 	int i;
 
+	mark_keys();
 	for (i = 0; i < times; i++) {
 		/* "deep" is suspending to RAM; others leave the CPU on. */
 		if (!put(MEM_SLEEP, "deep") || !put(ALARM, "0") ||
@@ -50,7 +77,7 @@ static int suspend(int times)
 			return 1;
 	}
 	printf("@power: resumed=%d\n", times);
-	return 0;
+	return !keys_kept();
 }
 
 static int hibernate(const char *disk)
@@ -61,10 +88,11 @@ static int hibernate(const char *disk)
 	}
 	printf("@power: hibernating\n");
 	fflush(stdout);
+	mark_keys();
 	if (!put(HOW_TO_END, "shutdown") || !put(STATE, "disk"))
 		return 1;
 	printf("@power: hibernated\n");
-	return 0;
+	return !keys_kept();
 }
 
 static int start_kernel(const char *kernel, const char *args)
