@@ -12,10 +12,10 @@ import pytest
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress, Silent
-from redoubt.linux import build, topics, tree
+from redoubt.linux import build, source, topics, tree
 from redoubt.linux.build import Build
 from redoubt.machine import host, kernels
-from redoubt.targets import TARGETS, UM, X86_64, Target, get_variant
+from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target, get_variant
 
 OURS = Path("/ours")
 BENCH_ONLY = Path("/bench-only")
@@ -163,3 +163,22 @@ def test_a_measured_machine_has_room_and_runs_no_test_at_boot() -> None:
     assert [arg for arg in machine.args if "run_test_mask" in arg] == [
         "test_vmalloc.run_test_mask=0", "test_vmalloc.run_test_mask=1",
     ]  # fmt: skip
+
+
+def test_fixes_of_linux_are_in_the_kernel_that_ours_is_compared_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+
+    def materialise(pristine: Path, dest: Path, *, part: tree.Queue, progress: Progress) -> Path:
+        made.extend(patch.parent.name for patch in part.patches)
+        return dest
+
+    found = source.Source(Path("/pristine"), "7.3.4")
+    monkeypatch.setattr(source, "obtain", lambda _: found)
+    monkeypatch.setattr(tree, "materialise", materialise)
+    # They are of arm64.
+    assert kernels.fixed_tree(X86_64, Silent()) == found.path
+    assert made == []
+    assert kernels.fixed_tree(ARM64, Silent()) == paths.build_dir() / "tree-fixed"
+    assert set(made) == {"fixes"}

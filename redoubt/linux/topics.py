@@ -56,11 +56,16 @@ class Topic:
         return tuple(patch.path for patch in self.mails if patch.changes)
 
     def concerns(self, architectures: Sequence[str]) -> bool:
-        """Does it change anything but files of other architectures, by their names in arch/?"""
+        """Does it change kernels of these architectures, by their names in arch/?
+
+        tools/ has programs that no kernel is built of.
+        """
         names = {*self.files, *(name for patch in self.patches for name in touched(patch))}
         places = [PurePosixPath(name).parts for name in names]
         return any(
-            place[0] != "arch" or len(place) < 3 or place[1] in architectures for place in places
+            place[0] != "tools"
+            and (place[0] != "arch" or len(place) < 3 or place[1] in architectures)
+            for place in places
         )
 
 

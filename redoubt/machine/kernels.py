@@ -20,6 +20,8 @@ _NO_KUNIT = ("kunit.enable=0",)
 # Switches the vulnerable driver on, where there is one.
 VULN = ("kpkeys_vuln=on",)
 _BENCH_TOPIC = "bench"
+# Bugs of Linux that our tree mends, whatever options it has.
+_FIXES_TOPIC = "fixes"
 # test_vmalloc is built in and runs at the end of each boot: a million times unless told otherwise.
 _NO_VMALLOC_TEST = ("test_vmalloc.run_test_mask=0",)
 # Twice the largest mapping that is measured, and the pages that a fork breaks off.
@@ -45,6 +47,18 @@ def observed_tree(target: Target, progress: Progress) -> Path:
     if not target.observers:
         return source.obtain(progress).path
     return _tree(f"tree-{target.name}", list(target.observers), progress)
+
+
+def fixed_tree(target: Target, progress: Progress) -> Path:
+    """The pristine tree, with nothing but the fixes of Linux if any concern the target, up to date.
+
+    Our kernels with all options off differ from it in nothing.
+    """
+    known = topics.load(paths.repo())
+    fixes = [topic for topic in known if topic.name == _FIXES_TOPIC]
+    if not any(topic.concerns(target.architectures) for topic in fixes):
+        return source.obtain(progress).path
+    return _tree("tree-fixed", [_FIXES_TOPIC], progress)
 
 
 def _tree(name: str, names: list[str] | None, progress: Progress) -> Path:

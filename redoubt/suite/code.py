@@ -101,10 +101,15 @@ def documented(run: Run) -> Iterator[Item]:
 
 
 def off_check(target: Target, progress: Progress) -> offcheck.Report:
-    """Build pristine and ours with the same options, ours all off, and compare the objects."""
-    pristine = source.obtain(progress).path
+    """Build pristine and ours with the same options, ours all off, and compare the objects.
+
+    Fixes of Linux have no option: what they change is no difference, so both trees have them.
+    """
+    pristine = kernels.fixed_tree(target, progress)
     ours = kernels.our_tree(progress)
-    one = build.compile_kernel(target, pristine, "pristine", target.fragments, progress)
+    fixed = pristine != source.obtain(progress).path
+    kind = "fixed" if fixed else "pristine"
+    one = build.compile_kernel(target, pristine, kind, target.fragments, progress)
     other = build.compile_kernel(target, ours, "off", target.fragments, progress)
     with progress.step("Comparing the objects"):
         return offcheck.compare(one.directory, other.directory)
