@@ -142,7 +142,9 @@ def test_only_the_end_of_another_kernel_may_be_a_panic(go: Callable[..., Outcome
 
 
 OFF = ended(["@power: hibernating"], "died")
-BACK = ended(["@power: hibernated", *SUITES, *WALK])
+KEPT = "@power: POR_EL0=17 before=17"
+BACK = ended(["@power: hibernated", KEPT, *SUITES, *WALK])
+LOST = ended(["@power: hibernated", "@power: POR_EL0=7 before=17", *SUITES, *WALK])
 
 
 @pytest.mark.parametrize(
@@ -152,6 +154,7 @@ BACK = ended(["@power: hibernated", *SUITES, *WALK])
         ((BACK, BACK), ("it did not go to the disk",)),
         ((ended([], "hang"), BACK), ("it did not go to the disk",)),
         ((OFF, OFF), ("it did not come back from the disk",)),
+        ((OFF, LOST), ("a program that had POR_EL0 17 has 7 now",)),
     ],
 )
 def test_a_disk_to_come_back_from(

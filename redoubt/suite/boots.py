@@ -168,11 +168,23 @@ def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     yield from kunit(run, made, on, cpus=2)
     yield from odd_cpu(run, made)
     yield running(run, made)
+    yield from _programs(run, made)
     yield from attacks(run, made)
     yield from _panic_policy(run, made)
     yield from checks(run, made)
     for way in run.target.ways:
         yield from other_way(run, made.by(way), way)
+
+
+def _programs(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+    """What user mode sees of its own keys."""
+    for program in run.target.programs:
+        name = program.rpartition("/")[2]
+        with run.progress.step(f"Running {name} on {run.target.name}"):
+            machine = made.machine(run.variant("on"))
+            result = _boot(run, machine, f"{name}-{run.target.name}", [program])
+        good = result.status == 0 and not result.complaints
+        yield verdict(name, "on", good, *result.complaints, result.describe())
 
 
 def running(run: Run, made: kernels.Workbench) -> Item:

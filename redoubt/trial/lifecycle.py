@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +36,7 @@ _DIMM = (
 )  # fmt: skip
 _MEMORY = re.compile(r"^MemTotal:\s+(\d+) kB$")
 _LEFT = re.compile(r"^exit_kvm (\d+)")
+_KEYS = re.compile(r"^@power: POR_EL0=(\w+) before=(\w+)$")
 _HARDENED = "kpkeys: page tables hardened"
 _KEXEC = "@power: kexec"
 # Where the second kernel ends, as it gets no file system.
@@ -102,6 +103,13 @@ def sleep(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     return outcome
 
 
+def _lost_keys(result: Result) -> Iterator[str]:
+    """What the register of a program's own keys has after it, where there is such a register."""
+    for match in matches(_KEYS, result.console):
+        if match[1] != match[2]:
+            yield f"a program that had POR_EL0 {match[2]} has {match[1]} now"
+
+
 def hibernate(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     """Suspend to a disk, boot from it, then let KUnit write to page tables."""
     name, command = "hibernation", ["/bin/power", "hibernate", _DISK]
@@ -123,7 +131,7 @@ def hibernate(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
         return Outcome(name, ("it did not go to the disk", *off.problems), off.boot)
     if "@power: hibernated" not in on.boot.console:
         return replace(on, problems=(*on.problems, "it did not come back from the disk"))
-    return on
+    return replace(on, problems=(*on.problems, *_lost_keys(on.boot)))
 
 
 def memory(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
