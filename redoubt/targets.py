@@ -109,7 +109,7 @@ class Target:
     to take the protection keys away, `ways` others to boot with them. `odd_cpu` is a model of which
     the second CPU has no keys, or empty. `kunit` is the pattern of our suites, of which
     `kunit_later` may be run once more when the kernel has booted; `architectures` is what of arch/
-    is built for it.
+    is built for it. `programs` of the guest test what user mode sees of its keys.
 
     `debian` is Debian's name of the architecture, or empty if there are no packages for it. A
     kernel in a package has `shipped` in place of `ours`, on top of `distro_config`, or of
@@ -138,6 +138,7 @@ class Target:
     architectures: tuple[str, ...] = ()
     kunit: str = "kpkeys*"
     kunit_later: tuple[str, ...] = ("kpkeys_levels", "kpkeys_pgtables")
+    programs: tuple[str, ...] = ()
     observers: tuple[str, ...] = ()
     flavours: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     flavour_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
@@ -315,6 +316,7 @@ ARM64 = Target(
     kunit="*",
     # Its root is a constant, and written otherwise then.
     kunit_later=("kpkeys_levels", "kpkeys_pgtables", "kpkeys_arm64"),
+    programs=("/bin/overlays",),
     # A CPU without overlays, and a hypervisor that does not know their register.
     no_keys=(NoKeys(cpu="cortex-a76"), NoKeys(cpu=f"{_OVERLAYS},x-por-el1-undef=on")),
     odd_cpu=f"{_OVERLAYS},x-s1poe-lacking=2",
@@ -342,6 +344,8 @@ ARM64 = Target(
         "plain": ("plain", "plain-arm64"),
         "selftests": ("selftests", "selftests-arm64"),
     },
+    # It has KVM for the walk of page tables in there, and runs no guests of its own.
+    flavour_args={"debug": ("kvm-arm.mode=none",)},
     distro_config="config.arm64_none_arm64",
     debian="arm64",
     shipped=("arm64-kpkeys", "arm64-linear-map", "deb", "deb-arm64"),

@@ -76,7 +76,7 @@ def test_there_is_one_mail_for_each_step_a_reviewer_takes() -> None:
     exported = [topic for topic in TOPICS if not topic.local]
     assert all((REPO / "patches" / topic.name / "COVER").is_file() for topic in exported)
     local = [topic.name for topic in TOPICS if topic.local]
-    assert local == ["bbml3", "mktme-bugs", "vuln", "bench"]
+    assert local == ["bbml3", "walker", "mktme-bugs", "vuln", "bench"]
 
 
 @pytest.mark.parametrize("patch", tree.queue(REPO).patches, ids=lambda patch: patch.name)
