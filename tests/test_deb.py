@@ -122,10 +122,10 @@ def test_the_queue_has_nothing_local() -> None:
     everything = tree.queue(paths.repo())
     gone = [name for name in everything.files if name not in ours.files]
     assert gone
-    local = ("kpkeys_vuln", "bench", "host_calls", "bugs")
+    local = ("kpkeys_vuln", "bench", "host_calls", "bugs", "at_test")
     assert all(any(word in name for word in local) for name in gone)
     assert not any(word in name for word in local for name in ours.files)
-    topics = ("bbml3", "mktme-bugs", "vuln", "bench")
+    topics = ("bbml3", "walker", "mktme-bugs", "vuln", "bench")
     assert not any(patch.parent.name in topics for patch in ours.patches)
     assert not [name for name in ours.files if "mktme_bug" in (ours.kernel / name).read_text()]
     assert len(ours.patches) > 10
