@@ -107,7 +107,8 @@ class Target:
     `emulator` is the machine it boots on, from an initramfs; without one it is User-Mode Linux,
     a process. Every boot gets `boot_args`, measured ones also `bench_args`. `no_keys` are the ways
     to take the protection keys away, `ways` others to boot with them. `odd_cpu` is a model of which
-    the second CPU has no keys, or empty. `kunit` is the pattern of our suites, of which
+    the second CPU has no keys, or empty, and `ignoring_cpu` one that does not enforce its keys, of
+    user mode either. `kunit` is the pattern of our suites, of which
     `kunit_later` may be run once more when the kernel has booted; `architectures` is what of arch/
     is built for it. `programs` of the guest test what user mode sees of its keys.
 
@@ -134,6 +135,7 @@ class Target:
     bench_mock: tuple[str, ...] = ()
     no_keys: tuple[NoKeys, ...] = ()
     odd_cpu: str = ""
+    ignoring_cpu: str = ""
     ways: tuple[Way, ...] = ()
     architectures: tuple[str, ...] = ()
     kunit: str = "kpkeys*"
@@ -320,6 +322,7 @@ ARM64 = Target(
     # A CPU without overlays, and a hypervisor that does not know their register.
     no_keys=(NoKeys(cpu="cortex-a76"), NoKeys(cpu=f"{_OVERLAYS},x-por-el1-undef=on")),
     odd_cpu=f"{_OVERLAYS},x-s1poe-lacking=2",
+    ignoring_cpu=f"{_OVERLAYS},x-poe-ignored=on",
     ways=(
         # And with interrupts that come where they are off, which takes a newer controller of them.
         Way(

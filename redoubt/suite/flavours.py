@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from redoubt.linux import distro
 from redoubt.machine import kernels
 from redoubt.suite import boots
 from redoubt.suite.run import Item, Run, outcome_item, verdict
 from redoubt.targets import Variant
-from redoubt.trial import attack, lifecycle, selftests, shortage, stress
+from redoubt.trial import attack, lifecycle, selftests, shortage, stress, user_keys
 
 # In each round of failing allocations.
 SHORTAGE_S = 20
@@ -102,6 +104,19 @@ def kernel_selftests(run: Run) -> Iterator[Item]:
     others = len(report.not_run) + len(report.failing) + len(report.unstable)
     detail = "\n".join(selftests.render(report))
     yield Item(name, on.name, len(report.passed), failed, others, detail)
+
+
+def user_keys_trusted(run: Run) -> Iterator[Item]:
+    """The kernel's own tests of keys of user mode, on the pristine kernel: they test the CPU."""
+    if not run.target.ignoring_cpu:
+        return
+    name = "protection keys of user mode"
+    chosen = run.enforcing(name)
+    with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
+        report = user_keys.check(run.target, chosen, Path(directory), run.progress)
+    parts = sum(report.passed.values())
+    details = (*report.problems, *(boot.describe() for boot in report.boots if report.problems))
+    yield replace(verdict(name, "pristine", report.ok, *details), passed=parts if report.ok else 0)
 
 
 def stress_ng(run: Run, flavour: str | None = None) -> Iterator[Item]:

@@ -72,6 +72,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[Step]:
         "oracle flavour", partial(isolation.from_outside, flavour=oracle.FLAVOUR), seen, slow=True
     )
     yield from each("selftests", flavours.kernel_selftests, slow=True)
+    yield from each("user keys", flavours.user_keys_trusted, slow=True)
     yield from each("stress-ng", flavours.stress_ng, slow=True)
     yield from each("linear map", linear_map.compared, mapped, slow=True)
     yield from each("linear map, flavours", linear_map.flavours, mapped, slow=True)
