@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit: does the CPU permit what the walk of at.c computes? Of all base
- * permissions and overlays, for privileged and unprivileged accesses.
+ * KUnit: does the CPU permit what the walk of at.c computes, for all base
+ * permissions and overlays, and for privileged and unprivileged accesses?
  *
  * Two pages are mapped with an index of permissions that nothing else has, so
  * that PIR_EL1 and PIRE0_EL1 can be changed for them alone, and with a key of
@@ -19,10 +19,10 @@
 #include <asm/daifflags.h>
 #include <asm/tlbflush.h>
 
-/* No attribute of _PAGE_* gives this index. */
-#define AT_TEST_PI_IDX		0
+/* No attribute of _PAGE_* gives this index, of PTE_PXN, which vmap() adds. */
+#define AT_TEST_PI_IDX		6
 #define AT_TEST_PO_IDX		6
-#define AT_TEST_PROT		(_PAGE_DEFAULT | \
+#define AT_TEST_PROT		(_PAGE_DEFAULT | PTE_PXN | PTE_WRITE | \
 				 FIELD_PREP_CONST(PTE_PO_IDX_MASK, AT_TEST_PO_IDX))
 #define AT_TEST_ENCODINGS	16
 #define AT_TEST_SHOWN		8
