@@ -36,7 +36,7 @@ bench-x86_64: setup			## the same on x86-64: instructions and events, as QEMU ru
 	@scripts/prerequisites x86_64
 	@$(REDOUBT) bench x86_64 --json results/bench-x86_64.json
 
-bench-arm64: setup			## the same on arm64, with a mock of its keys
+bench-arm64: setup			## the same on arm64
 	@scripts/prerequisites arm64
 	@$(REDOUBT) bench arm64 --json results/bench-arm64.json
 
