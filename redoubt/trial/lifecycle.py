@@ -29,7 +29,6 @@ _KUNIT_LATER = ("kunit.enable=1", "kunit.autorun=0")
 _KUNIT = "/sys/kernel/debug/kunit"
 _EJECT = "/sys/bus/acpi/devices/PNP0C80:00/eject"
 _DISK = "/dev/vda"
-_DISKS = {"arm64": "virtio-blk-device"}
 _DIMM = (
     "-m", "slots=1,maxmem=8G", "-object", f"memory-backend-ram,id=more,size={DIMM_MB}M",
     "-device", "pc-dimm,id=dimm,memdev=more",
@@ -122,7 +121,7 @@ def hibernate(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
             args=(*machine.args, f"resume={_DISK}", "hibernate=nocompress"),
             devices=(
                 *machine.devices, "-drive", f"if=none,id=disk,format=raw,file={disk}",
-                "-device", f"{_DISKS[machine.build.target.arch]},drive=disk",
+                "-device", "virtio-blk-device,drive=disk",
             ),
         )  # fmt: skip
         # Both boots have the same commands: the first ends within one, where the second goes on.
