@@ -367,11 +367,30 @@ static int run_thread(void *data)
 	return 0;
 }
 
+/*
+ * Starts a thread on another CPU, waits until it runs, and stays on this CPU,
+ * until migrate_enable().
+ */
+static void run_elsewhere(struct kunit *test, int (*run)(void *data),
+			  void *data, struct completion *runs)
+{
+	struct task_struct *task;
+
+	migrate_disable();
+	task = kthread_create(run, data, "asi_test");
+	if (IS_ERR(task)) {
+		migrate_enable();
+		KUNIT_FAIL_AND_ABORT(test, "no thread");
+	}
+	kthread_bind(task, cpumask_any_but(cpu_online_mask, smp_processor_id()));
+	wake_up_process(task);
+	wait_for_completion(runs);
+}
+
 static void other_threads_have_none_of_it(struct kunit *test)
 {
-	unsigned int here, there;
 	struct thread thread = {};
-	struct task_struct *task;
+	unsigned int here;
 	bool shared, opened, alone = false;
 	struct ephmap map;
 
@@ -382,17 +401,8 @@ static void other_threads_have_none_of_it(struct kunit *test)
 	thread.mm = current->mm;
 	init_completion(&thread.runs);
 	init_completion(&thread.done);
-	migrate_disable();
+	run_elsewhere(test, run_thread, &thread, &thread.runs);
 	here = smp_processor_id();
-	there = cpumask_any_but(cpu_online_mask, here);
-	task = kthread_create(run_thread, &thread, "asi_test");
-	if (IS_ERR(task)) {
-		migrate_enable();
-		KUNIT_FAIL_AND_ABORT(test, "no thread");
-	}
-	kthread_bind(task, there);
-	wake_up_process(task);
-	wait_for_completion(&thread.runs);
 
 	/* No window while the thread runs. */
 	shared = open_restricted(&map);
@@ -467,8 +477,6 @@ static int run_reader(void *data)
 static void none_is_left_on_other_cpus(struct kunit *test)
 {
 	struct reader reader = { .step = READER_WAITS };
-	struct task_struct *task;
-	unsigned int here, there;
 	struct folio *folio;
 	struct ephmap map;
 	bool opened;
@@ -481,17 +489,7 @@ static void none_is_left_on_other_cpus(struct kunit *test)
 	reader.mm = current->mm;
 	init_completion(&reader.runs);
 	init_completion(&reader.done);
-	migrate_disable();
-	here = smp_processor_id();
-	there = cpumask_any_but(cpu_online_mask, here);
-	task = kthread_create(run_reader, &reader, "asi_test");
-	if (IS_ERR(task)) {
-		migrate_enable();
-		KUNIT_FAIL_AND_ABORT(test, "no thread");
-	}
-	kthread_bind(task, there);
-	wake_up_process(task);
-	wait_for_completion(&reader.runs);
+	run_elsewhere(test, run_reader, &reader, &reader.runs);
 
 	opened = open_restricted(&map);
 	if (opened)
