@@ -36,6 +36,7 @@ Call = Callable[..., Done]
 GUARD = "\tguard(kpkeys_hardened_pgtables)();\n"
 # Lines are counted as if it were not there.
 HEAD = "#include <linux/kpkeys_mutant.h>\n#line 1\n"
+ASM_HEAD = f"#include <linux/kpkeys_mutant_missing.h>\n{HEAD}"
 
 
 def only(text: str) -> Site:
@@ -109,6 +110,35 @@ def test_what_is_taken_out(kind: str, text: str, mutated: str, chosen: str) -> N
     site = only(text)
     assert (site.kind, site.mutated) == (kind, mutated)
     assert mutants.chosen(text, {7: site}) == HEAD + chosen
+
+
+@pytest.mark.parametrize(("kind", "code"), [("lower", "msr\tREG_POR_EL1, x0"), ("barrier", "isb")])
+def test_an_instruction_in_assembly_is_taken_out(kind: str, code: str) -> None:
+    text = f"SYM_FUNC_START(cpu_setup)\n\tmov\tx0, #1\n\t{code}\n\tret\n"
+    (site,) = mutants.find("arch/arm64/mm/proc.S", text)
+    assert (site.kind, site.function, site.text) == (kind, "cpu_setup", " ".join(code.split()))
+    assert mutants.chosen(text, {7: site}) == (
+        f"{ASM_HEAD}"
+        f"SYM_FUNC_START(cpu_setup)\n\tmov\tx0, #1\n\tKPKEYS_MUTANT_INSN(7, {code})\n\tret\n"
+    )
+
+
+def test_the_assembler_leaves_out_one_instruction(tmp_path: Path) -> None:
+    header = Path(mutants.__file__).with_name("kpkeys_mutant.h")
+    (tmp_path / "linux").mkdir()
+    (tmp_path / "linux" / "stringify.h").write_text("#define __stringify(x...) #x\n")
+    source = tmp_path / "a.S"
+    for missing, left in {1: b"\2\0", 2: b"\1", 3: b"\1\2\0"}.items():
+        source.write_text(
+            f'#define KPKEYS_MUTANT_MISSING {missing}\n#include "{header}"\n'
+            "KPKEYS_MUTANT_INSN(1, .byte 1)\nKPKEYS_MUTANT_INSN(2, .byte 2, 0)\n"
+        )
+        image = tmp_path / "a.o"
+        subprocess.run(["gcc", "-c", f"-I{tmp_path}", source, "-o", image], check=True)
+        dumped = tmp_path / "text"
+        subprocess.run(["objcopy", "-O", "binary", "-j", ".text", image, dumped], check=True)
+        assert dumped.read_bytes() == left
+        assert mutants.compiled([image]) == {1, 2}
 
 
 def test_each_place_of_a_file_has_its_number() -> None:
@@ -324,8 +354,9 @@ def test_choices_of_ours_are_as_good_c_as_before(real: Real, target: Target) -> 
         before = found[file].text
         here = {number: site for number, site in enumerate(sites, 1) if site.file == file}
         after = mutants.chosen(before, here)
-        assert after.startswith(HEAD)
-        assert after.count("\n") == before.count("\n") + 2, file
+        head = ASM_HEAD if file.endswith(".S") else HEAD
+        assert after.startswith(head)
+        assert after.count("\n") == before.count("\n") + head.count("\n"), file
         asked = re.findall(r"KPKEYS_MUTANT(?:_\w+)?\((\d+)", after)
         assert sorted(map(int, asked)) == sorted(here), file
         # Neither half a bracket, nor half a comment.
@@ -401,6 +432,7 @@ def test_places_of_each_target(real: Real) -> None:
             "writer set_pmd", "writer set_swapper_pgd", "scope contpte_convert", "guard fill_pte",
             "fixup __lazy_wrprotect", "scope arm64_kpkeys_lazy_write",
             "lower arm64_kpkeys_switch", "barrier arm64_write_por_el1",
+            "lower __cpu_setup", "lower __finalise_el2",
             "fixup __arm64_kpkeys_lazy_abort", "writer ___ptep_get_and_clear_anysz",
         },
     }.items():  # fmt: skip
@@ -823,11 +855,11 @@ def test_from_mutant_to_mutant_nothing_but_a_number_differs(
     assert "KPKEYS_MUTANT_CALL(3, " in whole["mm/mmap.c"][0]
     assert whole["mm/kpkeys/Makefile"][0] == "obj-y := core.o\nobj-y += mutant.o\n"
     assert "#define KPKEYS_MUTANT(nr)" in whole["include/linux/kpkeys_mutant.h"][0]
-    number = "mm/kpkeys/mutant.c"
+    number = "include/linux/kpkeys_mutant_missing.h"
     before = whole
     for count, site in (*enumerate(found, 1), (2, found[1])):
         after = state(shop.tree(site))
-        assert f"const int kpkeys_mutant = {count};\n" in after[number][0]
+        assert after[number][0] == f"#define KPKEYS_MUTANT_MISSING {count}\n"
         assert {name for name in whole if after[name] != before[name]} == {number}
         assert after[number][1] > before[number][1]
         before = after

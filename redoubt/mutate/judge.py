@@ -46,6 +46,16 @@ SAME = "no difference"
 PATIENCE_S = 100.0
 
 _NUMBER = "mm/kpkeys/mutant.c"
+# The object that tells which place is missing.
+_CONSTANT = f"""\
+// SPDX-License-Identifier: GPL-2.0-only
+#include <linux/export.h>
+#include <linux/kpkeys_mutant.h>
+#include <{places.MISSING.removeprefix("include/")}>
+
+const int kpkeys_mutant = KPKEYS_MUTANT_MISSING;
+EXPORT_SYMBOL(kpkeys_mutant);
+"""
 _MAKEFILE = "mm/kpkeys/Makefile"
 
 
@@ -367,7 +377,8 @@ class Workshop:
         """
         files = {
             **self.files,
-            _NUMBER: _bytes(_set(self._number(site))),
+            _NUMBER: _bytes(_CONSTANT),
+            places.MISSING: _bytes(f"#define KPKEYS_MUTANT_MISSING {self._number(site)}\n"),
             _MAKEFILE: self.files[_MAKEFILE] + _bytes(f"obj-y += {Path(_NUMBER).stem}.o\n"),
         }
         changes = []
@@ -443,17 +454,6 @@ def _sync(directory: Path, files: Mapping[str, bytes]) -> None:
         if not file.is_file() or file.read_bytes() != data:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
-
-
-def _set(number: int) -> str:
-    """The object that tells which place is missing."""
-    return (
-        "// SPDX-License-Identifier: GPL-2.0-only\n"
-        "#include <linux/export.h>\n"
-        "#include <linux/kpkeys_mutant.h>\n\n"
-        f"const int kpkeys_mutant = {number};\n"
-        "EXPORT_SYMBOL(kpkeys_mutant);\n"
-    )
 
 
 def _told_most(detail: str) -> str:

@@ -24,6 +24,17 @@ extern const int kpkeys_mutant;
 
 #endif
 
+#ifdef __ASSEMBLER__
+#include <linux/stringify.h>
+
+/* An instruction, unless it is missing: a number that only the assembler knows. */
+#define KPKEYS_MUTANT_INSN(nr, insn...)					\
+	.ident __stringify(kpkeys mutant nr);				\
+	.if KPKEYS_MUTANT_MISSING != nr;				\
+	insn;								\
+	.endif
+#endif
+
 /* A call, unless it is missing. */
 #define KPKEYS_MUTANT_CALL(nr, call...) ({				\
 	if (!KPKEYS_MUTANT(nr))						\

@@ -137,6 +137,9 @@ _RULES = (
     _Rule(LOWER, r"\bx86_write_pkrs(?=\(PKRS_DEFAULT\))", 1, _comment, alone=True),
     # Behind the write of the register, in one statement with it.
     _Rule(BARRIER, r'"isb\\n"', 0, lambda _: '""'),
+    # In assembly: where a CPU starts or changes to another exception level.
+    _Rule(LOWER, r"(?<=\t)msr\tREG_POR_EL1, \w+", 0, _comment),
+    _Rule(BARRIER, r"(?<=^\t)isb(?=$)", 0, _comment),
     _Rule(BATCH, r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()", 1, _comment, alone=True),
     _Rule(LEDGER, r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()", 1, _comment, alone=True),
     _Rule(FIXUP, rf"\b(?:{'|'.join(_EXTABLE)})(?=\()", 1, _comment),
@@ -149,7 +152,7 @@ _RULES = (
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _DEFINE = re.compile(r"#\s*define\s+(\w+)")
 # A function begins in the first column; labels do so too, and have no bracket.
-_FUNCTION = re.compile(r"(?=[A-Za-z_])[^;={}]*?\b(\w+)\(")
+_FUNCTION = re.compile(r"SYM_\w+_START\w*\((\w+)|(?=[A-Za-z_])[^;={}]*?\b(\w+)\(")
 
 
 def _closing(text: str, opening: int) -> int:
@@ -198,7 +201,7 @@ def _function(lines: list[str], index: int) -> str:
         return match[1]
     for line in reversed(lines[:index]):
         if (match := _FUNCTION.match(line)) and not line.endswith(";"):
-            return match[1]
+            return match[1] or match[2]
     return "-"
 
 
@@ -208,7 +211,7 @@ def find(file: str, text: str, lines: Collection[int] | None = None) -> list[Sit
     split = text.split("\n")
     found: list[tuple[int, _Rule, str]] = []
     for rule in _RULES:
-        for match in re.finditer(rule.pattern, text):
+        for match in re.finditer(rule.pattern, text, re.MULTILINE):
             if any(start <= match.start() < end for start, end in comments):
                 continue
             end = _end(text, rule, match)
@@ -235,9 +238,16 @@ def find(file: str, text: str, lines: Collection[int] | None = None) -> list[Sit
 # === Choices =====================================================================================
 
 HEADER = "include/linux/kpkeys_mutant.h"
+# Defines the number for assembly, which is assembled anew for each.
+MISSING = "include/linux/kpkeys_mutant_missing.h"
 # The lines of a file are counted as before.
 _HEAD = "#include <linux/kpkeys_mutant.h>\n#line 1\n"
+_ASM_HEAD = f"#include <{MISSING.removeprefix('include/')}>\n{_HEAD}"
 _ASM = "asm volatile("
+
+
+def _is_assembly(file: str) -> bool:
+    return file.endswith(".S")
 
 
 def _called(code: str) -> tuple[str, str, str]:
@@ -252,7 +262,9 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
     start, end, code = site.start, site.start + len(site.removed), site.removed
     asked = f"KPKEYS_MUTANT({number})"
     name, inside, behind = _called(code) if "(" in code else (code, "", "")
-    if site.kind == GUARD:
+    if _is_assembly(site.file):
+        said = f"KPKEYS_MUTANT_INSN({number}, {code})"
+    elif site.kind == GUARD:
         said = f"KPKEYS_MUTANT_CLASS({number}, {inside}, __UNIQUE_ID(guard)){behind}"
     elif site.kind == CLASS:
         said = f"KPKEYS_MUTANT_CLASS({number}, {inside}){behind}"
@@ -287,7 +299,8 @@ def chosen(text: str, sites: Mapping[int, Site]) -> str:
             raise RedoubtError(f"{site.file} has changed since {site.name} was found in it")
         start, end, said = _choice(text, site, number)
         text = text[:start] + said + text[end:]
-    return _HEAD + text
+    assembly = any(_is_assembly(site.file) for site in sites.values())
+    return (_ASM_HEAD if assembly else _HEAD) + text
 
 
 def compiled(images: Iterable[Path]) -> frozenset[int]:
