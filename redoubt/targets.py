@@ -347,8 +347,6 @@ ARM64 = Target(
         "plain": ("plain", "plain-arm64"),
         "selftests": ("selftests", "selftests-arm64"),
     },
-    # It has KVM for the walk of page tables in there, and runs no guests of its own.
-    flavour_args={"debug": ("kvm-arm.mode=none",)},
     distro_config="config.arm64_none_arm64",
     debian="arm64",
     shipped=("arm64-kpkeys", "arm64-linear-map", "deb", "deb-arm64"),

@@ -14,12 +14,7 @@
 #include "raise.h"
 
 /* So many take longer than a tick, after which a task is preempted for good. */
-#ifdef __aarch64__
-/* Protection by the stand-in for overlays makes each page fault slow. */
-#define WRITES	(1 << 14)
-#else
 #define WRITES	(1 << 16)
-#endif
 
 /* How many of them are changed, from the next one on. */
 #define CHANGED	4

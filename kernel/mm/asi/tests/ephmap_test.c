@@ -26,6 +26,7 @@
 #define VALUE		0x5a
 /* Retries, because an interrupt may leave the restricted address space. */
 #define TRIES		100
+#define ROUNDS		5
 
 #define skip_unless_enabled(test)					\
 	do {								\
@@ -473,37 +474,51 @@ static int run_reader(void *data)
 	return 0;
 }
 
-/* A CPU that has run a thread keeps entries of the process while it does not. */
-static void none_is_left_on_other_cpus(struct kunit *test)
+static bool read_on_other_cpu(struct kunit *test, struct folio *folio,
+			      struct reader *reader)
 {
-	struct reader reader = { .step = READER_WAITS };
-	struct folio *folio;
 	struct ephmap map;
 	bool opened;
+
+	reader->mm = current->mm;
+	init_completion(&reader->runs);
+	init_completion(&reader->done);
+	run_elsewhere(test, run_reader, reader, &reader->runs);
+
+	opened = open_restricted(&map);
+	if (opened)
+		reader->addr = ephmap_add(&map, &folio->page, 1);
+	reader_goes_to(reader, READER_READS);
+	reader_waits_for(reader, READER_HAS_READ);
+	if (opened)
+		close_and_leave(&map);
+	reader_goes_to(reader, READER_ENDS);
+	wait_for_completion(&reader->done);
+	migrate_enable();
+	return opened;
+}
+
+/*
+ * A CPU that has run a thread keeps entries of the process while it does not.
+ * Another task may have them flushed for its own reasons, but not each time.
+ */
+static void none_is_left_on_other_cpus(struct kunit *test)
+{
+	struct folio *folio;
+	int i;
 
 	ephmap_test_attach(test);
 	if (num_online_cpus() < 2)
 		kunit_skip(test, "needs two CPUs");
 	folio = ephmap_test_folio(test, 0);
 
-	reader.mm = current->mm;
-	init_completion(&reader.runs);
-	init_completion(&reader.done);
-	run_elsewhere(test, run_reader, &reader, &reader.runs);
+	for (i = 0; i < ROUNDS; i++) {
+		struct reader reader = { .step = READER_WAITS };
 
-	opened = open_restricted(&map);
-	if (opened)
-		reader.addr = ephmap_add(&map, &folio->page, 1);
-	reader_goes_to(&reader, READER_READS);
-	reader_waits_for(&reader, READER_HAS_READ);
-	if (opened)
-		close_and_leave(&map);
-	reader_goes_to(&reader, READER_ENDS);
-	wait_for_completion(&reader.done);
-	migrate_enable();
-	KUNIT_EXPECT_TRUE(test, opened);
-	KUNIT_EXPECT_EQ(test, reader.while_open, 0);
-	KUNIT_EXPECT_NE(test, reader.when_closed, 0);
+		KUNIT_EXPECT_TRUE(test, read_on_other_cpu(test, folio, &reader));
+		KUNIT_EXPECT_EQ(test, reader.while_open, 0);
+		KUNIT_EXPECT_NE(test, reader.when_closed, 0);
+	}
 }
 
 /* === Copies =============================================================== */
