@@ -40,8 +40,6 @@ def _life(
     booted |= {f", {way.name}{label}": made.by(way) for way in run.target.ways}
     for name, way_made in booted.items():
         for event in events:
-            if event is lifecycle.guests and not lifecycle.may_have_guests(way_made.machine(on)):
-                continue
             with run.progress.step(f"Taking {run.target.name} through {event.__name__}"):
                 outcome = event(way_made.machine(on, cpus=2), kernel, run.progress)
             yield outcome_item(f"{outcome.name}{name}", outcome)
@@ -55,7 +53,7 @@ def debug(run: Run) -> Iterator[Item]:
     yield boots.checked(run, made, boots.STRESS_S, cpus=1, label=", debug flavour")
     have = made.build.configuration()
     events = (
-        (lifecycle.memory, "CONFIG_ACPI_HOTPLUG_MEMORY"), (lifecycle.guests, "CONFIG_KVM"),
+        (lifecycle.memory, "CONFIG_ACPI_HOTPLUG_MEMORY"), (lifecycle.guests, "CONFIG_KVM_AMD"),
         (lifecycle.kexec, "CONFIG_KEXEC_FILE"), (lifecycle.hibernate, "CONFIG_VIRTIO_BLK"),
     )  # fmt: skip
     yield from _life(
