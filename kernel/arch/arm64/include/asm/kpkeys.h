@@ -124,10 +124,11 @@ static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 	arm64_write_por_el1(POR_EL1_DEFAULT);
 }
 
+/* By the one bit that the levels differ in, as each system call asks for it. */
 static __always_inline bool arm64_kpkeys_is_raised(void)
 {
 	return arch_kpkeys_enabled() &&
-	       arch_kpkeys_read_reg() != POR_EL1_DEFAULT;
+	       arch_kpkeys_read_reg() & (POR_EL1_PGTABLES & ~POR_EL1_DEFAULT);
 }
 
 static __always_inline void arm64_kpkeys_exit_to_user(void)
