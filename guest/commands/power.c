@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/reboot.h>
 #include <sys/syscall.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "files.h"
@@ -44,6 +45,14 @@ static bool put(const char *path, const char *text)
 	if (!ok)
 		fprintf(stderr, "power: %s: %s\n", path, strerror(errno));
 	return ok;
+}
+
+/* Whole lines, although the kernel is about to print some itself. */
+static void announce(const char *what)
+{
+	printf("@power: %s\n", what);
+	fflush(stdout);
+	tcdrain(STDOUT_FILENO);
 }
 
 static void mark_keys(void)
@@ -86,8 +95,7 @@ static int hibernate(const char *disk)
 		fprintf(stderr, "power: %s: %s\n", disk, strerror(errno));
 		return 1;
 	}
-	printf("@power: hibernating\n");
-	fflush(stdout);
+	announce("hibernating");
 	mark_keys();
 	if (!put(HOW_TO_END, "shutdown") || !put(STATE, "disk"))
 		return 1;
@@ -104,8 +112,7 @@ static int start_kernel(const char *kernel, const char *args)
 		fprintf(stderr, "power: %s: %s\n", kernel, strerror(errno));
 		return 1;
 	}
-	printf("@power: kexec\n");
-	fflush(stdout);
+	announce("kexec");
 	reboot(REBOOT_KEXEC);
 	perror("power: reboot");
 	return 1;
