@@ -22,6 +22,8 @@ from redoubt.trial.experiment import Outcome, bad_end, matches, start
 SLEEPS = 2
 DIMM_MB = 256
 DISK_MB = 1024
+# To resume, the image and what it is read with have to fit, beside the kernel that reads it.
+HIBERNATING_MB = 512
 # How often a guest of the guest leaves: more than it has pages.
 RUNS = 1000
 _TIMEOUT = 600.0
@@ -121,7 +123,8 @@ def hibernate(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
             file.truncate(DISK_MB << 20)
         saved = replace(
             machine,
-            args=(*machine.args, f"resume={_DISK}", "hibernate=nocompress"),
+            args=(*machine.args, f"resume={_DISK}"),
+            memory_mb=max(machine.memory_mb, HIBERNATING_MB),
             devices=(
                 *machine.devices, "-drive", f"if=none,id=disk,format=raw,file={disk}",
                 "-device", "virtio-blk-device,drive=disk",
