@@ -238,7 +238,7 @@ def find(file: str, text: str, lines: Collection[int] | None = None) -> list[Sit
 # === Choices =====================================================================================
 
 HEADER = "include/linux/kpkeys_mutant.h"
-# Defines the number for assembly, which is assembled anew for each.
+# Defines the number: the object that has it, and files of assembly, are made anew for each.
 MISSING = "include/linux/kpkeys_mutant_missing.h"
 # The lines of a file are counted as before.
 _HEAD = "#include <linux/kpkeys_mutant.h>\n#line 1\n"
