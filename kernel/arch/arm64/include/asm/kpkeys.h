@@ -124,7 +124,7 @@ static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 	arm64_write_por_el1(POR_EL1_DEFAULT);
 }
 
-/* By the one bit that the levels differ in, as each system call asks for it. */
+/* One bit tells, without which no table is written: each system call asks. */
 static __always_inline bool arm64_kpkeys_is_raised(void)
 {
 	return arch_kpkeys_enabled() &&
