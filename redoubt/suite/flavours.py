@@ -35,13 +35,13 @@ def _life(
     run: Run, made: kernels.Workbench, label: str, events: Sequence[lifecycle.Event]
 ) -> Iterator[Item]:
     """What a machine goes through in its life, however it was booted."""
-    kernel, on = kernels.our_tree(run.progress), run.variant("on")
+    kernel = kernels.our_tree(run.progress)
     booted = {label: made}
     booted |= {f", {way.name}{label}": made.by(way) for way in run.target.ways}
     for name, way_made in booted.items():
         for event in events:
             with run.progress.step(f"Taking {run.target.name} through {event.__name__}"):
-                outcome = event(way_made.machine(on, cpus=2), kernel, run.progress)
+                outcome = event(way_made.machine(run.variant("on"), cpus=2), kernel, run.progress)
             yield outcome_item(f"{outcome.name}{name}", outcome)
 
 
