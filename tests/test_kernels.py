@@ -165,6 +165,16 @@ def test_a_measured_machine_has_room_and_runs_no_test_at_boot() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("target", "unpacks_first"), [(X86_64, True), (UM, False)])
+def test_kunit_waits_for_the_initramfs_where_there_is_one(
+    target: Target, unpacks_first: bool
+) -> None:
+    built = Build(target, Path("d"), Path("i"), Path("v"))
+    made = kernels.Workbench(built, Path("p"), host.EMULATED)
+    args = made.kunit_machine(get_variant(target, "on")).args
+    assert ("initramfs_async=0" in args) is unpacks_first
+
+
 def test_fixes_of_linux_are_in_the_kernel_that_ours_is_compared_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
