@@ -5,6 +5,7 @@
 #include <linux/debugfs.h>
 #include <linux/export.h>
 #include <linux/init.h>
+#include <linux/preempt.h>
 #include <linux/seq_file.h>
 
 #include "kpkeys.h"
@@ -31,7 +32,15 @@ const char * const kpkeys_stat_names[KPKEYS_NR_STATS] = {
  */
 void kpkeys_count_switch(bool nested)
 {
-	kpkeys_stat_add(nested ? KPKEYS_STAT_NESTED : KPKEYS_STAT_SWITCHES, 1);
+	if (!nested) {
+		kpkeys_stat_add(KPKEYS_STAT_SWITCHES, 1);
+		return;
+	}
+
+	/* At the raised level, the end of counting must not reschedule. */
+	preempt_disable_notrace();
+	kpkeys_stat_add(KPKEYS_STAT_NESTED, 1);
+	preempt_enable_no_resched_notrace();
 }
 EXPORT_SYMBOL(kpkeys_count_switch);
 

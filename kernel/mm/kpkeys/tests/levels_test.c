@@ -71,6 +71,24 @@ static void nested_guard_does_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, behind, level_reg_pgtables());
 }
 
+/* An interrupt may have woken another task, which has to wait for the end. */
+static void nested_guard_is_no_preemption_point(struct kunit *test)
+{
+	u64 inner, behind;
+
+	skip_unless_protected(test);
+
+	scoped_guard(kpkeys_hardened_pgtables) {
+		set_tsk_need_resched(current);
+		set_preempt_need_resched();
+		inner = kpkeys_set_level(KPKEYS_LVL_PGTABLES);
+		kpkeys_restore_pkey_reg(inner);
+		behind = arch_kpkeys_read_reg();
+	}
+	KUNIT_EXPECT_EQ(test, inner, KPKEYS_PKEY_REG_INVAL);
+	KUNIT_EXPECT_EQ(test, behind, level_reg_pgtables());
+}
+
 static noinline int leave_early(int how)
 {
 	int i;
@@ -574,6 +592,7 @@ static struct kunit_case levels_cases[] = {
 	KUNIT_CASE(guard_raises_and_restores),
 	KUNIT_CASE(guard_is_counted),
 	KUNIT_CASE(nested_guard_does_nothing),
+	KUNIT_CASE(nested_guard_is_no_preemption_point),
 	KUNIT_CASE(guard_ends_on_early_exit),
 	KUNIT_CASE(restore_ignores_the_value),
 	KUNIT_CASE(raising_from_another_level_warns),
