@@ -89,13 +89,18 @@ void noinstr x86_pks_resume(void)
 
 /**
  * x86_pks_leaked() - Lower a level that was not lowered in time.
+ * @ti_work: flags of the work left before the return to user mode.
  *
  * Context: the return to user mode, interrupts off.
+ *
+ * Return: @ti_work, which the caller so need not save across the call.
  */
-void x86_pks_leaked(void)
+unsigned long x86_pks_leaked(unsigned long ti_work)
 {
 	kpkeys_lower();
 	kpkeys_level_leaked();
+
+	return ti_work;
 }
 
 /**

@@ -31,7 +31,7 @@ struct pt_regs;
 /* Does the CPU have PKS, and is it in use? */
 DECLARE_STATIC_KEY_FALSE(x86_pks_key);
 
-void x86_pks_leaked(void);
+unsigned long x86_pks_leaked(unsigned long ti_work);
 
 /* The register at the last entry of this CPU from kernel mode. */
 DECLARE_PER_CPU(u32, x86_pks_at_entry);
@@ -91,6 +91,15 @@ static __always_inline unsigned long x86_pks_level(void)
 	return raw_cpu_read(kpkeys_ledger.level);
 }
 
+static __always_inline unsigned long x86_pks_exit_work(unsigned long ti_work)
+{
+	/* Read anew, lest every system call keep the level for here. */
+	if (unlikely(this_cpu_read(kpkeys_ledger.level)))
+		return x86_pks_leaked(ti_work);
+
+	return ti_work;
+}
+
 void x86_pks_start_cpu(void);
 void x86_pks_switch(void);
 void x86_pks_resume(void);
@@ -106,9 +115,13 @@ bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
 static inline void x86_pks_start_cpu(void) { }
 static inline void x86_pks_switch(void) { }
 static inline void x86_pks_resume(void) { }
-static inline void x86_pks_leaked(void) { }
 static inline unsigned long x86_pks_level(void) { return 0; }
 static inline u32 x86_pks_interrupted(void) { return 0; }
+
+static inline unsigned long x86_pks_exit_work(unsigned long ti_work)
+{
+	return ti_work;
+}
 
 static inline bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 				 unsigned long address)
