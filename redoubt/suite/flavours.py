@@ -35,13 +35,15 @@ def _life(
     run: Run, made: kernels.Workbench, label: str, events: Sequence[lifecycle.Event]
 ) -> Iterator[Item]:
     """What a machine goes through in its life, however it was booted."""
-    kernel = kernels.our_tree(run.progress)
+    kernel, on = kernels.our_tree(run.progress), run.variant("on")
     booted = {label: made}
     booted |= {f", {way.name}{label}": made.by(way) for way in run.target.ways}
     for name, way_made in booted.items():
         for event in events:
+            if event is lifecycle.guests and not lifecycle.may_have_guests(way_made.machine(on)):
+                continue
             with run.progress.step(f"Taking {run.target.name} through {event.__name__}"):
-                outcome = event(way_made.machine(run.variant("on"), cpus=2), kernel, run.progress)
+                outcome = event(way_made.machine(on, cpus=2), kernel, run.progress)
             yield outcome_item(f"{outcome.name}{name}", outcome)
 
 
@@ -53,7 +55,7 @@ def debug(run: Run) -> Iterator[Item]:
     yield boots.checked(run, made, boots.STRESS_S, cpus=1, label=", debug flavour")
     have = made.build.configuration()
     events = (
-        (lifecycle.memory, "CONFIG_ACPI_HOTPLUG_MEMORY"), (lifecycle.guests, "CONFIG_KVM_AMD"),
+        (lifecycle.memory, "CONFIG_ACPI_HOTPLUG_MEMORY"), (lifecycle.guests, "CONFIG_KVM"),
         (lifecycle.kexec, "CONFIG_KEXEC_FILE"), (lifecycle.hibernate, "CONFIG_VIRTIO_BLK"),
     )  # fmt: skip
     yield from _life(

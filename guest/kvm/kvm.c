@@ -2,9 +2,9 @@
 /*
  * kvm RUNS: a guest of KVM that leaves so often, and writes to its memory.
  *
- * In real mode it writes the number of each of 256 pages into it, one after the
- * other, with an I/O instruction in between. Every 256 runs the memory is given
- * back under it, and must be mapped for it anew.
+ * It writes the number of each of 256 pages into it, one after the other, and
+ * leaves in between. Every 256 runs the memory is given back under it, and must
+ * be mapped for it anew.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -16,40 +16,15 @@
 #include <sys/mman.h>
 
 #include "fail.h"
+#include "vcpu.h"
 
-#define PAGE		4096
-#define PAGES		256
-#define PORT		0x10
-/* Behind them, so that it never writes there. */
-#define CODE		(PAGES * PAGE)
-
-static const unsigned char code[] = {
-	0x8e, 0xd8,			/* mov %ax, %ds */
-	0x88, 0x26, 0x00, 0x00,		/* mov %ah, 0 */
-	0x05, 0x00, 0x01,		/* add $0x100, %ax */
-	0xe6, PORT,			/* out %al, $PORT */
-	0xeb, 0xf3,			/* jmp to the first */
-};
-
-static int ask(int fd, unsigned long request, void *argument)
+int ask(int fd, unsigned long request, void *argument)
 {
 	int ret = ioctl(fd, request, argument);
 
 	if (ret < 0)
 		fail("ioctl %#lx", request);
 	return ret;
-}
-
-static void start_at(int vcpu, unsigned long address)
-{
-	struct kvm_regs regs = { .rflags = 2 };
-	struct kvm_sregs sregs;
-
-	ask(vcpu, KVM_GET_SREGS, &sregs);
-	sregs.cs.base = address;
-	sregs.cs.selector = address >> 4;
-	ask(vcpu, KVM_SET_SREGS, &sregs);
-	ask(vcpu, KVM_SET_REGS, &regs);
 }
 
 /* Before it is given back: all pages must have been written to. */
@@ -84,19 +59,18 @@ int main(int argc, char *argv[])
 		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		fail("mmap");
-	memcpy(memory + CODE, code, sizeof(code));
+	memcpy(memory + CODE, vcpu_code, vcpu_code_size());
 	region.userspace_addr = (unsigned long)memory;
 	ask(vm, KVM_SET_USER_MEMORY_REGION, &region);
-	vcpu = ask(vm, KVM_CREATE_VCPU, NULL);
+	vcpu = vcpu_create(vm);
 	run = mmap(NULL, ask(kvm, KVM_GET_VCPU_MMAP_SIZE, NULL),
 		   PROT_READ | PROT_WRITE, MAP_SHARED, vcpu, 0);
 	if (run == MAP_FAILED)
 		fail("mmap of the CPU");
-	start_at(vcpu, CODE);
 
 	for (i = 1; i <= runs; i++) {
 		ask(vcpu, KVM_RUN, NULL);
-		if (run->exit_reason != KVM_EXIT_IO || run->io.port != PORT)
+		if (!vcpu_left(run))
 			fail("run %d ended for reason %u", i, run->exit_reason);
 		if (i % PAGES == 0)
 			look(memory);
