@@ -127,6 +127,32 @@ def snapshot(root: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
+def test_patches_of_the_emulator_are_mails_that_git_takes(queue: Queue, tmp_path: Path) -> None:
+    source = tmp_path / "qemu"
+    write_tree(source, {"target/arm/cpu.c": "int old;\n"})
+    write_tree(
+        tmp_path,
+        {
+            "one.patch": "target/arm: Say more\n\nFor a reason.\n\n--- a/target/arm/cpu.c\n"
+            "+++ b/target/arm/cpu.c\n@@ -1 +1 @@\n-int old;\n+int new;\n",
+            "two.patch": "configs: Add one\n\nFor another.\n\n--- /dev/null\n"
+            "+++ b/configs/one.mak\n@@ -0,0 +1 @@\n+CONFIG_A=y\n",
+        },
+    )
+    patches = [tmp_path / "one.patch", tmp_path / "two.patch"]
+    mails = series.export_emulator(source, patches, queue.out, repo=queue.repo)
+    assert [mail.name for mail in mails] == [
+        "0001-target-arm-Say-more.patch", "0002-configs-Add-one.patch",
+    ]  # fmt: skip
+    git(source, "init", "-q")
+    git(source, "add", "-A")
+    git(source, "commit", "-qm", "base")
+    git(source, "am", "-q", *map(str, mails))
+    assert (source / "target/arm/cpu.c").read_text() == "int new;\n"
+    assert (source / "configs/one.mak").read_text() == "CONFIG_A=y\n"
+    assert "Signed-off-by: " in git(source, "log", "-1", "--format=%b")
+
+
 def test_one_mail_per_patch_and_none_for_a_local_topic(queue: Queue) -> None:
     mails = queue.export()
     assert [mail.name for mail in mails] == MAILS

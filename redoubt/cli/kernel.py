@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from redoubt.cli.common import Display, alone, app, err, out, target_and_variant
+from redoubt.cli.common import Display, alone, app, err, out, print_lines, target_and_variant
 from redoubt.cli.options import AppendOpt, CpusOpt, HostOpt, Names, TargetArg, VariantOpt
 from redoubt.core.errors import RedoubtError
 from redoubt.linux import emulator, source
 from redoubt.machine import boot, doctor, host, kernels
+from redoubt.ship import series
 
 
 @app.command("doctor")
@@ -44,9 +46,23 @@ def make_tree() -> None:
 
 
 @app.command("emulator")
-def build_emulator() -> None:
+def build_emulator(
+    mails: Annotated[
+        Path | None,
+        Option(
+            "--mails",
+            help="Write the patches here as mails for QEMU, and build nothing.",
+            file_okay=False,
+        ),
+    ] = None,
+) -> None:
     """Build the emulators: Debian's QEMU with our patches, see emulator/README.md."""
     with alone():
+        if mails:
+            pristine = emulator.obtain(Display())
+            written = series.export_emulator(pristine, emulator.patches(), mails.resolve())
+            print_lines(map(str, written))
+            return
         emulator.build(Display())
     for name in emulator.PROGRAMS:
         out.print(str(emulator.program(name)), markup=False)

@@ -24,6 +24,7 @@ from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.git import Git, run
 from redoubt.linux import topics as topics_module
+from redoubt.linux import tree
 from redoubt.linux.topics import Topic, read
 from redoubt.ship import commits
 from redoubt.ship.commits import Commit, Commits, pick
@@ -76,6 +77,37 @@ def export(
             made.git("config", "branch.main.description", letter)
             options += _WITH_COVER
         made.git("format-patch", "-q", "-o", str(mails), *options, made.base)
+        return _publish(sorted(mails.iterdir()), out)
+
+
+def export_emulator(
+    pristine: Path,
+    patches: Sequence[Path],
+    out: Path,
+    *,
+    repo: Path | None = None,
+    author: tuple[str, str] | None = None,
+) -> list[Path]:
+    """Write the emulator's patches to `out` as mails for `git am` on QEMU, as `export` does.
+
+    Raises RedoubtError for a patch that does not apply exactly or has no message.
+    """
+    repo = repo or paths.repo()
+    author = author or commits.author_of(repo)
+    with tempfile.TemporaryDirectory(prefix="redoubt-series-") as scratch:
+        patched, work, mails = (Path(scratch) / name for name in ("patched", "tree", "mails"))
+        patched.mkdir()
+        work.mkdir()
+        names = tree.patched(pristine, tree.Queue(pristine, (), tuple(patches)), patched)
+        # Some are new.
+        pick(pristine, (name for name in names if (pristine / name).exists()), work)
+        git = Git(work, commits.identity(repo, author))
+        base = git.start()
+        for patch in patches:
+            text = commits.message(patch)
+            tree.apply_series(work, [patch])
+            git.commit(git.signed(text, author))
+        git("format-patch", "-q", "-o", str(mails), *_FORMAT, base)
         return _publish(sorted(mails.iterdir()), out)
 
 
