@@ -15,6 +15,12 @@
 #include <linux/preempt.h>
 
 #ifdef CONFIG_KPKEYS_HARDENED_PGTABLES
+/*
+ * For functions with a batch that are large when inlined: their loop over
+ * entries then lacks registers.
+ */
+#define __kpkeys_batch noinline
+
 /**
  * kpkeys_batch_begin() - Make page tables writable for a run of entries.
  *
@@ -72,6 +78,7 @@ static __always_inline void kpkeys_batch_resume(void)
 	}
 }
 #else
+#define __kpkeys_batch
 static inline void kpkeys_batch_begin(void) { }
 static inline void kpkeys_batch_end(void) { }
 static inline void kpkeys_batch_pause(void) { }
