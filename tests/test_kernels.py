@@ -187,8 +187,12 @@ def test_fixes_of_linux_are_in_the_kernel_that_ours_is_compared_with(
     found = source.Source(Path("/pristine"), "7.3.4")
     monkeypatch.setattr(source, "obtain", lambda _: found)
     monkeypatch.setattr(tree, "materialise", materialise)
-    # They are of arm64.
+    concerns = topics.Topic.concerns
+    monkeypatch.setattr(topics.Topic, "concerns", lambda _, names: names == ARM64.architectures)
     assert kernels.fixed_tree(X86_64, Silent()) == found.path
     assert made == []
     assert kernels.fixed_tree(ARM64, Silent()) == paths.build_dir() / "tree-fixed"
     assert set(made) == {"fixes"}
+    # Some are of files that all targets have.
+    monkeypatch.setattr(topics.Topic, "concerns", concerns)
+    assert kernels.fixed_tree(X86_64, Silent()) == paths.build_dir() / "tree-fixed"
