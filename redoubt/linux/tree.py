@@ -176,7 +176,7 @@ def patched(pristine: Path, ours: Queue, into: Path) -> list[str]:
 
     They are files of the pristine tree, or of kernel/.
     """
-    touched = _touched(ours)
+    touched = touched_by(ours)
     for file in touched:
         (into / file).parent.mkdir(parents=True, exist_ok=True)
         source = (ours.kernel if file in ours.files else pristine) / file
@@ -188,7 +188,7 @@ def patched(pristine: Path, ours: Queue, into: Path) -> list[str]:
 
 def _refreshed(pristine: Path, dest: Path, ours: Queue, changed: list[str]) -> bool:
     """Do the patches, as they are now, make the changed files what they are now?"""
-    touched = _touched(ours)
+    touched = touched_by(ours)
     if not set(changed) <= set(touched):
         return False
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
@@ -262,19 +262,20 @@ def _dress(dest: Path, ours: Queue, repo: Path | None, base: str, key: str) -> N
     _write_stamp(dest, ours, linked, base, key)
 
 
-def _touched(ours: Queue) -> list[str]:
+def touched_by(ours: Queue) -> list[str]:
+    """The files that patches of a queue change or add."""
     return sorted({n for patch in ours.patches for n in _TOUCHED.findall(patch.read_text())})
 
 
 def _patched_files(ours: Queue) -> list[str]:
     """The files of kernel/ that the patches change."""
-    return sorted(set(ours.files) & set(_touched(ours)))
+    return sorted(set(ours.files) & set(touched_by(ours)))
 
 
 def _write_stamp(dest: Path, ours: Queue, linked: dict[str, str], base: str, key: str) -> None:
     stamp = {
         "key": {"base": base, "sha256": key},
-        "patched": {name: _digest(dest / name) for name in _touched(ours)},
+        "patched": {name: _digest(dest / name) for name in touched_by(ours)},
         "linked": linked,
     }
     partial = dest / (STAMP + ".partial")

@@ -95,10 +95,9 @@ def export_emulator(
     repo = repo or paths.repo()
     author = author or commits.author_of(repo)
     with tempfile.TemporaryDirectory(prefix="redoubt-series-") as scratch:
-        patched, work, mails = (Path(scratch) / name for name in ("patched", "tree", "mails"))
-        patched.mkdir()
+        work, mails = Path(scratch) / "tree", Path(scratch) / "mails"
         work.mkdir()
-        names = tree.patched(pristine, tree.Queue(pristine, (), tuple(patches)), patched)
+        names = tree.touched_by(tree.Queue(pristine, (), tuple(patches)))
         # Some are new.
         pick(pristine, (name for name in names if (pristine / name).exists()), work)
         git = Git(work, commits.identity(repo, author))
