@@ -57,6 +57,15 @@ def test_a_test_and_its_parts_are_results() -> None:
     ) == {("cow", "fork"): "ok", ("cow", "exit"): "not ok", ("cow", ""): "not ok"}
 
 
+def test_a_part_that_ends_after_its_test_is_no_result() -> None:
+    said = ["ok 1 test test_ptrace_of_child (iteration 1)",
+            "ok 2 test test_pkey_alloc_exhaust (iteration 1)"]  # fmt: skip
+    assert outcomes(["./protection_keys_64", *said, "ok N protection_keys_64"]) == {
+        ("protection_keys_64", "test test_ptrace_of_child (iteration 1)"): "ok",
+        ("protection_keys_64", ""): "ok",
+    }
+
+
 def test_parts_of_one_name_are_told_apart() -> None:
     found = outcomes(["./cow", "ok 1 fork", "not ok 2 fork", "ok N cow"])
     assert found["cow", "fork"] == "ok"

@@ -58,6 +58,14 @@ LEFT_OUT = {
     "folio_split_race_test": "no end within minutes under emulation: 16 threads race 100 times",
 }
 
+# Parts of which nobody knows whether they are heard: the test ends in a process that the runner does
+# not wait for, see become_child() of protection_keys.c.
+UNHEARD = (
+    "test test_pkey_alloc_exhaust ",
+    "test test_pkey_alloc_free_attach_pkey0 ",
+    "test test_ptrace_modifies_pkru ",
+)
+
 # What scripts call and busybox lacks, in guest/selftests.
 _SCRIPTS = ("sudo", "pgrep")
 
@@ -288,6 +296,8 @@ def _test(found: Round, test: str, lines: Sequence[str], status: re.Match[str]) 
         result = SKIPPED if mark == "SKIP" else f"{word} ({mark})" if mark else word
         # What is skipped may have its name behind the mark.
         name = part = _NUMBER.sub("N", name.strip().removeprefix("- ") or why or "")
+        if name.startswith(UNHEARD):
+            continue
         # Several parts may have one name: they are told apart by their order.
         for number in itertools.count(2):
             if (test, part) not in found.outcomes:
