@@ -66,7 +66,7 @@ void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool)
 
 /* === The reserve ======================================================== */
 
-/* Refill the reserve after a split that added no pages. */
+/* Refill the reserve before or after a split that adds no pages. */
 static void kpkeys_reserve_replenish(const struct kpkeys_pool *pool, int nid)
 {
 	struct kpkeys_pool_state *state = pool->state;
@@ -479,6 +479,8 @@ static unsigned long kpkeys_pool_trim_locked(const struct kpkeys_pool *pool,
 	for_each_possible_cpu(cpu)
 		kpkeys_pool_drain_cpu(pool, cpu);
 	for_each_node_state(nid, N_MEMORY) {
+		/* The pages to untag may be where no split was needed yet. */
+		kpkeys_reserve_replenish(pool, nid);
 		freed += kpkeys_block_release_stuck(pool, nid);
 		freed += kpkeys_block_release_idle(pool, nid, keep);
 

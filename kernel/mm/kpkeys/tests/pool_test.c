@@ -548,6 +548,50 @@ static void giving_back_replenishes_the_reserve(struct kunit *test)
 	audit(test);
 }
 
+static unsigned int first_reserve;
+
+static int note_reserve(unsigned long addr, int numpages, int pkey)
+{
+	if (first_reserve == UINT_MAX)
+		first_reserve = pool->state->nr_reserve;
+	return arch_set_memory_pkey(addr, numpages, pkey);
+}
+
+/* All pages were in use when splits took from the reserve last. */
+static void reserve_is_filled_before_giving_back(struct kunit *test)
+{
+	struct page *taken[KPKEYS_POOL_MAX_RESERVE];
+	struct tables *tables = new_tables(test);
+	struct kpkeys_region *region;
+	struct tables *rest;
+	unsigned int i, nr = 0;
+
+	skip_unless_protected(test);
+
+	while (tables->nr < 3 * KPKEYS_BLOCK_PAGES)
+		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
+						  0));
+	rest = exhaust(test);
+	scoped_guard(mutex, &pool->sync->grow) {
+		while (pool->state->nr_reserve)
+			taken[nr++] = kpkeys_pool_take_reserve(pool, false);
+	}
+	put_tables(rest);
+	put_tables(tables);
+
+	first_reserve = UINT_MAX;
+	kunit_activate_static_stub(test, set_memory_pkey, note_reserve);
+	kpkeys_pool_trim(pool, 0);
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+	KUNIT_EXPECT_EQ(test, first_reserve, KPKEYS_POOL_RESERVE);
+
+	while (nr--) {
+		region = kpkeys_region_find(pool, page_to_pfn(taken[nr]), &i);
+		kpkeys_pool_put(pool, region, i, 0);
+	}
+	audit(test);
+}
+
 /* === Failures of tagging ================================================ */
 
 static int no_tagging(unsigned long addr, int numpages, int pkey)
@@ -933,6 +977,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(allocation_fails_without_memory),
 	KUNIT_CASE(splits_take_from_the_reserve),
 	KUNIT_CASE(giving_back_replenishes_the_reserve),
+	KUNIT_CASE(reserve_is_filled_before_giving_back),
 	KUNIT_CASE(failed_tagging_fails_the_allocation),
 	KUNIT_CASE(block_is_given_back_if_keys_cannot_be_set),
 	KUNIT_CASE(half_tagged_block_is_given_back),
