@@ -30,7 +30,9 @@ _TIMEOUT = 600.0
 
 _KUNIT_LATER = ("kunit.enable=1", "kunit.autorun=0")
 _KUNIT = "/sys/kernel/debug/kunit"
-_EJECT = "/sys/bus/acpi/devices/PNP0C80:00/eject"
+_ACPI_MEMORY = "/sys/bus/acpi/devices/PNP0C80:00"
+# When it is removed, its status, read from the firmware, says that it is not there.
+_EJECT = ["/bin/put", f"{_ACPI_MEMORY}/eject", "1", f"{_ACPI_MEMORY}/status", "0"]
 _DISK = "/dev/vda"
 _DIMM = (
     "-m", "slots=1,maxmem=8G", "-object", f"memory-backend-ram,id=more,size={DIMM_MB}M",
@@ -154,7 +156,7 @@ def memory(machine: Machine, kernel: Path, progress: Progress) -> Outcome:
     machine = _with_acpi(machine, progress)
     args = (*machine.args, "memhp_default_state=online_movable")
     look = [["/bin/cat", "/proc/meminfo"], *check.look(machine)]
-    commands = [*look, ["/bin/put", _EJECT, "1"], ["/bin/settle"], *look]
+    commands = [*look, _EJECT, ["/bin/settle"], *look]
     larger = replace(machine, args=args, devices=(*machine.devices, *_DIMM))
     result, problems = _through(larger, commands, "memory", progress, looks=2)
     totals = [int(match[1]) for match in matches(_MEMORY, result.console)]

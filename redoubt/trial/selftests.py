@@ -58,8 +58,8 @@ LEFT_OUT = {
     "folio_split_race_test": "no end within minutes under emulation: 16 threads race 100 times",
 }
 
-# Parts of which nobody knows whether they are heard: the test ends in a process that the runner does
-# not wait for, see become_child() of protection_keys.c.
+# Parts that are heard or not, as it happens: the test ends in a process for which the runner does
+# not wait, see become_child() of protection_keys.c.
 UNHEARD = (
     "test test_pkey_alloc_exhaust ",
     "test test_pkey_alloc_free_attach_pkey0 ",
