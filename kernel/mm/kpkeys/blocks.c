@@ -66,7 +66,7 @@ void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool)
 
 /* === The reserve ======================================================== */
 
-/* Refill the reserve before or after a split that adds no pages. */
+/* Refill the reserve before a split, or after one that added no pages. */
 static void kpkeys_reserve_replenish(const struct kpkeys_pool *pool, int nid)
 {
 	struct kpkeys_pool_state *state = pool->state;
@@ -89,6 +89,8 @@ static int kpkeys_block_set_key(const struct kpkeys_pool *pool,
 {
 	int err;
 
+	/* All pages may have been in use when a split took from it last. */
+	kpkeys_reserve_replenish(pool, page_to_nid(page));
 	scoped_class(kpkeys_pool_level, level, pool) {
 		pool->state->tagging = current;
 	}
@@ -213,7 +215,6 @@ static int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
 		return err;
 	}
 
-	kpkeys_reserve_replenish(pool, nid);
 	if (!kpkeys_block_set_key(pool, page, nr, KPKEYS_PKEY_DEFAULT)) {
 		kpkeys_block_free_pages(page, nr);
 		return err;
@@ -479,8 +480,6 @@ static unsigned long kpkeys_pool_trim_locked(const struct kpkeys_pool *pool,
 	for_each_possible_cpu(cpu)
 		kpkeys_pool_drain_cpu(pool, cpu);
 	for_each_node_state(nid, N_MEMORY) {
-		/* The pages to untag may be where no split was needed yet. */
-		kpkeys_reserve_replenish(pool, nid);
 		freed += kpkeys_block_release_stuck(pool, nid);
 		freed += kpkeys_block_release_idle(pool, nid, keep);
 

@@ -557,14 +557,36 @@ static int note_reserve(unsigned long addr, int numpages, int pkey)
 	return arch_set_memory_pkey(addr, numpages, pkey);
 }
 
+struct taken_reserve {
+	struct page *page[KPKEYS_POOL_MAX_RESERVE];
+	unsigned int nr;
+};
+
+static void take_reserve(struct taken_reserve *taken)
+{
+	guard(mutex)(&pool->sync->grow);
+	for (taken->nr = 0; pool->state->nr_reserve; taken->nr++)
+		taken->page[taken->nr] = kpkeys_pool_take_reserve(pool, false);
+	first_reserve = UINT_MAX;
+}
+
+static void put_reserve(struct taken_reserve *taken)
+{
+	struct kpkeys_region *region;
+	unsigned int i;
+
+	while (taken->nr--) {
+		region = kpkeys_region_find(pool, page_to_pfn(taken->page[taken->nr]), &i);
+		kpkeys_pool_put(pool, region, i, 0);
+	}
+}
+
 /* All pages were in use when splits took from the reserve last. */
 static void reserve_is_filled_before_giving_back(struct kunit *test)
 {
-	struct page *taken[KPKEYS_POOL_MAX_RESERVE];
 	struct tables *tables = new_tables(test);
-	struct kpkeys_region *region;
+	struct taken_reserve taken;
 	struct tables *rest;
-	unsigned int i, nr = 0;
 
 	skip_unless_protected(test);
 
@@ -572,23 +594,43 @@ static void reserve_is_filled_before_giving_back(struct kunit *test)
 		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
 						  0));
 	rest = exhaust(test);
-	scoped_guard(mutex, &pool->sync->grow) {
-		while (pool->state->nr_reserve)
-			taken[nr++] = kpkeys_pool_take_reserve(pool, false);
-	}
+	take_reserve(&taken);
 	put_tables(rest);
 	put_tables(tables);
 
-	first_reserve = UINT_MAX;
 	kunit_activate_static_stub(test, set_memory_pkey, note_reserve);
 	kpkeys_pool_trim(pool, 0);
 	kunit_deactivate_static_stub(test, set_memory_pkey);
 	KUNIT_EXPECT_EQ(test, first_reserve, KPKEYS_POOL_RESERVE);
 
-	while (nr--) {
-		region = kpkeys_region_find(pool, page_to_pfn(taken[nr]), &i);
-		kpkeys_pool_put(pool, region, i, 0);
+	put_reserve(&taken);
+	audit(test);
+}
+
+/* The pages that are free by then cannot be a table of two. */
+static void reserve_is_filled_before_growing(struct kunit *test)
+{
+	struct tables *tables, *single = new_tables(test);
+	struct ptdesc *pt, *next;
+	struct taken_reserve taken;
+
+	skip_unless_protected(test);
+
+	tables = exhaust(test);
+	take_reserve(&taken);
+	list_for_each_entry_safe(pt, next, &tables->list, pt_list) {
+		if (page_to_pfn(ptdesc_page(pt)) % 2)
+			list_move(&pt->pt_list, &single->list);
 	}
+	put_tables(single);
+
+	kunit_activate_static_stub(test, set_memory_pkey, note_reserve);
+	KUNIT_EXPECT_TRUE(test, get_table(tables, GFP_KERNEL, 1));
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+	KUNIT_EXPECT_EQ(test, first_reserve, KPKEYS_POOL_RESERVE);
+
+	put_reserve(&taken);
+	put_tables(tables);
 	audit(test);
 }
 
@@ -978,6 +1020,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(splits_take_from_the_reserve),
 	KUNIT_CASE(giving_back_replenishes_the_reserve),
 	KUNIT_CASE(reserve_is_filled_before_giving_back),
+	KUNIT_CASE(reserve_is_filled_before_growing),
 	KUNIT_CASE(failed_tagging_fails_the_allocation),
 	KUNIT_CASE(block_is_given_back_if_keys_cannot_be_set),
 	KUNIT_CASE(half_tagged_block_is_given_back),
