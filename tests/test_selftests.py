@@ -57,11 +57,13 @@ def test_a_test_and_its_parts_are_results() -> None:
     ) == {("cow", "fork"): "ok", ("cow", "exit"): "not ok", ("cow", ""): "not ok"}
 
 
-def test_a_part_that_ends_after_its_test_is_no_result() -> None:
+def test_a_part_that_ends_after_its_test_counts_if_it_fails() -> None:
     said = ["ok 1 test test_ptrace_of_child (iteration 1)",
-            "ok 2 test test_pkey_alloc_exhaust (iteration 1)"]  # fmt: skip
+            "ok 2 test test_pkey_alloc_exhaust (iteration 1)",
+            "not ok 3 test test_ptrace_modifies_pkru (iteration 1)"]  # fmt: skip
     assert outcomes(["./protection_keys_64", *said, "ok N protection_keys_64"]) == {
         ("protection_keys_64", "test test_ptrace_of_child (iteration 1)"): "ok",
+        ("protection_keys_64", "test test_ptrace_modifies_pkru (iteration 1)"): "not ok",
         ("protection_keys_64", ""): "ok",
     }
 
