@@ -10,7 +10,7 @@
 
 #include "files.h"
 
-/* The debug flavour takes half a minute to remove memory on a busy machine. */
+/* Emulated machines may be slow, and share their CPUs. */
 #define WAIT_S		240
 #define LOOKS_PER_S	10
 
