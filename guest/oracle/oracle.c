@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/klog.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -65,6 +66,10 @@
 
 /* Each time 10 ms, for what the kernel does meanwhile. */
 #define TRIES		1000
+
+/* For klogctl(): a level of the console, and the one that shows warnings. */
+#define KLOG_CONSOLE_LEVEL	8
+#define KLOG_WARNINGS		5
 
 /* A secret that is swapped out, and one that is in again, have numbers in a row. */
 enum pattern {
@@ -456,6 +461,9 @@ int main(int argc, char *argv[])
 			return usage();
 	have_secret_freed();
 
+	/* Else a message of the kernel may come into the attacker's line. */
+	if (klogctl(KLOG_CONSOLE_LEVEL, NULL, KLOG_WARNINGS))
+		fail("the level of the console");
 	pid = fork();
 	if (pid < 0)
 		fail("fork");
