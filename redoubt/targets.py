@@ -325,12 +325,10 @@ ARM64 = Target(
     ignoring_cpu=f"{_OVERLAYS},x-poe-ignored=on",
     ways=(
         # And with interrupts that come where they are off, which takes a newer controller of them.
-        # Without ITS: Linux takes the ITS's table from before kexec for reserved if it lies under
-        # the new kernel's own image, and fills it.
         Way(
             "EL2 with pseudo-NMIs",
             args=("irqchip.gicv3_pseudo_nmi=1",),
-            devices=("-machine", "virtualization=on,gic-version=3,its=off"),
+            devices=("-machine", "virtualization=on,gic-version=3"),
         ),
         # The linear map in blocks, of which some are split; and all of it split, for the others.
         Way(
