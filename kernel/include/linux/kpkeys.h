@@ -251,6 +251,11 @@ static __always_inline bool kpkeys_batch_enabled(void)
 #define arch_kpkeys_read_only(table)	((void)(table), false)
 #endif
 
+/* Flush all TLBs of all CPUs, with what they know of upper-level entries. */
+#ifndef arch_kpkeys_flush_tlbs
+#define arch_kpkeys_flush_tlbs()	flush_tlb_all()
+#endif
+
 /* Convert an address that a table walk computed to a virtual address. */
 #ifndef arch_kpkeys_walk_addr
 #define arch_kpkeys_walk_addr(addr)	(addr)

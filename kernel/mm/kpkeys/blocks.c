@@ -10,6 +10,8 @@
 #include <linux/sched.h>
 #include <linux/topology.h>
 
+#include <asm/tlbflush.h>
+
 #include <kunit/static_stub.h>
 
 #include "kpkeys.h"
@@ -298,6 +300,25 @@ struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
 
 /* === Shrinking: the grow mutex is held ================================== */
 
+/**
+ * kpkeys_pool_flush() - Flush all TLBs before pages leave the pool.
+ *
+ * A TLB may still have an entry that leads to a page as to a page table:
+ * ordinary data (mm_cpumask, tlb_gen) decided which CPUs were flushed when the
+ * table was freed, and an attacker may have changed that. In the pool, the page
+ * is a table or nobody's. Its next owner must not write entries there.
+ *
+ * Not static, so that tests can stub it.
+ *
+ * Context: process context, interrupts on.
+ */
+void kpkeys_pool_flush(void)
+{
+	KUNIT_STATIC_STUB_REDIRECT(kpkeys_pool_flush);
+
+	arch_kpkeys_flush_tlbs();
+}
+
 /* Forget pages that are already untagged. Their node is locked. */
 static void kpkeys_block_disown(const struct kpkeys_pool *pool,
 				struct kpkeys_region *region,
@@ -346,6 +367,7 @@ static int kpkeys_block_release(const struct kpkeys_pool *pool,
 	if (err)
 		return err;
 
+	kpkeys_pool_flush();
 	kpkeys_pool_count(pool, whole ? KPKEYS_POOL_BLOCKS_RETURNED :
 			    KPKEYS_POOL_SMALL_RETURNED);
 	kpkeys_block_free_pages(page, nr);

@@ -352,6 +352,7 @@ struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order);
 struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
 				       gfp_t gfp, unsigned int order,
 				       bool zero);
+void kpkeys_pool_flush(void);
 unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
 			       unsigned int keep);
 void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid);

@@ -815,6 +815,52 @@ static void idle_blocks_go_by_themselves(struct kunit *test)
 	KUNIT_EXPECT_LE(test, after.blocks, before.blocks + 2);
 }
 
+static long untagged_unflushed, flushes;
+
+static int note_untagging(unsigned long addr, int numpages, int pkey)
+{
+	untagged_unflushed += pkey == KPKEYS_PKEY_DEFAULT;
+	return arch_set_memory_pkey(addr, numpages, pkey);
+}
+
+static void note_flush(void)
+{
+	untagged_unflushed = 0;
+	flushes++;
+	arch_kpkeys_flush_tlbs();
+}
+
+/* Stale entries of TLBs must not lead to what is nobody's table any more. */
+static void tlbs_are_flushed_before_giving_back(struct kunit *test)
+{
+	struct tables *tables;
+	long returned;
+	int i;
+
+	skip_unless_protected(test);
+
+	settle(test, 0);
+	tables = new_tables(test);
+	for (i = 0; i < 3 * KPKEYS_BLOCK_PAGES; i++)
+		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL, 0));
+	put_tables(tables);
+	flush_delayed_work(&pool->sync->work);
+
+	untagged_unflushed = 0;
+	flushes = 0;
+	returned = events(KPKEYS_POOL_BLOCKS_RETURNED);
+	kunit_activate_static_stub(test, set_memory_pkey, note_untagging);
+	kunit_activate_static_stub(test, kpkeys_pool_flush, note_flush);
+	kpkeys_pool_trim(pool, 0);
+	kunit_deactivate_static_stub(test, kpkeys_pool_flush);
+	kunit_deactivate_static_stub(test, set_memory_pkey);
+
+	returned = events(KPKEYS_POOL_BLOCKS_RETURNED) - returned;
+	KUNIT_EXPECT_GT(test, returned, 0);
+	KUNIT_EXPECT_GE(test, flushes, returned);
+	KUNIT_EXPECT_EQ(test, untagged_unflushed, 0);
+}
+
 static int no_untagging(unsigned long addr, int numpages, int pkey)
 {
 	return pkey == KPKEYS_PKEY_DEFAULT ?
@@ -1027,6 +1073,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(block_is_kept_if_tagging_cannot_be_undone),
 	KUNIT_CASE(storm_leaves_nothing),
 	KUNIT_CASE_SLOW(idle_blocks_go_by_themselves),
+	KUNIT_CASE(tlbs_are_flushed_before_giving_back),
 	KUNIT_CASE(block_is_kept_if_it_cannot_be_untagged),
 	KUNIT_CASE(speculative_reference_does_not_free),
 	KUNIT_CASE(speculative_reference_to_a_tail),

@@ -69,6 +69,9 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 #define arch_kpkeys_guard_enabled(enabled)				\
 	(IS_ENABLED(CONFIG_KPKEYS_STATS) ? (enabled) : true)
 
+/* The TLBs are the host's, which flushes what it unmaps. */
+#define arch_kpkeys_flush_tlbs()	do { } while (0)
+
 const char *arch_kpkeys_init(void);
 void um_kpkeys_set_physmem(unsigned long start);
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);
