@@ -20,9 +20,6 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/kpkeys.h>
 
-/* Pages kept for the pool's own data: one descriptor and one leaf. */
-#define MIN_SPARE	2
-
 /* A node may keep this many idle blocks before a trim. */
 #define IDLE_BLOCKS	2
 
@@ -169,6 +166,10 @@ static int kpkeys_block_enter(const struct kpkeys_pool *pool, struct page *page,
 	if (WARN_ON_ONCE(!region))
 		return -ENOSPC;
 
+	/* Only now for a single page, which needs a region by itself. */
+	while (usable && state->nr_spare < min_spare && nr == 1 && i < nr)
+		kpkeys_spare_push(pool, page_address(page + i++));
+
 	first = page_to_pfn(page) - region->base;
 	if (whole)
 		node->nr_blocks++;
@@ -197,7 +198,7 @@ static int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
 
 	split_page(page, order);
 
-	if (!kpkeys_region_fits(pool, page)) {
+	if (!kpkeys_region_fits(pool, page, nr)) {
 		kpkeys_block_free_pages(page, nr);
 		return -ERANGE;
 	}
@@ -246,27 +247,43 @@ static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
 	block = kpkeys_pool_get_pages(nid, GFP_NOWAIT | __GFP_NOWARN |
 				      __GFP_THISNODE, KPKEYS_BLOCK_ORDER);
 	if (!block ||
-	    kpkeys_block_add(pool, block, KPKEYS_BLOCK_ORDER, MIN_SPARE))
+	    kpkeys_block_add(pool, block, KPKEYS_BLOCK_ORDER, KPKEYS_MIN_SPARE))
 		return NULL;
 	return kpkeys_pool_take(pool, nid, order, zero);
 }
 
-/* Add a small block and take of it; *@more is set if a retry may help. */
+/* Only for what the caller needs is memory reclaimed, or a process killed. */
+static struct page *kpkeys_pool_get_few(int nid, gfp_t gfp, unsigned int *order)
+{
+	unsigned int needed = *order;
+	struct page *pages;
+
+	*order = KPKEYS_SMALL_ORDER;
+	pages = kpkeys_pool_get_pages(nid, gfp | __GFP_NORETRY | __GFP_NOWARN,
+				      KPKEYS_SMALL_ORDER);
+	if (pages)
+		return pages;
+	*order = needed;
+	return kpkeys_pool_get_pages(nid, gfp, needed);
+}
+
+/* Add a few pages and take of them; *@more is set if a retry may help. */
 static struct page *kpkeys_pool_grow_by_small(const struct kpkeys_pool *pool,
 					      int nid, gfp_t gfp,
 					      unsigned int order, bool zero,
 					      bool *more)
 {
+	unsigned int got = order;
 	struct page *pages;
 
 	*more = false;
-	pages = kpkeys_pool_get_pages(nid, gfp, KPKEYS_SMALL_ORDER);
+	pages = kpkeys_pool_get_few(nid, gfp, &got);
 	if (!pages)
 		return NULL;
 
 	guard(mutex)(&pool->sync->grow);
 	nid = page_to_nid(pages);
-	if (kpkeys_block_add(pool, pages, KPKEYS_SMALL_ORDER, MIN_SPARE))
+	if (kpkeys_block_add(pool, pages, got, KPKEYS_MIN_SPARE))
 		return NULL;
 	*more = true;
 	return kpkeys_pool_take(pool, nid, order, zero);
@@ -303,12 +320,9 @@ struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
 /**
  * kpkeys_pool_flush() - Flush all TLBs before pages leave the pool.
  *
- * A TLB may still have an entry that leads to a page as to a page table:
- * ordinary data (mm_cpumask, tlb_gen) decided which CPUs were flushed when the
- * table was freed, and an attacker may have changed that. In the pool, the page
- * is a table or nobody's. Its next owner must not write entries there.
- *
- * Not static, so that tests can stub it.
+ * Ordinary data (mm_cpumask, tlb_gen) decided which CPUs were flushed when a
+ * table was freed. A CPU that was left out would take what the next owner of
+ * the page writes for entries. Not static, so that tests can stub it.
  *
  * Context: process context, interrupts on.
  */
@@ -392,14 +406,30 @@ static struct kpkeys_region *kpkeys_block_claim_whole(const struct kpkeys_pool *
 	return region;
 }
 
-/* Withdraw an idle small block from allocation. */
+/*
+ * The part of a small block to give back at once: all of it, or one page if the
+ * pool does not have all. @which are pages of the region, @first one of these.
+ */
+static unsigned int kpkeys_small_order(const unsigned long *which,
+				       unsigned int first)
+{
+	bool all = IS_ALIGNED(first, KPKEYS_SMALL_PAGES) &&
+		   bitmap_read(which, first, KPKEYS_SMALL_PAGES) ==
+			BIT(KPKEYS_SMALL_PAGES) - 1;
+
+	return all ? KPKEYS_SMALL_ORDER : 0;
+}
+
+/* Withdraw an idle small block, or a page of one, from allocation. */
 static struct kpkeys_region *kpkeys_block_claim_small(const struct kpkeys_pool *pool,
 						      int nid,
 						      unsigned int keep,
-						      unsigned int *first)
+						      unsigned int *first,
+						      unsigned int *order)
 {
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 	struct kpkeys_region *region;
+	unsigned long idle;
 	unsigned int i;
 
 	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
@@ -412,12 +442,12 @@ static struct kpkeys_region *kpkeys_block_claim_small(const struct kpkeys_pool *
 		if (region->whole)
 			continue;
 		for (i = 0; i < KPKEYS_BLOCK_PAGES; i += KPKEYS_SMALL_PAGES) {
-			if (find_next_zero_bit(region->avail,
-					       i + KPKEYS_SMALL_PAGES, i) <
-			    i + KPKEYS_SMALL_PAGES)
+			idle = bitmap_read(region->avail, i, KPKEYS_SMALL_PAGES);
+			if (!idle || idle != bitmap_read(region->owned, i, KPKEYS_SMALL_PAGES))
 				continue;
-			kpkeys_region_make_unavailable(node, region, i, KPKEYS_SMALL_PAGES);
-			*first = i;
+			*first = i + __ffs(idle);
+			*order = kpkeys_small_order(region->avail, *first);
+			kpkeys_region_make_unavailable(node, region, *first, 1 << *order);
 			return region;
 		}
 	}
@@ -456,7 +486,8 @@ static unsigned long kpkeys_block_release_stuck(const struct kpkeys_pool *pool,
 		region = kpkeys_block_find_stuck(pool, nid, &first);
 		if (!region)
 			break;
-		order = region->whole ? KPKEYS_BLOCK_ORDER : KPKEYS_SMALL_ORDER;
+		order = region->whole ? KPKEYS_BLOCK_ORDER :
+			kpkeys_small_order(region->stuck, first);
 		if (kpkeys_block_release(pool, region, first, order))
 			break;
 		atomic_long_sub(1 << order, &pool->sync->nr_stuck);
@@ -477,8 +508,8 @@ static unsigned long kpkeys_block_release_idle(const struct kpkeys_pool *pool,
 		first = 0;
 		region = kpkeys_block_claim_whole(pool, nid, keep);
 		if (!region) {
-			order = KPKEYS_SMALL_ORDER;
-			region = kpkeys_block_claim_small(pool, nid, keep, &first);
+			region = kpkeys_block_claim_small(pool, nid, keep, &first,
+							  &order);
 		}
 		if (!region)
 			break;
@@ -593,7 +624,7 @@ static bool kpkeys_pool_refill_node(const struct kpkeys_pool *pool, int nid)
 			continue;
 		}
 		guard(mutex)(&pool->sync->grow);
-		if (kpkeys_block_add(pool, page, order, MIN_SPARE))
+		if (kpkeys_block_add(pool, page, order, KPKEYS_MIN_SPARE))
 			return false;
 	}
 	return true;
@@ -637,7 +668,7 @@ static unsigned int __init kpkeys_pool_initial_spare(void)
 	unsigned long leaves = totalram_pages() >> KPKEYS_BLOCK_ORDER >>
 			       (PAGE_SHIFT - 3);
 
-	return min(MIN_SPARE + 4 + descriptors + leaves,
+	return min(KPKEYS_MIN_SPARE + 4 + descriptors + leaves,
 		   KPKEYS_BLOCK_PAGES / 4);
 }
 

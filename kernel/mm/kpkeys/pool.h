@@ -26,7 +26,7 @@
 				      MAX_PAGE_ORDER)
 #define KPKEYS_BLOCK_PAGES	(1 << KPKEYS_BLOCK_ORDER)
 
-/* The unit of tagging if no such block is free. */
+/* The unit of tagging if no such block is free; else it is what is needed. */
 #define KPKEYS_SMALL_ORDER	2
 #define KPKEYS_SMALL_PAGES	(1 << KPKEYS_SMALL_ORDER)
 
@@ -96,6 +96,9 @@ struct kpkeys_pool_node {
 	unsigned long nr_blocks, nr_small, nr_empty;
 	unsigned long trim_at;
 };
+
+/* Pages kept for the pool's own data: one descriptor and one leaf. */
+#define KPKEYS_MIN_SPARE	2
 
 /* Order-0 pages of the CPU's node, handed out without contention. */
 #define KPKEYS_MAGAZINE_SIZE	30
@@ -310,7 +313,8 @@ static inline void kpkeys_pool_count(const struct kpkeys_pool *pool,
 /* === regions.c: bookkeeping; callers have raised the level ============== */
 
 size_t kpkeys_directory_size(struct kpkeys_pool *pool);
-bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page);
+bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page,
+			unsigned int nr);
 struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
 					 unsigned long pfn, unsigned int *index);
 struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,

@@ -115,21 +115,28 @@ static struct kpkeys_region *kpkeys_region_around(const struct kpkeys_pool *pool
 }
 
 /**
- * kpkeys_region_fits() - Can a page be added to the pool?
+ * kpkeys_region_fits() - Can pages be added to the pool?
  * @pool: the pool.
- * @page: any page.
+ * @page: the first page.
+ * @nr: number of pages; they do not cross a block boundary.
  *
  * Context: the grow mutex is held.
- * Return: false if the directory does not cover the page, or the region around
- * it belongs to another node.
+ * Return: false if the directory does not cover the pages, the region around
+ * them belongs to another node, or there is none and no memory for its data:
+ * there is if some of the pages can be used for that.
  */
-bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page)
+bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page,
+			unsigned int nr)
 {
 	unsigned long pfn = page_to_pfn(page);
 	struct kpkeys_region *region = kpkeys_region_around(pool, pfn);
 
-	return kpkeys_directory_covers(pool, pfn) &&
-	       (!region || region->nid == page_to_nid(page));
+	if (!kpkeys_directory_covers(pool, pfn))
+		return false;
+	if (!region)
+		return nr > KPKEYS_MIN_SPARE ||
+		       pool->state->nr_spare >= KPKEYS_MIN_SPARE;
+	return region->nid == page_to_nid(page);
 }
 
 /**

@@ -454,6 +454,46 @@ static void small_blocks_are_used(struct kunit *test)
 	KUNIT_EXPECT_LE(test, sums.small, splits * KPKEYS_SMALL_PAGES);
 }
 
+static struct page *no_rows(int nid, gfp_t gfp, unsigned int order)
+{
+	return order ? NULL : alloc_pages_node(nid, gfp, 0);
+}
+
+/* Fragmented memory: each page of the pool comes alone, and goes alone. */
+static void single_pages_are_used(struct kunit *test)
+{
+	long small = events(KPKEYS_POOL_SMALL_ADDED);
+	long splits = events(KPKEYS_POOL_SPLITS);
+	struct tables *tables, *more;
+	struct sums before, after;
+	struct ptdesc *pt;
+	int i;
+
+	skip_unless_protected(test);
+
+	before = settle(test, 0);
+	tables = exhaust(test);
+	more = new_tables(test);
+	kunit_activate_static_stub(test, kpkeys_pool_get_pages, no_rows);
+	for (i = 0; i < 2 * KPKEYS_SMALL_PAGES; i++) {
+		KUNIT_ASSERT_TRUE(test, get_table(more, GFP_KERNEL, 0));
+		pt = list_first_entry(&more->list, struct ptdesc, pt_list);
+		EXPECT_PROTECTED(test, ptdesc_address(pt));
+	}
+	KUNIT_EXPECT_FALSE(test, get_table(more, GFP_KERNEL, 1));
+	kunit_deactivate_static_stub(test, kpkeys_pool_get_pages);
+	KUNIT_EXPECT_GE(test, events(KPKEYS_POOL_SMALL_ADDED),
+			small + 2 * KPKEYS_SMALL_PAGES);
+	audit(test);
+
+	put_tables(more);
+	put_tables(tables);
+	after = settle(test, 0);
+	/* Tables used for splits stay, and the reserve may be refilled. */
+	splits = events(KPKEYS_POOL_SPLITS) - splits + KPKEYS_POOL_RESERVE;
+	KUNIT_EXPECT_LE(test, after.small, before.small + splits + KPKEYS_MIN_SPARE);
+}
+
 static struct page *no_memory(int nid, gfp_t gfp, unsigned int order)
 {
 	return NULL;
@@ -1062,6 +1102,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(atomic_allocation_only_takes),
 	KUNIT_CASE(sleeping_allocation_grows_the_pool),
 	KUNIT_CASE(small_blocks_are_used),
+	KUNIT_CASE(single_pages_are_used),
 	KUNIT_CASE(allocation_fails_without_memory),
 	KUNIT_CASE(splits_take_from_the_reserve),
 	KUNIT_CASE(giving_back_replenishes_the_reserve),
