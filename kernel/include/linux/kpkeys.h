@@ -196,6 +196,7 @@ void __noreturn kpkeys_violation_die(void);
 void kpkeys_level_leaked(void);
 
 #if IS_ENABLED(CONFIG_KPKEYS_KUNIT_TEST)
+void kpkeys_expect_violation(bool expected);
 int kpkeys_test_write(void *dst, const void *src, size_t size);
 bool kpkeys_violation_is_expected(void);
 #else

@@ -735,7 +735,7 @@ static int __init kpkeys_pool_init_state(struct kpkeys_pool *pool)
 	pool->state = state;
 	state->nodes = kpkeys_pool_align_take(&next, nodes);
 	state->magazines = kpkeys_pool_align_take(&next, mags);
-	state->directory = kpkeys_pool_align_take(&next, directory);
+	pool->directory = kpkeys_pool_align_take(&next, directory);
 	INIT_LIST_HEAD(&state->free_regions);
 	for (nid = 0; nid < pool->nr_nodes; nid++)
 		kpkeys_pool_init_node(&state->nodes[nid]);

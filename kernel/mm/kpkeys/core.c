@@ -94,6 +94,17 @@ static const char *kpkeys_level_name(u64 pkey_reg)
 static struct task_struct *violation_expected_of;
 
 /**
+ * kpkeys_expect_violation() - Announce what a test does to be refused.
+ * @expected: whether the next violation of this task is one of the test.
+ *
+ * Context: process context, one test at a time.
+ */
+void kpkeys_expect_violation(bool expected)
+{
+	WRITE_ONCE(violation_expected_of, expected ? current : NULL);
+}
+
+/**
  * kpkeys_test_write() - Try a write that may be refused, for tests.
  * @dst: destination.
  * @src: source.
@@ -107,9 +118,9 @@ int kpkeys_test_write(void *dst, const void *src, size_t size)
 {
 	int err;
 
-	WRITE_ONCE(violation_expected_of, current);
+	kpkeys_expect_violation(true);
 	err = copy_to_kernel_nofault(dst, src, size);
-	WRITE_ONCE(violation_expected_of, NULL);
+	kpkeys_expect_violation(false);
 	return err;
 }
 
@@ -123,6 +134,16 @@ bool kpkeys_violation_is_expected(void)
 	return READ_ONCE(violation_expected_of) == current;
 }
 #endif
+
+/**
+ * kpkeys_violation_panics() - Does a violation stop the machine?
+ *
+ * Return: true with kpkeys.violation=panic, unless a test causes it.
+ */
+bool kpkeys_violation_panics(void)
+{
+	return violation_panics && !kpkeys_violation_is_expected();
+}
 
 /**
  * kpkeys_report_violation() - Count and print a refused write.

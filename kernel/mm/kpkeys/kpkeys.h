@@ -14,6 +14,7 @@ struct kpkeys_pool;
 struct seq_file;
 
 struct dentry *kpkeys_debugfs_dir(void);
+bool kpkeys_violation_panics(void);
 
 /* === Statistics ========================================================= */
 

@@ -10,6 +10,7 @@
 #include <linux/export.h>
 #include <linux/init.h>
 #include <linux/kpkeys_ledger.h>
+#include <linux/kpkeys_roots.h>
 #include <linux/kstrtox.h>
 #include <linux/memory.h>
 #include <linux/mm.h>
@@ -306,7 +307,7 @@ int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 	int nr = mm == &init_mm ? PTRS_PER_PGD : USER_PTRS_PER_PGD;
 	unsigned long addr = 0;
 	/* swapper_pg_dir by name, see pgd_offset_k(). */
-	pgd_t *pgd = mm == &init_mm ? swapper_pg_dir : mm->pgd;
+	pgd_t *pgd = mm == &init_mm ? swapper_pg_dir : kpkeys_root(mm);
 	void *table = mm == &init_mm ? lm_alias(pgd) : pgd;
 	int i, err;
 

@@ -62,6 +62,7 @@ static inline unsigned int arch_nr_linear_maps(void)
  * @in_use: pages that are handed out; only the first for orders above 0.
  * @inner: the other pages of an order above 0 that is handed out.
  * @stuck: pages to give back once they can be untagged.
+ * @owners: for roots, the mm each page was claimed for; NULL before the first.
  *
  * Lives in memory of the pool, so that it is writable at the pool's level only:
  * a forged region would turn ordinary memory into a page table.
@@ -77,6 +78,7 @@ struct kpkeys_region {
 	DECLARE_BITMAP(in_use, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(inner, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(stuck, KPKEYS_BLOCK_PAGES);
+	struct mm_struct **owners;
 };
 
 /**
@@ -126,7 +128,6 @@ struct kpkeys_magazine {
  * @spare: pages for the pool's own data, linked by their first word.
  * @nr_spare: how many there are.
  * @free_regions: unused descriptors.
- * @directory: finds the region of a page, in two steps.
  */
 struct kpkeys_pool_state {
 	struct kpkeys_pool_node *nodes;
@@ -137,7 +138,6 @@ struct kpkeys_pool_state {
 	void *spare;
 	unsigned int nr_spare;
 	struct list_head free_regions;
-	struct kpkeys_region ***directory;
 };
 
 /* Pool statistics. Unprotected, because no decision depends on them. */
@@ -190,7 +190,8 @@ struct kpkeys_pool_sync {
  * @state_size: size of @state in bytes.
  * @nr_nodes: number of nodes in @state.
  * @nr_cpus: number of CPUs in @state.
- * @directory_size: number of leaves in the directory of @state.
+ * @directory: finds the region of a page in two steps; in memory of @state.
+ * @directory_size: number of leaves in @directory.
  * @count_objects: shrinker callback.
  * @scan_objects: shrinker callback.
  *
@@ -205,6 +206,7 @@ struct kpkeys_pool {
 	struct kpkeys_pool_sync *sync;
 	size_t state_size;
 	unsigned int nr_nodes, nr_cpus;
+	struct kpkeys_region ***directory;
 	unsigned long directory_size;
 	unsigned long (*count_objects)(struct shrinker *shrinker,
 				       struct shrink_control *sc);
@@ -308,6 +310,42 @@ static inline void kpkeys_pool_count(const struct kpkeys_pool *pool,
 				     enum kpkeys_pool_event event)
 {
 	atomic_long_inc(&pool->sync->events[event]);
+}
+
+/* === From a page to its region ========================================== */
+
+#define KPKEYS_LEAF_ENTRIES	(PAGE_SIZE / sizeof(struct kpkeys_region *))
+
+static inline bool kpkeys_directory_covers(const struct kpkeys_pool *pool,
+					   unsigned long pfn)
+{
+	return (pfn >> KPKEYS_BLOCK_ORDER) / KPKEYS_LEAF_ENTRIES <
+	       pool->directory_size;
+}
+
+/* The page frame behind the last that the directory covers. */
+static inline unsigned long kpkeys_directory_end(const struct kpkeys_pool *pool)
+{
+	return pool->directory_size * KPKEYS_LEAF_ENTRIES << KPKEYS_BLOCK_ORDER;
+}
+
+/* The region around a page, whether the pool owns the page or not. */
+static inline struct kpkeys_region *
+kpkeys_region_around(const struct kpkeys_pool *pool, unsigned long pfn)
+{
+	unsigned long nr = pfn >> KPKEYS_BLOCK_ORDER;
+	struct kpkeys_region **leaf;
+
+	if (!kpkeys_directory_covers(pool, pfn))
+		return NULL;
+
+	/* Pairs with the release in kpkeys_directory_slot(). */
+	leaf = smp_load_acquire(&pool->directory[nr / KPKEYS_LEAF_ENTRIES]);
+	if (!leaf)
+		return NULL;
+
+	/* Pairs with the release in kpkeys_region_add(). */
+	return smp_load_acquire(&leaf[nr % KPKEYS_LEAF_ENTRIES]);
 }
 
 /* === regions.c: bookkeeping; callers have raised the level ============== */

@@ -15,8 +15,6 @@
 
 #include "pool.h"
 
-#define LEAF_ENTRIES	(PAGE_SIZE / sizeof(struct kpkeys_region *))
-
 static_assert(sizeof(struct kpkeys_region) <= PAGE_SIZE);
 
 /* === The pool's own memory ============================================== */
@@ -84,34 +82,8 @@ size_t __init kpkeys_directory_size(struct kpkeys_pool *pool)
 	unsigned long end = max(max_pfn, max_possible_pfn);
 	unsigned long regions = (end >> KPKEYS_BLOCK_ORDER) + 1;
 
-	pool->directory_size = DIV_ROUND_UP(regions, LEAF_ENTRIES);
-	return pool->directory_size * sizeof(*pool->state->directory);
-}
-
-static bool kpkeys_directory_covers(const struct kpkeys_pool *pool,
-				    unsigned long pfn)
-{
-	return (pfn >> KPKEYS_BLOCK_ORDER) / LEAF_ENTRIES <
-	       pool->directory_size;
-}
-
-/* The region around a page, whether the pool owns the page or not. */
-static struct kpkeys_region *kpkeys_region_around(const struct kpkeys_pool *pool,
-						  unsigned long pfn)
-{
-	unsigned long nr = pfn >> KPKEYS_BLOCK_ORDER;
-	struct kpkeys_region **leaf;
-
-	if (!kpkeys_directory_covers(pool, pfn))
-		return NULL;
-
-	/* Pairs with the release in kpkeys_directory_slot(). */
-	leaf = smp_load_acquire(&pool->state->directory[nr / LEAF_ENTRIES]);
-	if (!leaf)
-		return NULL;
-
-	/* Pairs with the release in kpkeys_region_add(). */
-	return smp_load_acquire(&leaf[nr % LEAF_ENTRIES]);
+	pool->directory_size = DIV_ROUND_UP(regions, KPKEYS_LEAF_ENTRIES);
+	return pool->directory_size * sizeof(*pool->directory);
 }
 
 /**
@@ -175,12 +147,12 @@ static struct kpkeys_region **kpkeys_directory_slot(const struct kpkeys_pool *po
 	if (!kpkeys_directory_covers(pool, pfn))
 		return NULL;
 
-	slot = &pool->state->directory[nr / LEAF_ENTRIES];
+	slot = &pool->directory[nr / KPKEYS_LEAF_ENTRIES];
 	if (!*slot) {
 		/* Publish the zeroed leaf to lockless readers. */
 		smp_store_release(slot, kpkeys_spare_pop(pool->state));
 	}
-	return *slot ? *slot + nr % LEAF_ENTRIES : NULL;
+	return *slot ? *slot + nr % KPKEYS_LEAF_ENTRIES : NULL;
 }
 
 /**
@@ -239,6 +211,8 @@ void kpkeys_region_remove(const struct kpkeys_pool *pool,
 	struct kpkeys_region **slot = kpkeys_directory_slot(pool, region->base);
 
 	WRITE_ONCE(*slot, NULL);
+	if (region->owners)
+		kpkeys_spare_push(pool, region->owners);
 	list_add(&region->list, &pool->state->free_regions);
 }
 

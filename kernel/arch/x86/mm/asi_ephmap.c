@@ -122,7 +122,7 @@ static noinline bool ephmap_make_tables(struct mm_struct *mm,
 	scoped_guard(spinlock, &mm->page_table_lock) {
 		if (!mm->context.ephmap && nr == needed)
 			used = ephmap_link_tables(mm, new);
-		pmd = ephmap_pmd(mm->pgd, addr);
+		pmd = ephmap_pmd(pgd_offset(mm, 0), addr);
 		if (pmd && pmd_none(*pmd) && used < nr)
 			set_pmd(pmd, __pmd(_KERNPG_TABLE | __pa(new[used++])));
 		made = pmd && !pmd_none(*pmd);

@@ -355,7 +355,7 @@ static void pool_protects_itself(struct kunit *test)
 	EXPECT_PROTECTED(test, pool->state);
 	EXPECT_PROTECTED(test, pool->state->nodes);
 	EXPECT_PROTECTED(test, pool->state->magazines);
-	EXPECT_PROTECTED(test, pool->state->directory);
+	EXPECT_PROTECTED(test, pool->directory);
 	EXPECT_PROTECTED(test, region_of(pt, &i));
 	EXPECT_PROTECTED(test, pool->state->spare);
 	pagetable_free(pt);

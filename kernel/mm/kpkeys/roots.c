@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Roots: note for which mm each topmost page table was allocated, in memory
+ * that is writable at the level of page tables only.
+ *
+ * A note is one word for each page of a block that has a root in it. It is set
+ * by the allocation of the table and cleared when that is freed, so that no
+ * other table can take the place of a root: neither one of a lower level, nor
+ * one in ordinary memory, nor the root of somebody else.
+ */
+#define pr_fmt(fmt) "kpkeys: " fmt
+
+#include <linux/bitops.h>
+#include <linux/export.h>
+#include <linux/irqflags.h>
+#include <linux/kpkeys_roots.h>
+#include <linux/mm.h>
+#include <linux/panic.h>
+#include <linux/pgtable.h>
+#include <linux/printk.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+
+#include "kpkeys.h"
+#include "pool.h"
+
+static_assert(KPKEYS_BLOCK_PAGES * sizeof(struct mm_struct *) <= PAGE_SIZE);
+
+/* The linear map begins elsewhere on architectures that check addresses. */
+#ifndef __pa_nodebug
+#define __pa_nodebug(addr)	__pa(addr)
+#endif
+
+/* === Notes ============================================================== */
+
+/* Where the owner of a root is noted; NULL if there is no such place. */
+static __always_inline struct mm_struct **kpkeys_root_note(const pgd_t *root)
+{
+	/* Of an address within a page, this is beyond all page frames. */
+	unsigned long pfn = ror64(__pa_nodebug((unsigned long)root), PAGE_SHIFT);
+	struct kpkeys_region *region = kpkeys_region_around(&kpkeys_pgtables_pool, pfn);
+	struct mm_struct **owners = region ? READ_ONCE(region->owners) : NULL;
+
+	return owners ? &owners[pfn % KPKEYS_BLOCK_PAGES] : NULL;
+}
+
+/* Have a place for notes in the block of a root. */
+static int kpkeys_root_prepare(struct kpkeys_region *region)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	struct page *page;
+
+	if (READ_ONCE(region->owners))
+		return 0;
+
+	/* Outside of the mutex, which the allocation may need. */
+	page = kpkeys_pgtable_alloc(GFP_KERNEL | __GFP_ZERO, 0);
+	if (!page)
+		return -ENOMEM;
+
+	scoped_guard(mutex, &pool->sync->grow) {
+		CLASS(kpkeys_pool_level, level)(pool);
+
+		if (!region->owners) {
+			WRITE_ONCE(region->owners, page_address(page));
+			return 0;
+		}
+	}
+	kpkeys_pgtable_free(page);
+	return 0;
+}
+
+/**
+ * kpkeys_root_claim() - Note that a topmost page table belongs to an mm.
+ * @mm: the address space.
+ * @root: the table, which has just been allocated.
+ *
+ * Context: process context, may sleep.
+ * Return: 0, -ENOMEM, or -EINVAL if the table is not protected.
+ */
+int kpkeys_root_claim(struct mm_struct *mm, pgd_t *root)
+{
+	struct kpkeys_region *region;
+	unsigned int i;
+	int err;
+
+	if (!kpkeys_hardened_pgtables_enabled())
+		return 0;
+
+	region = kpkeys_region_find(&kpkeys_pgtables_pool, page_to_pfn(virt_to_page(root)),
+				    &i);
+	if (!region)
+		return -EINVAL;
+	err = kpkeys_root_prepare(region);
+	if (err)
+		return err;
+
+	guard(kpkeys_hardened_pgtables)();
+	WRITE_ONCE(region->owners[i], mm);
+	return 0;
+}
+
+/**
+ * kpkeys_root_release() - Forget for which mm a table was claimed.
+ * @root: the table, about to be freed.
+ *
+ * Context: any in which page tables are freed, at the default level.
+ */
+void kpkeys_root_release(pgd_t *root)
+{
+	struct mm_struct **note;
+
+	if (!kpkeys_hardened_pgtables_enabled())
+		return;
+	note = kpkeys_root_note(root);
+	if (!note || !READ_ONCE(*note))
+		return;
+
+	guard(kpkeys_hardened_pgtables)();
+	WRITE_ONCE(*note, NULL);
+}
+
+/* === Forged roots ======================================================= */
+
+static pgd_t *kpkeys_root_in(const struct kpkeys_region *region,
+			     const struct mm_struct *mm)
+{
+	struct mm_struct **owners = READ_ONCE(region->owners);
+	unsigned int i;
+
+	for (i = 0; owners && i < KPKEYS_BLOCK_PAGES; i++)
+		if (READ_ONCE(owners[i]) == mm)
+			return page_address(pfn_to_page(region->base + i));
+	return NULL;
+}
+
+/* The root that was claimed for an mm, by looking at all notes. */
+static pgd_t *kpkeys_root_search(const struct mm_struct *mm)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	unsigned long pfn, end = kpkeys_directory_end(pool);
+	struct kpkeys_region *region;
+	pgd_t *root;
+
+	for (pfn = 0; pfn < end; pfn += KPKEYS_BLOCK_PAGES) {
+		region = kpkeys_region_around(pool, pfn);
+		root = region ? kpkeys_root_in(region, mm) : NULL;
+		if (root)
+			return root;
+	}
+	return NULL;
+}
+
+static void kpkeys_root_report(const struct mm_struct *mm, const pgd_t *root)
+{
+	kpkeys_stat_add(KPKEYS_STAT_VIOLATIONS, 1);
+	/* Deferred, as the scheduler may hold its locks. */
+	scoped_guard(irqsave) {
+		printk_deferred_enter();
+		pr_alert("violation: root 0x%lx was not claimed for mm 0x%lx, %s[%d]\n",
+			 (unsigned long)root, (unsigned long)mm, current->comm,
+			 task_pid_nr(current));
+		printk_deferred_exit();
+	}
+	if (kpkeys_violation_panics())
+		panic("kpkeys: violation");
+}
+
+/*
+ * mm->pgd is what nobody claimed. The right table is used, so that the attacker
+ * has nothing of it, and the task that uses the address space is killed. With
+ * interrupts off that is left to the next walk: the scheduler switches here.
+ */
+static noinline pgd_t *kpkeys_root_refuse(struct mm_struct *mm, pgd_t *root)
+{
+	static const struct mm_struct *reported_last;
+	pgd_t *claimed = kpkeys_root_search(mm);
+
+	if (!in_task() || irqs_disabled()) {
+		if (READ_ONCE(reported_last) != mm) {
+			WRITE_ONCE(reported_last, mm);
+			kpkeys_root_report(mm, root);
+		}
+		if (!claimed)
+			panic("kpkeys: an address space without page tables\n");
+		return claimed;
+	}
+
+	kpkeys_root_report(mm, root);
+	if (!claimed)
+		kpkeys_violation_die();
+	WRITE_ONCE(mm->pgd, claimed);
+	if (current->mm == mm && !kpkeys_violation_is_expected())
+		force_fatal_sig(SIGKILL);
+	return claimed;
+}
+
+/**
+ * kpkeys_root_of() - Get the topmost page table that was claimed for an mm.
+ * @mm: the address space.
+ *
+ * See kpkeys_root(), which is inlined into modules.
+ *
+ * Context: any.
+ * Return: the table.
+ */
+pgd_t *kpkeys_root_of(struct mm_struct *mm)
+{
+	pgd_t *root = READ_ONCE(mm->pgd);
+	struct mm_struct **note = kpkeys_root_note(root);
+
+	if (likely(note && READ_ONCE(*note) == mm))
+		return root;
+	/* By name, see pgd_offset_k(). */
+	return mm == &init_mm ? swapper_pg_dir : kpkeys_root_refuse(mm, root);
+}
+EXPORT_SYMBOL(kpkeys_root_of);
