@@ -24,6 +24,10 @@ TESTS = ("pkey_sighandler_tests", "protection_keys")
 _ENFORCED_S, _IGNORED_S = selftests.PROGRAM_S, 120
 _BOOT_S = 2.0 * len(TESTS) * selftests.PROGRAM_S
 _LIST = "selftests/others"
+# Programs of which a child does the rest, and has to be waited for.
+_WAITED_FOR = "selftests/waited-for"
+# As the parent that ends before takes its huge pages back to the number there was.
+_HUGE_PAGES = ("hugepagesz=2M", "hugepages=8")
 _RUNNING = re.compile(r"^# running \./(\S+)$")
 # A test that forks leaves its end to its child. One that gives up has totals, too, but no parts.
 _TOTALS = re.compile(r"^# # Totals: pass:(\d+) fail:(\d+) xfail:\d+ xpass:\d+ skip:\d+ error:(\d+)")
@@ -92,7 +96,7 @@ def check(target: Target, host: str, where: Path, progress: Progress) -> Report:
     pristine = get_variant(target, "pristine")
     made = kernels.workbench(target, pristine, host, progress, flavour=selftests.FLAVOUR)
     machine = replace(
-        made.machine(pristine, *selftests.ARGS, cpus=selftests.CPUS),
-        memory_mb=selftests.MEMORY_MB, files={".": files, _LIST: tests},
+        made.machine(pristine, *selftests.ARGS, *_HUGE_PAGES, cpus=selftests.CPUS),
+        memory_mb=selftests.MEMORY_MB, files={".": files, _LIST: tests, _WAITED_FOR: tests},
     )  # fmt: skip
     return judge(*_boots(machine, target, progress))
