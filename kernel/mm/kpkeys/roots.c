@@ -54,7 +54,7 @@ static int kpkeys_root_prepare(struct kpkeys_region *region)
 		return 0;
 
 	/* Outside of the mutex, which the allocation may need. */
-	page = kpkeys_pgtable_alloc(GFP_KERNEL | __GFP_ZERO, 0);
+	page = kpkeys_pool_alloc(pool, GFP_KERNEL | __GFP_ZERO, 0);
 	if (!page)
 		return -ENOMEM;
 
@@ -66,7 +66,7 @@ static int kpkeys_root_prepare(struct kpkeys_region *region)
 			return 0;
 		}
 	}
-	kpkeys_pgtable_free(page);
+	kpkeys_pool_free(pool, page);
 	return 0;
 }
 
