@@ -36,8 +36,8 @@ static __always_inline pgd_t *kpkeys_root(struct mm_struct *mm)
 }
 
 /*
- * What else goes into the register that has the address of a root: a forged
- * value must not change the address.
+ * The register that has the address of a root has other values beside it: a
+ * forged one must not change the address.
  */
 #define kpkeys_root_bits(value, mask)	((value) & (mask))
 

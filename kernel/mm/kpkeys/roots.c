@@ -36,7 +36,7 @@ static_assert(KPKEYS_BLOCK_PAGES * sizeof(struct mm_struct *) <= PAGE_SIZE);
 /* Where the owner of a root is noted; NULL if there is no such place. */
 static __always_inline struct mm_struct **kpkeys_root_note(const pgd_t *root)
 {
-	/* Of an address within a page, this is beyond all page frames. */
+	/* An address within a page becomes one beyond all page frames. */
 	unsigned long pfn = ror64(__pa_nodebug((unsigned long)root), PAGE_SHIFT);
 	struct kpkeys_region *region = kpkeys_region_around(&kpkeys_pgtables_pool, pfn);
 	struct mm_struct **owners = region ? READ_ONCE(region->owners) : NULL;
@@ -167,7 +167,7 @@ static void kpkeys_root_report(const struct mm_struct *mm, const pgd_t *root)
 }
 
 /*
- * mm->pgd is what nobody claimed. The right table is used, so that the attacker
+ * The root in mm->pgd was not claimed. The right table is used, so that the attacker
  * has nothing of it, and the task that uses the address space is killed. With
  * interrupts off that is left to the next walk: the scheduler switches here.
  */

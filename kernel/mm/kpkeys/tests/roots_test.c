@@ -14,7 +14,7 @@
 
 #include "test.h"
 
-/* What an attacker may have mm->pgd point to. */
+/* An attacker may have mm->pgd point to each of these. */
 struct tables {
 	struct mm_struct *mm, *other;
 	pgd_t *root;
@@ -156,7 +156,7 @@ static void forged_root_is_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS),
 			before + protected_boot());
 
-	/* What was refused is mended, and not reported again. */
+	/* A forged pointer is mended, and not reported again. */
 	KUNIT_EXPECT_PTR_EQ(test, READ_ONCE(t->mm->pgd), taken);
 	KUNIT_EXPECT_PTR_EQ(test, root_of(t->mm), taken);
 	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS),
