@@ -21,16 +21,16 @@ _POOL_ROUNDS = ("blocks",)
 # Of the pool when nothing is in use, beyond what it had after boot.
 EXTRA_BLOCKS = 2
 RESERVE = 2
-# Pages of the pool's own data that small blocks may have been used for: descriptors, and the leaf
-# that finds them. They stay, and each pins the four pages it was tagged with.
-OWN_PAGES = 4
 _SMALL_BLOCK = 4
 _BLOCK_PAGES = 512
 _PAGE_KB = 4
 _JUDGED = {
-    "blocks", "small_pages", "free", "cached", "reserve", "stuck", "bad_takes", "bad_frees",
-    "blocks_added", "blocks_returned", "small_added", "small_returned",
+    "blocks", "small_pages", "free", "cached", "reserve", "own", "stuck", "bad_takes",
+    "bad_frees", "blocks_added", "blocks_returned", "small_added", "small_returned",
 }  # fmt: skip
+
+# Where a page of the pool can be, besides in a page table.
+_COUNTED = ("free", "cached", "reserve", "own")
 
 _TABLES = re.compile(r"^PageTables:\s+(\d+) kB$")
 _NODE = re.compile(r"^node \d+ (blocks \d+ empty \d+ small_pages \d+ free \d+)$")
@@ -66,13 +66,12 @@ class Pool:
 
     @property
     def held(self) -> int:
-        """Pages that the pool owns and that are neither to be had nor a page table.
+        """Pages that the pool owns and that are nothing: not to be had, no table, not its data.
 
-        That is the pool's own data, which only grows when the pool sees new regions; a lost page
-        would be one of them forever.
+        A constant, as Linux does not count all tables of the boot; a lost page adds to it forever.
         """
         owned = self["blocks"] * _BLOCK_PAGES + self["small_pages"]
-        return owned - self["free"] - self["cached"] - self["reserve"] - self.tables
+        return owned - sum(self[name] for name in _COUNTED) - self.tables
 
 
 @dataclass(frozen=True)
@@ -139,21 +138,18 @@ def problems_of_round(one: Round, protected: bool) -> Iterator[str]:
         yield f"round {one.name}: the checker never ran meanwhile"
 
 
-def problems_of_pool(
-    before: Pool, now: Pool, own_pages: int = OWN_PAGES, extra_blocks: int = EXTRA_BLOCKS
-) -> Iterator[str]:
+def problems_of_pool(before: Pool, now: Pool, extra_blocks: int = EXTRA_BLOCKS) -> Iterator[str]:
     """What a pool at rest has not given back, or has lost, since it was seen before.
 
-    `own_pages` is how many pages its own data may have grown by since, `extra_blocks` how many
-    blocks it may have more.
+    `extra_blocks` is how many blocks it may have more.
     """
     if now["blocks"] > before["blocks"] + extra_blocks:
         yield f"{now['blocks']} blocks, {before['blocks']} after boot"
-    # Each page table that is still there (vmalloc's stay forever) may pin one small block.
-    if now["small_pages"] > _SMALL_BLOCK * (own_pages + now.tables):
+    # Each page that stays, as tables of vmalloc and the pool's data do, may pin a small block.
+    if now["small_pages"] > _SMALL_BLOCK * (now["own"] + now.tables):
         yield f"{now['small_pages']} pages in small blocks"
-    if not 0 <= now.held - before.held <= own_pages:
-        yield f"{now.held} pages neither free nor in use, {before.held} after boot"
+    if now.held != before.held:
+        yield f"{now.held - before.held} pages more than after boot are neither free nor in use"
     for name, expected in (("reserve", RESERVE), ("stuck", 0), ("bad_takes", 0), ("bad_frees", 0)):
         if now[name] != expected:
             yield f"{name} {now[name]}, expected {expected}"

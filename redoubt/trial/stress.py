@@ -48,14 +48,9 @@ FAULT_ROUNDS = shortage.rounds(protected=False)
 _LATE_S = 180
 # Seconds beyond the stress itself: booting under emulation, settling, a round that ends late.
 _MARGIN = 900.0
-# The pool is looked at that often: what it still grows by in the last part would be a leak. A short
-# run is one part.
+# The pool is looked at after each part. A short run is one part.
 _PARTS = 2
 _SHORT_S = 60
-# Descriptors of blocks in a page, and MiB of memory in a block and in a leaf that finds them.
-_DESCRIPTORS = 11
-_BLOCK_MB = 2
-_LEAF_MB = 1024
 
 _ASKED = tomllib.loads((paths.repo() / "configs" / "stress-ng.toml").read_text())
 CLASSES: dict[str, list[str]] = _ASKED["classes"]
@@ -277,14 +272,10 @@ class Report(experiment.Verdict):
 
     @property
     def leaked(self) -> int | None:
-        """Pages that the pool has lost in the last part, or after; None if it was not looked at.
-
-        A few are its own data, see shortage.OWN_PAGES, and no loss.
-        """
+        """Pages that the pool has lost since the boot; None if it was not looked at."""
         if not self.variant.protected or len(self.pools) < 2:
             return None
-        more = self.pools[-1].held - self.pools[parts(self.seconds) - 1].held
-        return 0 if 0 <= more <= shortage.OWN_PAGES else more
+        return self.pools[-1].held - self.pools[0].held
 
     @cached_property
     def problems(self) -> tuple[str, ...]:
@@ -480,19 +471,14 @@ def _problems_of_pools(report: Report, expected: int) -> Iterator[str]:
     if len(report.pools) < expected:
         yield f"the pool was seen at rest {len(report.pools)} times, expected {expected}"
         return
-    # Descriptors of all blocks that memory has, should the pool have had them all.
-    memory_mb = report.machine.memory_mb
-    own = memory_mb // _BLOCK_MB // _DESCRIPTORS + memory_mb // _LEAF_MB + 2
     before, *others = report.pools
     for number, now in enumerate(others, 1):
         # Each table that came and stayed, as those of vmalloc do, may keep a block.
         extra = shortage.EXTRA_BLOCKS + max(0, now.tables - before.tables)
-        for text in shortage.problems_of_pool(before, now, own, extra):
+        for text in shortage.problems_of_pool(before, now, extra):
             yield f"pool, part {number}: {text}"
         if now["empty"] > shortage.EXTRA_BLOCKS:
             yield f"pool, part {number}: {now['empty']} blocks are kept of which nothing is used"
-    if report.leaked:
-        yield f"{report.leaked} pages neither free nor in use that were so before the last part"
 
 
 # === Running it ==================================================================================

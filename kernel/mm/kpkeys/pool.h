@@ -127,6 +127,7 @@ struct kpkeys_magazine {
  * @nr_reserve: how many there are.
  * @spare: pages for the pool's own data, linked by their first word.
  * @nr_spare: how many there are.
+ * @nr_own: pages for the pool's own data, used or spare. It only grows.
  * @free_regions: unused descriptors.
  */
 struct kpkeys_pool_state {
@@ -136,7 +137,7 @@ struct kpkeys_pool_state {
 	struct page *reserve[KPKEYS_POOL_MAX_RESERVE];
 	unsigned int nr_reserve;
 	void *spare;
-	unsigned int nr_spare;
+	unsigned int nr_spare, nr_own;
 	struct list_head free_regions;
 };
 
@@ -375,6 +376,7 @@ struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
 			      unsigned int order);
 
 void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr);
+void *kpkeys_spare_pop(const struct kpkeys_pool *pool);
 
 /* === magazine.c: taking available pages and putting them back ============ */
 

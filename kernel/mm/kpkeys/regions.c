@@ -19,6 +19,13 @@ static_assert(sizeof(struct kpkeys_region) <= PAGE_SIZE);
 
 /* === The pool's own memory ============================================== */
 
+static void kpkeys_spare_link(struct kpkeys_pool_state *state, void *addr)
+{
+	*(void **)addr = state->spare;
+	state->spare = addr;
+	state->nr_spare++;
+}
+
 /**
  * kpkeys_spare_push() - Give the pool a page for its own data.
  * @pool: the pool.
@@ -28,15 +35,20 @@ static_assert(sizeof(struct kpkeys_region) <= PAGE_SIZE);
  */
 void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr)
 {
-	struct kpkeys_pool_state *state = pool->state;
-
-	*(void **)addr = state->spare;
-	state->spare = addr;
-	state->nr_spare++;
+	kpkeys_spare_link(pool->state, addr);
+	pool->state->nr_own++;
 }
 
-static void *kpkeys_spare_pop(struct kpkeys_pool_state *state)
+/**
+ * kpkeys_spare_pop() - Take a page for data of the pool.
+ * @pool: the pool.
+ *
+ * Context: level raised; the grow mutex is held.
+ * Return: the page, cleared, or NULL.
+ */
+void *kpkeys_spare_pop(const struct kpkeys_pool *pool)
 {
+	struct kpkeys_pool_state *state = pool->state;
 	void *addr = state->spare;
 
 	if (addr) {
@@ -47,13 +59,14 @@ static void *kpkeys_spare_pop(struct kpkeys_pool_state *state)
 	return addr;
 }
 
-static struct kpkeys_region *kpkeys_region_get_unused(struct kpkeys_pool_state *state)
+static struct kpkeys_region *kpkeys_region_get_unused(const struct kpkeys_pool *pool)
 {
+	struct kpkeys_pool_state *state = pool->state;
 	struct kpkeys_region *region;
 	unsigned int i;
 
 	if (list_empty(&state->free_regions)) {
-		region = kpkeys_spare_pop(state);
+		region = kpkeys_spare_pop(pool);
 		if (!region)
 			return NULL;
 		for (i = 0; i < PAGE_SIZE / sizeof(*region); i++)
@@ -150,7 +163,7 @@ static struct kpkeys_region **kpkeys_directory_slot(const struct kpkeys_pool *po
 	slot = &pool->directory[nr / KPKEYS_LEAF_ENTRIES];
 	if (!*slot) {
 		/* Publish the zeroed leaf to lockless readers. */
-		smp_store_release(slot, kpkeys_spare_pop(pool->state));
+		smp_store_release(slot, kpkeys_spare_pop(pool));
 	}
 	return *slot ? *slot + nr % KPKEYS_LEAF_ENTRIES : NULL;
 }
@@ -181,7 +194,7 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 
 	region = *slot;
 	if (!region) {
-		region = kpkeys_region_get_unused(pool->state);
+		region = kpkeys_region_get_unused(pool);
 		if (!region)
 			return NULL;
 		memset(region, 0, sizeof(*region));
@@ -212,7 +225,7 @@ void kpkeys_region_remove(const struct kpkeys_pool *pool,
 
 	WRITE_ONCE(*slot, NULL);
 	if (region->owners)
-		kpkeys_spare_push(pool, region->owners);
+		kpkeys_spare_link(pool->state, region->owners);
 	list_add(&region->list, &pool->state->free_regions);
 }
 

@@ -54,7 +54,7 @@ static int kpkeys_root_prepare(struct kpkeys_region *region)
 		return 0;
 
 	/* Outside of the mutex, which the allocation may need. */
-	page = kpkeys_pool_alloc(pool, GFP_KERNEL | __GFP_ZERO, 0);
+	page = kpkeys_pool_alloc(pool, GFP_KERNEL, 0);
 	if (!page)
 		return -ENOMEM;
 
@@ -62,7 +62,9 @@ static int kpkeys_root_prepare(struct kpkeys_region *region)
 		CLASS(kpkeys_pool_level, level)(pool);
 
 		if (!region->owners) {
-			WRITE_ONCE(region->owners, page_address(page));
+			kpkeys_spare_push(pool, page_address(page));
+			/* It was cleared: no note is older than its place. */
+			smp_store_release(&region->owners, kpkeys_spare_pop(pool));
 			return 0;
 		}
 	}
