@@ -57,8 +57,9 @@ def stores(tree: Path, sources: Sequence[str], semantic_patch: Path) -> dict[str
         return {}
     lines: list[str] = []
     ended = run_lines(
-        ["spatch", "-D", "report", "--sp-file", semantic_patch, "--no-includes",
-         "--include-headers", "--very-quiet", *sources],
+        # Debian's Python, as its library is the one that prerequisites ask for.
+        ["spatch", "--python", "/usr/bin/python3", "-D", "report", "--sp-file", semantic_patch,
+         "--no-includes", "--include-headers", "--very-quiet", *sources],
         lines.append,
         cwd=tree,
     )  # fmt: skip
