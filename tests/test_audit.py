@@ -283,6 +283,15 @@ def test_the_cold_part_belongs_to_its_function(tmp_path: Path) -> None:
     assert broken(run(tmp_path, other)) == [(Rule.LEAVES_RAISED, "split")]
 
 
+@pytest.mark.parametrize(("end", "left"), [(LOWER, False), ("nop;", True)])
+def test_functions_may_share_a_part(tmp_path: Path, end: str, left: bool) -> None:
+    part = f'.type "other.part.0", @function\n"other.part.0": {end} test %edi, %edi; {LOWER} ret\n'
+    if left:
+        part = part.replace(LOWER, f"jne 1f; {LOWER} 1:")
+    report = run(tmp_path, function("sharer", f'{RAISE} jmp "other.part.0"') + part)
+    assert broken(report) == ([(Rule.LEAVES_RAISED, "sharer")] if left else [])
+
+
 def test_an_entry_covers_the_compilers_copies_and_only_its_rule(tmp_path: Path) -> None:
     assembly = '.type "odd.isra.0", @function\n"odd.isra.0": mov %edi, %eax; wrpkru; ret\n'
     assert run(tmp_path, assembly, entry("odd", Rule.NON_CONSTANT)).ok

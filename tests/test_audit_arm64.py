@@ -96,10 +96,14 @@ def test_the_decoders_text_is_understood() -> None:
 
 
 def left(
-    *instructions: str, lowered: tuple[int, ...] = (), labels: dict[int, int] | None = None
+    *instructions: str,
+    lowered: tuple[int, ...] = (),
+    labels: dict[int, int] | None = None,
+    replaced: tuple[str, ...] | None = None,
 ) -> int | None:
     """Where a path from the first instruction leaves the function."""
-    return arm64.way_out(decoded(instructions), START, lowered, labels or {})
+    others = {} if replaced is None else {START + 4: decoded(replaced)}
+    return arm64.way_out(decoded(instructions), START, lowered, labels or {}, others)
 
 
 def test_a_path_that_lowers_is_none() -> None:
@@ -148,7 +152,6 @@ SKIP = "b.eq\t#0x2000"
         (["mov\tx2, #0x17", "cmp\tx2, x3"], True),
         # Something else may be in the register by then, or in the flags.
         (["mov\tx2, #0x17", "bl\t#0x3000", "cmn\tx2, #0x1"], True),
-        (["mov\tx2, #0x17", "nop", "cmn\tx2, #0x1"], True),
         (["mov\tx2, #0x17", "ldr\tx2, [x0]", "cmn\tx2, #0x1"], True),
         (["mov\tx2, #0x17", "ldp\tx1, x2, [sp, #16]", "cmn\tx2, #0x1"], True),
         (["mov\tx2, #0x17", "str\tx1, [x2], #8", "cmn\tx2, #0x1"], True),
@@ -159,11 +162,33 @@ SKIP = "b.eq\t#0x2000"
         (["mov\tx2, #0x17", "casal\tx1, x20, [x19]", "cmn\tx2, #0x1"], False),
         (["mov\tx2, #0x17", "stlxr\tw3, x20, [x19]", "cmn\tx2, #0x1"], False),
         (["mov\tx2, #0x17", "cmn\tx2, #0x1", "str\tx1, [x0, #8]"], False),
+        (["mov\tx2, #0x17", "nop", "cmn\tx2, #0x1", "nop"], False),
     ],
 )
 def test_a_guard_that_remembers_whether_it_raised(instructions: list[str], leaves: bool) -> None:
     lowered = (START + 4 * (len(instructions) + 1),)
     out = left(*instructions, SKIP, "msr\tpor_el1, x0", "ret", lowered=lowered)
+    assert out == (0x2000 if leaves else None)
+
+
+@pytest.mark.parametrize(
+    ("replaced", "leaves"),
+    [
+        (None, False),
+        # By a function, which may put anything there.
+        ((), True),
+        (("nop",), False),
+        (("swp\tx1, x0, [x19]", "nop"), False),
+        (("swp\tx1, x2, [x19]", "nop"), True),
+        (("bl\t#0x3000",), True),
+        (("b\t#0x2000",), True),
+    ],
+)
+def test_what_boot_puts_in_place_of_an_instruction(
+    replaced: tuple[str, ...] | None, leaves: bool
+) -> None:
+    guard = ("mov\tx2, #0x17", "nop", "cmn\tx2, #0x1", SKIP, "msr\tpor_el1, x0", "ret")
+    out = left(*guard, lowered=(START + 16,), replaced=replaced)
     assert out == (0x2000 if leaves else None)
 
 

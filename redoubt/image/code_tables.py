@@ -16,6 +16,7 @@ _DESCRIPTIONS = (".orc_unwind_ip", ".orc_unwind", "__bug_table", ".altinstructio
 _MIXED = (".rodata", ".data", ".init.data")
 _NEAR = 4
 _ALTERNATIVE = struct.Struct("<iiIBB")
+_ARM64_ALTERNATIVE = struct.Struct("<iiHBB")
 _LABEL = struct.Struct("<iiq")
 _POINTER = struct.Struct("<Q")
 _OFFSET = struct.Struct("<i")
@@ -41,6 +42,25 @@ def alternatives(elf: Elf) -> list[Alternative]:
                 start, there = place + original, place + 4 + other
                 found.append(Alternative(start, start + length, there, there + other_length))
     return found
+
+
+def arm64_alternatives(elf: Elf) -> tuple[set[int], list[Alternative]]:
+    """The instructions of an arm64 image that boot may make NOPs, and those that it may replace.
+
+    What a function would put there is not known: nothing, then.
+    """
+    none = {one.value for one in elf.symbols if one.name == "alt_cb_patch_nops"}
+    nops: set[int] = set()
+    others: list[Alternative] = []
+    for section in elf.sections:
+        if section.name == ".altinstructions":
+            for place, (original, by, _, length, by_length) in section.records(_ARM64_ALTERNATIVE):
+                start, other = place + original, place + 4 + by
+                if other in none:
+                    nops.update(range(start, start + length, 4))
+                else:
+                    others.append(Alternative(start, start + length, other, other + by_length))
+    return nops, others
 
 
 def _label_table(elf: Elf) -> tuple[int, int]:

@@ -137,6 +137,13 @@ class Elf:
             raise RedoubtError(f"{self.path} is a truncated ELF file")
         return data
 
+    def code(self, start: int, end: int) -> bytes:
+        """The code between two addresses; b"" if there is none."""
+        for section in self.sections:
+            if section.code and section.address <= start <= end <= section.address + section.size:
+                return section.data[start - section.address : end - section.address]
+        return b""
+
     @cached_property
     def symbols(self) -> list[Symbol]:
         """The symbol table in file order, the empty entry 0 included; [] if stripped."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import capstone
@@ -31,14 +32,14 @@ _DYING = frozenset({"brk", "udf"})
 _IMMEDIATE = re.compile(r"^\w+, #(-?\w+)(?:, lsl #\d+)?$")
 _64_BITS = (1 << 64) - 1
 _NAMED = re.compile(r"\b[xw](\d+)\b")
-# Among them what boot may put something else in place of, and data.
-_CHANGES_ANYTHING = re.compile(r"^(?:bl|blr[a-z]*|svc|hvc|smc|nop|\.byte|udf)$")
+# Among them data.
+_CHANGES_ANYTHING = re.compile(r"^(?:bl|blr[a-z]*|svc|hvc|smc|\.byte|udf)$")
 # Apart from the base of an address that moves on. Others may write any register that they name.
 _WRITES_NONE = re.compile(
     r"^(?:cmp|cmn|tst|stu?r[bh]?|stp|stlr[bh]?|msr|cbn?z|tbn?z|b|b\.\w+|[id]sb|dmb|prfu?m|tlbi|bti)$"
 )
 _KEEPS_FLAGS = re.compile(
-    r"^(?:movk?|stu?r[bh]?|stp|ldu?r[bh]?|ldp|cbn?z|tbn?z|b|b\.\w+|[id]sb|dmb|adrp?|cas[a-z]*"
+    r"^(?:nop|movk?|stu?r[bh]?|stp|ldu?r[bh]?|ldp|cbn?z|tbn?z|b|b\.\w+|[id]sb|dmb|adrp?|cas[a-z]*"
     r"|ldar[bh]?|stlr[bh]?|lda?xr|stl?xr|add|sub|and|orr|eor|ls[lr])$"
 )
 
@@ -109,7 +110,7 @@ def constant(insns: Sequence[Insn], at: int, entered: Container[int]) -> int | N
 
 def _behind(insn: Insn, known: Known) -> Known:
     """What is known behind an instruction, of what is known before it; registers by number."""
-    # What boot may have put there is not looked at; and a function called may change anything.
+    # A function called may change anything.
     if _CHANGES_ANYTHING.match(insn.mnemonic):
         return NOTHING
     held = dict(known.held)
@@ -135,12 +136,30 @@ def _behind(insn: Insn, known: Known) -> Known:
     return Known(frozenset(held.items()), differs)
 
 
+def _behind_all(insns: Sequence[Insn], known: Known) -> Known:
+    """The same behind some instructions, and nothing behind none: they are not known."""
+    if not insns:
+        return NOTHING
+    for insn in insns:
+        known = _behind(insn, known)
+    return known
+
+
+def _common(one: Known, other: Known) -> Known:
+    return Known(one.held & other.held, one.differs and other.differs)
+
+
 def way_out(
-    insns: Sequence[Insn], start: int, lowered: Container[int], labels: Mapping[int, int]
+    insns: Sequence[Insn],
+    start: int,
+    lowered: Container[int],
+    labels: Mapping[int, int],
+    replaced: Mapping[int, Sequence[Insn]] = MappingProxyType({}),
 ) -> int | None:
     """Where a path from `start` leaves the function without passing one of `lowered`, if one does.
 
-    `labels` are the jump labels: by the address of one, where it may go as well. Of conditions only
+    `labels` are jump labels and the like: by the address, where it may go as well. `replaced` has
+    what boot may put in place of some instructions, empty if that is not known. Of conditions only
     those of registers are understood that hold a constant, put there on the path. A jump to another
     function counts as leaving.
     """
@@ -155,7 +174,10 @@ def way_out(
         if insn.mnemonic in _DYING:
             return []
         found = [(labels[address], known)] if address in labels else []
-        known = _behind(insn, known)
+        before, known = known, _behind(insn, known)
+        if (others := replaced.get(address)) is not None:
+            known = _common(known, _behind_all(others, before))
+            found += [(one.target, known) for one in others if one.target and one.mnemonic != "bl"]
         # A call comes back.
         target = None if insn.mnemonic == "bl" else insn.target
         if target is not None and not (insn.mnemonic == "b.eq" and known.differs):
@@ -170,7 +192,13 @@ def way_out(
 
 def sites(elf: Elf, policy: Policy) -> list[Site]:
     """The writers in an image."""
-    labels = code_tables.labels(elf)
+    nops, alternatives = code_tables.arm64_alternatives(elf)
+    replaced = {
+        address: decoded(Function("", "", one.other, elf.code(one.other, one.other_end)))
+        for one in alternatives
+        for address in range(one.start, one.end, 4)
+    }
+    labels = code_tables.labels(elf) | {address: address + 4 for address in nops}
     entered = set(labels.values())
     writing: list[tuple[Function, list[Insn]]] = []
     for function in functions(elf):
@@ -181,7 +209,7 @@ def sites(elf: Elf, policy: Policy) -> list[Site]:
     levels = {value: name for name, value in policy.levels.items()}
     found: list[Site] = []
     for function, insns in writing:
-        found += _sites(function, insns, entered, labels, levels)
+        found += _sites(function, insns, entered, (labels, replaced), levels)
     return found
 
 
@@ -189,10 +217,10 @@ def _sites(
     function: Function,
     insns: Sequence[Insn],
     entered: Container[int],
-    labels: Mapping[int, int],
+    patched: tuple[Mapping[int, int], Mapping[int, Sequence[Insn]]],
     levels: Mapping[int, str],
 ) -> Iterator[Site]:
-    """Those in a function; `entered` as of constant(), `labels` of way_out(), `levels` by value."""
+    """Those in a function; `entered` is of constant(), `patched` of way_out(), levels by value."""
     values = {at: constant(insns, at, entered) for at, insn in enumerate(insns) if insn.writes}
     named = {at: None if value is None else levels.get(value) for at, value in values.items()}
     lowered = {insns[at].address for at, level in named.items() if level == DEFAULT_LEVEL}
@@ -206,5 +234,5 @@ def _sites(
             instruction=f"{insn.mnemonic} {insn.text}",
             value=value,
             level=level,
-            left=way_out(insns, insn.address + 4, lowered, labels) if raised else None,
+            left=way_out(insns, insn.address + 4, lowered, *patched) if raised else None,
         )

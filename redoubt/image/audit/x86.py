@@ -166,6 +166,14 @@ class _Code:
             or function.section in _ANNEXES
         )
 
+    def _goes_on(self, address: int, function: Function) -> bool:
+        """True if a path of a function goes on at an instruction, perhaps in a part of others too.
+
+        GCC 14 splits ends off that are the same in some functions, which jump there.
+        """
+        there = self.functions.get(address)
+        return self._within(address, function) or (there is not None and ".part." in there.name)
+
     def _origins(self, address: int, register: int, steps: _Steps) -> Iterator[_Wanted]:
         """What makes the value that is wanted before an instruction, on all ways that lead there.
 
@@ -244,10 +252,10 @@ class _Code:
         """Where control may leave after an instruction without passing one of `goals`.
 
         The address of the instruction that leaves (a return, a jump elsewhere or by pointer), None
-        if there is none. Paths stay in the function, its `.cold` part included. Of conditions only
-        this is understood: that a register is not what it is compared with, as a constant was put
-        in it on the path. Otherwise, if two branches always go the same way, a path that mixes them
-        counts too.
+        if there is none. Paths stay in the function, its `.cold` part and parts that functions
+        share included. Of conditions only this is understood: that a register is not what it is
+        compared with, as a constant was put in it on the path. Otherwise, if two branches always go
+        the same way, a path that mixes them counts too.
         """
         home = self.owner(address)
 
@@ -267,7 +275,7 @@ class _Code:
                 if (there := x86_insn.target(insn)) is None:
                     return None
                 targets.append(there)
-            if x86_insn.returns(insn) or not all(self._within(one, home) for one in targets):
+            if x86_insn.returns(insn) or not all(self._goes_on(one, home) for one in targets):
                 return None
             # A jump label's jump may be a no-operation, and a warning goes on behind it.
             ends = x86_insn.ends(insn) and insn.flow_control != FlowControl.EXCEPTION
