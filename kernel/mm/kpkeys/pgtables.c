@@ -286,7 +286,7 @@ static int kpkeys_walk_p4d(struct kpkeys_walk *walk, struct mm_struct *mm,
  * entries of such a table point back to the table itself, which is the table of
  * the next level.
  */
-static bool kpkeys_topmost_is_next(const struct mm_struct *mm)
+static bool kpkeys_topmost_is_next(struct mm_struct *mm)
 {
 	return (mm_p4d_folded(mm) && PTRS_PER_P4D > 1) ||
 	       (mm_pud_folded(mm) && PTRS_PER_PUD > 1);

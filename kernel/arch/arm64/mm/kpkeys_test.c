@@ -47,8 +47,10 @@ static u64 por_permission(u64 pir, int index)
 
 static void permissions_of_entries(struct kunit *test)
 {
+	u64 pir = PIE_E1;
+
 	/* PIE leaves the permissions to the overlay. */
-	KUNIT_EXPECT_EQ(test, por_permission(PIE_E1, pte_pi_index(_PAGE_KERNEL)),
+	KUNIT_EXPECT_EQ(test, por_permission(pir, pte_pi_index(_PAGE_KERNEL)),
 			PIE_RW_O);
 }
 

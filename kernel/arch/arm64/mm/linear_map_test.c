@@ -165,6 +165,3 @@ static struct kunit_suite linear_map_suite = {
 };
 
 kunit_test_suite(linear_map_suite);
-
-MODULE_DESCRIPTION("KUnit tests of the arm64 linear map");
-MODULE_LICENSE("GPL");
