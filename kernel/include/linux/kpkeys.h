@@ -15,6 +15,7 @@
 #include <linux/types.h>
 
 struct page;
+struct pt_regs;
 
 /*
  * A level names what kernel code may write; the architecture translates it
@@ -192,7 +193,7 @@ struct kpkeys_range {
 };
 
 void kpkeys_report_violation(const struct kpkeys_violation *violation);
-void __noreturn kpkeys_violation_die(void);
+void __noreturn kpkeys_violation_die(struct pt_regs *regs, unsigned long code);
 void kpkeys_level_leaked(void);
 
 #if IS_ENABLED(CONFIG_KPKEYS_KUNIT_TEST)

@@ -162,6 +162,8 @@ void kpkeys_report_violation(const struct kpkeys_violation *violation)
 
 /**
  * kpkeys_violation_die() - Apply kpkeys.violation= to the current task.
+ * @regs: registers at the violation, or NULL if they have been printed.
+ * @code: error code or syndrome of the fault.
  *
  * There is no "warn and go on": levels are compile-time constants, so a refused
  * write is an attack or a missed page table writer, and an attacker only has to
@@ -170,15 +172,15 @@ void kpkeys_report_violation(const struct kpkeys_violation *violation)
  *
  * Context: the stack of the task that wrote, at the default level.
  */
-void __noreturn kpkeys_violation_die(void)
+void __noreturn kpkeys_violation_die(struct pt_regs *regs, unsigned long code)
 {
-	dump_stack();
-	if (violation_panics)
+	if (violation_panics) {
+		if (regs)
+			show_regs(regs);
 		panic("kpkeys: violation");
-
-	add_taint(TAINT_DIE, LOCKDEP_NOW_UNRELIABLE);
-	if (panic_on_oops)
-		panic("Fatal exception");
+	}
+	arch_kpkeys_die(regs, code);
+	/* A debugger may have asked to go on. */
 	make_task_dead(SIGSEGV);
 }
 

@@ -168,6 +168,14 @@ static void kpkeys_root_report(const struct mm_struct *mm, const pgd_t *root)
 		panic("kpkeys: violation");
 }
 
+/* There is nothing to walk or load: neither handler nor scheduler can go on. */
+static pgd_t *kpkeys_root_must(pgd_t *claimed)
+{
+	if (!claimed)
+		panic("kpkeys: an address space without page tables\n");
+	return claimed;
+}
+
 /*
  * The root in mm->pgd was not claimed. The right table is used, so that the attacker
  * has nothing of it, and the task that uses the address space is killed. With
@@ -183,14 +191,11 @@ static noinline pgd_t *kpkeys_root_refuse(struct mm_struct *mm, pgd_t *root)
 			WRITE_ONCE(reported_last, mm);
 			kpkeys_root_report(mm, root);
 		}
-		if (!claimed)
-			panic("kpkeys: an address space without page tables\n");
-		return claimed;
+		return kpkeys_root_must(claimed);
 	}
 
 	kpkeys_root_report(mm, root);
-	if (!claimed)
-		kpkeys_violation_die();
+	kpkeys_root_must(claimed);
 	WRITE_ONCE(mm->pgd, claimed);
 	if (current->mm == mm && !kpkeys_violation_is_expected())
 		force_fatal_sig(SIGKILL);

@@ -12,7 +12,6 @@
 #include <linux/pagewalk.h>
 #include <linux/percpu.h>
 #include <linux/pgtable.h>
-#include <linux/sched/debug.h>
 #include <linux/set_memory.h>
 
 #include <asm/asm-extable.h>
@@ -23,6 +22,7 @@
 #include <asm/memory.h>
 #include <asm/pgalloc.h>
 #include <asm/sections.h>
+#include <asm/system_misc.h>
 
 DEFINE_STATIC_KEY_FALSE_RO(arm64_kpkeys_key);
 /* Page table helpers are inlined into modules. */
@@ -327,6 +327,18 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 /* === Violations ========================================================= */
 
 /**
+ * arch_kpkeys_die() - End the current task as any that oopses.
+ * @regs: registers at the violation.
+ * @code: syndrome of the fault.
+ *
+ * Context: the fault handler.
+ */
+void arch_kpkeys_die(struct pt_regs *regs, unsigned long code)
+{
+	die("kpkeys violation", regs, code);
+}
+
+/**
  * arm64_kpkeys_data_abort() - Handle a fault that a protection key caused.
  * @addr: the faulting address.
  * @esr: syndrome of the fault.
@@ -355,6 +367,5 @@ bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 	if (kpkeys_violation_is_expected() && fixup_exception(regs, esr))
 		return true;
 
-	show_regs(regs);
-	kpkeys_violation_die();
+	kpkeys_violation_die(regs, esr);
 }

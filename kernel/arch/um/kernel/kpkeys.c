@@ -13,6 +13,7 @@
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_ledger.h>
 #include <linux/mm.h>
+#include <linux/panic.h>
 #include <linux/sched.h>
 #include <linux/sched/debug.h>
 #include <linux/slab.h>
@@ -272,12 +273,27 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 
 /* === Violations ========================================================= */
 
+/**
+ * arch_kpkeys_die() - End the current task, for lack of a die() in UML.
+ * @regs: unused, um_kpkeys_fault() has printed them.
+ * @code: unused.
+ *
+ * Context: the stack of the task that wrote, at the default level.
+ */
+void arch_kpkeys_die(struct pt_regs *regs, unsigned long code)
+{
+	dump_stack();
+	add_taint(TAINT_DIE, LOCKDEP_NOW_UNRELIABLE);
+	if (panic_on_oops)
+		panic("Fatal exception");
+}
+
 /* Runs on the stack of the task that wrote, see mc_call(). */
 static void __noreturn um_kpkeys_violation_die(void)
 {
 	/* sigreturn restored the level of the interrupted code. */
 	um_pku_reset();
-	kpkeys_violation_die();
+	kpkeys_violation_die(NULL, 0);
 }
 
 /**

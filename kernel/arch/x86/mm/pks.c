@@ -13,10 +13,10 @@
 #include <linux/mm.h>
 #include <linux/percpu.h>
 #include <linux/pgtable.h>
-#include <linux/sched/debug.h>
 
 #include <asm/cpufeature.h>
 #include <asm/extable.h>
+#include <asm/kdebug.h>
 #include <asm/pks.h>
 #include <asm/processor-flags.h>
 #include <asm/tlbflush.h>
@@ -174,6 +174,18 @@ static int pks_pkey_of(unsigned long address)
 }
 
 /**
+ * arch_kpkeys_die() - End the current task as any that oopses.
+ * @regs: registers at the violation.
+ * @code: error code of the fault.
+ *
+ * Context: the fault handler.
+ */
+void arch_kpkeys_die(struct pt_regs *regs, unsigned long code)
+{
+	die("kpkeys violation", regs, code);
+}
+
+/**
  * x86_pks_lazy_write() - Redo a refused write of <asm/pgtable_lazy.h>.
  * @regs: registers at the fault.
  * @val: the source operand, one of @regs.
@@ -250,8 +262,7 @@ bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 	    fixup_exception(regs, X86_TRAP_PF, error_code, address))
 		return true;
 
-	show_regs(regs);
-	kpkeys_violation_die();
+	kpkeys_violation_die(regs, error_code);
 }
 
 /* === Tagged ranges, as the CPU sees them ================================ */

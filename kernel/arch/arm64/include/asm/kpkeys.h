@@ -138,6 +138,7 @@ static __always_inline void arm64_kpkeys_exit_to_user(void)
 }
 
 const char *arch_kpkeys_init(void);
+void arch_kpkeys_die(struct pt_regs *regs, unsigned long code);
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);
 int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max);
 

@@ -10,6 +10,7 @@
 
 struct faultinfo;
 struct kpkeys_range;
+struct pt_regs;
 struct uml_pt_regs;
 
 #ifdef CONFIG_UML_PKU
@@ -73,6 +74,7 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 #define arch_kpkeys_flush_tlbs()	do { } while (0)
 
 const char *arch_kpkeys_init(void);
+void arch_kpkeys_die(struct pt_regs *regs, unsigned long code);
 void um_kpkeys_set_physmem(unsigned long start);
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);
 int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max);

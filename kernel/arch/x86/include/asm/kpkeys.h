@@ -78,6 +78,7 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 	 (pteval_t)X86_PKEY_PGTABLES << _PAGE_BIT_PKEY_BIT0)
 
 const char *arch_kpkeys_init(void);
+void arch_kpkeys_die(struct pt_regs *regs, unsigned long code);
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);
 int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max);
 
