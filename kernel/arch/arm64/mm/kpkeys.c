@@ -99,6 +99,23 @@ void arm64_kpkeys_switch(void)
 	}
 }
 
+/* MOV Xt, #POR_EL1_DEFAULT and MSR POR_EL1, Xt, for X0. */
+#define MOV_DEFAULT	(0xd2800000 | POR_EL1_DEFAULT << 5)
+#define MSR_POR_EL1	(0xd5000000 | SYS_POR_EL1)
+
+/*
+ * If the next instruction lowers the level, go back to the one before: it loads
+ * the value, which was on the stack meanwhile.
+ */
+static __always_inline void kpkeys_restart_lowering(struct pt_regs *regs)
+{
+	const __le32 *next = (const __le32 *)regs->pc;
+	u32 reg = le32_to_cpu(*next) - MSR_POR_EL1;
+
+	if (reg < 31 && le32_to_cpu(next[-1]) == (MOV_DEFAULT | reg))
+		regs->pc -= AARCH64_INSN_SIZE;
+}
+
 /**
  * arm64_kpkeys_return_to_raised() - Raise the level of the frame to return to.
  * @frame: its struct pt_regs.
@@ -112,6 +129,7 @@ void noinstr arm64_kpkeys_return_to_raised(unsigned long frame)
 	if (!kpkeys_ledger_is_top(frame))
 		return;
 
+	kpkeys_restart_lowering((struct pt_regs *)frame);
 	arm64_write_por_el1(POR_EL1_PGTABLES);
 	kpkeys_ledger_pop();
 	__preempt_count_sub(PREEMPT_OFFSET);

@@ -8,9 +8,11 @@
 #include <linux/extable.h>
 #include <linux/irqflags.h>
 #include <linux/kpkeys.h>
+#include <linux/kpkeys_ledger.h>
 #include <linux/mm.h>
 #include <linux/pagewalk.h>
 #include <linux/pgtable.h>
+#include <linux/preempt.h>
 #include <linux/sched/mm.h>
 #include <linux/uaccess.h>
 
@@ -96,6 +98,64 @@ static void a_level_is_what_the_register_says(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, arch_kpkeys_read_reg(), POR_EL1_DEFAULT);
 	KUNIT_EXPECT_NE(test, POR_EL1_PGTABLES, POR_EL1_DEFAULT);
+}
+
+static const u32 lowering[] = {
+	0xd2800000 | POR_EL1_DEFAULT << 5 | 3,	/* mov x3, #POR_EL1_DEFAULT */
+	0xd5000000 | SYS_POR_EL1 | 3,		/* msr POR_EL1, x3 */
+	0xd5033fdf,				/* isb */
+	0xd2800000 | POR_EL1_DEFAULT << 5 | 4,
+	0xd5000000 | SYS_POR_EL1 | 3,
+};
+
+/* Where code goes on that was interrupted before an instruction, raised. */
+static int resumed_at(int insn)
+{
+	struct pt_regs regs = { .pc = (unsigned long)&lowering[insn] };
+
+	scoped_guard(irqsave) {
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		kpkeys_ledger_push((unsigned long)&regs);
+		__preempt_count_add(PREEMPT_OFFSET);
+		kpkeys_lower();
+		arm64_kpkeys_return_to_raised((unsigned long)&regs);
+		kpkeys_lower();
+	}
+	return (const u32 *)regs.pc - lowering;
+}
+
+/* The value was in X3, and X3 on the stack. */
+static void interrupted_lowering_is_begun_anew(struct kunit *test)
+{
+	if (!arch_kpkeys_enabled())
+		kunit_skip(test, "there are no protection keys");
+
+	KUNIT_EXPECT_EQ(test, resumed_at(0), 0);
+	KUNIT_EXPECT_EQ(test, resumed_at(1), 0);
+	KUNIT_EXPECT_EQ(test, resumed_at(2), 2);
+	/* The instruction before it loads another register. */
+	KUNIT_EXPECT_EQ(test, resumed_at(4), 4);
+}
+
+/* As the assembler writes it. */
+static noinline void kpkeys_lower_here(void)
+{
+	kpkeys_lower();
+}
+
+static void lowering_is_recognised(struct kunit *test)
+{
+	const u32 *code = (const u32 *)kpkeys_lower_here;
+	u32 reg = 0;
+	int i;
+
+	for (i = 0; i < 16; i++) {
+		reg = code[i + 1] & 0x1f;
+		if (code[i] == lowering[0] - 3 + reg &&
+		    code[i + 1] == lowering[1] - 3 + reg)
+			break;
+	}
+	KUNIT_EXPECT_LT(test, i, 16);
 }
 
 /* The redone instruction may have lost a race. */
@@ -278,6 +338,8 @@ static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(an_entry_is_tagged_and_untagged),
 	KUNIT_CASE(user_entries_are_none_of_the_kernel),
 	KUNIT_CASE(a_level_is_what_the_register_says),
+	KUNIT_CASE(interrupted_lowering_is_begun_anew),
+	KUNIT_CASE(lowering_is_recognised),
 	KUNIT_CASE(lazy_cas_tells_how_it_ended),
 	KUNIT_CASE(lazy_writes_take_any_register),
 #ifdef lazy_set_ptes

@@ -126,6 +126,56 @@ void x86_pks_switch(void)
 	}
 }
 
+/* x86_write_pkrs() in machine code; negative where the value is. */
+static const s16 pks_write[] = {
+	0xb9, MSR_IA32_PKRS & 0xff, MSR_IA32_PKRS >> 8, 0, 0,	/* movl, %ecx */
+	0x31, 0xd2,						/* xorl %edx, %edx */
+	0xb8, -1, -1, -1, -1,					/* movl, %eax */
+	0x0f, 0x30,						/* wrmsr */
+};
+
+static __always_inline bool pks_is_write(const u8 *start, unsigned int from,
+					 unsigned int to)
+{
+	unsigned int i;
+
+	for (i = from; i < to; i++)
+		if (pks_write[i] >= 0 && start[i] != pks_write[i])
+			return false;
+	return true;
+}
+
+/**
+ * x86_pks_restart_write() - Begin a write of the register anew.
+ * @regs: registers of interrupted kernel code.
+ *
+ * Between its first instruction and WRMSR, number and value are in general
+ * registers, now on the stack. Only their code is out of an attacker's reach.
+ *
+ * Context: the entry of an interrupt or exception.
+ */
+void noinstr x86_pks_restart_write(struct pt_regs *regs)
+{
+	/* Bytes of the instructions that have run. */
+	static const u8 done[] = { 5, 7, 12 };
+	unsigned int i;
+
+	/* After a jump to nowhere there is no code. */
+	if (regs->ip < __START_KERNEL_map)
+		return;
+
+	for (i = 0; i < ARRAY_SIZE(done); i++) {
+		const u8 *start = (const u8 *)regs->ip - done[i];
+
+		/* What comes next first: there may be no memory before it. */
+		if (pks_is_write(start, done[i], ARRAY_SIZE(pks_write)) &&
+		    pks_is_write(start, 0, done[i])) {
+			regs->ip = (unsigned long)start;
+			return;
+		}
+	}
+}
+
 /**
  * x86_pks_return_to_raised() - Raise the level of the frame to return to.
  *

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of PKS: interrupts and NMIs at every step of a level switch,
- * writes to the register by others, warnings, and initial page tables.
+ * KUnit tests of PKS: interrupts, NMIs and exceptions at every step of a level
+ * switch, writes to the register by others, warnings, initial page tables.
  */
 #include <kunit/test.h>
 #include <linux/atomic.h>
 #include <linux/cpumask.h>
 #include <linux/hrtimer.h>
 #include <linux/jiffies.h>
+#include <linux/kdebug.h>
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_batch.h>
 #include <linux/kpkeys_ledger.h>
@@ -18,6 +19,7 @@
 #include <linux/smp.h>
 
 #include <asm/apic.h>
+#include <asm/debugreg.h>
 #include <asm/extable_fixup_types.h>
 #include <asm/msr.h>
 #include <asm/nmi.h>
@@ -173,6 +175,99 @@ static void storm_of_interrupts_and_nmis(struct kunit *test)
 	KUNIT_EXPECT_GT(test, atomic_read(&storm.raised), 10);
 }
 
+static noinline void pks_lower(void)
+{
+	kpkeys_lower();
+}
+
+/* Where the write of the register begins in pks_lower(), and its WRMSR. */
+static const u8 *pks_write_of_lowering(void)
+{
+	static const u8 number[] = { 0xb9, MSR_IA32_PKRS & 0xff, MSR_IA32_PKRS >> 8 };
+	const u8 *code = (const u8 *)pks_lower;
+	int i;
+
+	for (i = 0; i < 64; i++)
+		if (!memcmp(code + i, number, sizeof(number)))
+			return code + i;
+	return NULL;
+}
+
+#define PKS_WRMSR	12
+#define MOST_STEPS	16
+
+static const u8 *pks_stepped;
+static int pks_forged;
+
+/* An attacker on another CPU, who changes a saved register in time. */
+static int pks_forge_value(struct notifier_block *nb, unsigned long event, void *data)
+{
+	struct die_args *args = data;
+	struct pt_regs *regs = args->regs;
+	unsigned long done = regs->ip - (unsigned long)pks_stepped;
+
+	if (event != DIE_DEBUG || user_mode(regs) || !(regs->flags & X86_EFLAGS_TF))
+		return NOTIFY_DONE;
+
+	if (done <= PKS_WRMSR) {
+		regs->ax = PKRS_PGTABLES;
+		/* A write that is begun anew never gets there. */
+		if (++pks_forged == MOST_STEPS || done == PKS_WRMSR)
+			regs->flags &= ~X86_EFLAGS_TF;
+	}
+	*(unsigned long *)ERR_PTR(args->err) &= ~DR_STEP;
+	return NOTIFY_STOP;
+}
+
+static struct notifier_block pks_forge = { .notifier_call = pks_forge_value };
+
+static void interrupted_write_takes_no_saved_value(struct kunit *test)
+{
+	u32 pkrs;
+
+	if (!arch_kpkeys_enabled())
+		kunit_skip(test, "there are no protection keys");
+	pks_stepped = pks_write_of_lowering();
+	KUNIT_ASSERT_NOT_NULL(test, pks_stepped);
+	KUNIT_ASSERT_EQ(test, pks_stepped[PKS_WRMSR + 1], 0x30);
+	pks_forged = 0;
+	KUNIT_ASSERT_EQ(test, register_die_notifier(&pks_forge), 0);
+
+	preempt_disable();
+	kpkeys_raise(KPKEYS_LVL_PGTABLES);
+	/* An exception after each instruction from now on. */
+	asm volatile("pushfq\n\t"
+		     "orq %0, (%%rsp)\n\t"
+		     "popfq" : : "i" (X86_EFLAGS_TF) : "memory", "cc");
+	pks_lower();
+	pkrs = x86_read_pkrs();
+	kpkeys_lower();
+	preempt_enable();
+
+	unregister_die_notifier(&pks_forge);
+	KUNIT_EXPECT_GT(test, pks_forged, 0);
+	KUNIT_EXPECT_EQ(test, pkrs, PKRS_DEFAULT);
+}
+
+static void only_a_write_is_begun_anew(struct kunit *test)
+{
+	static const u8 code[] = {
+		0xb9, 0xe1, 0x06, 0, 0, 0x31, 0xd2, 0xb8, 1, 2, 3, 4, 0x0f, 0x30,
+		/* The same, but for the number of the register. */
+		0xb9, 0xe2, 0x06, 0, 0, 0x31, 0xd2, 0xb8, 1, 2, 3, 4, 0x0f, 0x30,
+	};
+	struct pt_regs regs = { };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(code); i++) {
+		unsigned int now = i == 5 || i == 7 || i == 12 ? 0 : i;
+
+		regs.ip = (unsigned long)code + i;
+		x86_pks_restart_write(&regs);
+		KUNIT_EXPECT_EQ(test, regs.ip, (unsigned long)code + now);
+	}
+}
+
 /* Like the MSR number of a perf event after an arbitrary write. */
 static u32 any_msr = MSR_IA32_PKRS;
 
@@ -306,6 +401,8 @@ static void trampoline_table_is_protected(struct kunit *test)
 
 static struct kunit_case pks_cases[] = {
 	KUNIT_CASE_SLOW(storm_of_interrupts_and_nmis),
+	KUNIT_CASE(interrupted_write_takes_no_saved_value),
+	KUNIT_CASE(only_a_write_is_begun_anew),
 	KUNIT_CASE(register_is_not_written_by_number),
 	KUNIT_CASE(lazy_write_goes_to_tables_only),
 	KUNIT_CASE(lazy_cmpxchg_tells_how_it_ended),

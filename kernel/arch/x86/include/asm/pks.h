@@ -11,7 +11,7 @@
 
 #include <linux/types.h>
 
-struct pt_regs;
+#include <asm/ptrace.h>
 
 #ifdef CONFIG_X86_PKS
 
@@ -47,16 +47,18 @@ static __always_inline u32 x86_read_pkrs(void)
 /*
  * Immediate operands inside the asm: the compiler could keep an input operand
  * in a register across calls and spill it to the stack, where an arbitrary
- * write can change it.
+ * write can change it. x86_pks_restart_write() knows these instructions.
  */
 #define x86_write_pkrs(pkrs) do {					\
-	asm volatile("movl %0, %%eax\n\t"				\
-		     "movl %1, %%ecx\n\t"				\
+	asm volatile("movl %1, %%ecx\n\t"				\
 		     "xorl %%edx, %%edx\n\t"				\
+		     "movl %0, %%eax\n\t"				\
 		     "wrmsr"						\
 		     : : "i" (pkrs), "i" (MSR_IA32_PKRS)		\
 		     : "eax", "ecx", "edx", "memory", "cc");		\
 } while (0)
+
+void x86_pks_restart_write(struct pt_regs *regs);
 
 #define ARCH_IRQENTRY_KPKEYS
 
@@ -71,6 +73,10 @@ static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 
 	if (!static_branch_unlikely(&x86_pks_key))
 		return;
+
+	/* A write of the register begins with the number. */
+	if (unlikely(regs->cx == MSR_IA32_PKRS))
+		x86_pks_restart_write(regs);
 
 	pkrs = x86_read_pkrs();
 	raw_cpu_write(x86_pks_at_entry, pkrs);
