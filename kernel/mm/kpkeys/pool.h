@@ -83,7 +83,7 @@ struct kpkeys_region {
 
 /**
  * struct kpkeys_pool_node - the regions of one NUMA node. Protected.
- * @partial: regions with some pages available.
+ * @partial: regions with some pages available, the latest that drains at the end.
  * @full: regions with no page available.
  * @empty: whole blocks with all pages available.
  * @nr_avail: available pages in all regions.

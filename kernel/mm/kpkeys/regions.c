@@ -236,8 +236,13 @@ static bool kpkeys_region_is_empty(const struct kpkeys_region *region)
 	return region->whole && region->nr_avail == KPKEYS_BLOCK_PAGES;
 }
 
+/*
+ * A region from which pages are taken stays in front until it is full, and one
+ * to which they come back waits at the end: it may become empty.
+ */
 static void kpkeys_region_relist(struct kpkeys_pool_node *node,
-				 struct kpkeys_region *region, bool was_empty)
+				 struct kpkeys_region *region, bool was_empty,
+				 bool drains)
 {
 	bool empty = kpkeys_region_is_empty(region);
 	struct list_head *list;
@@ -251,7 +256,10 @@ static void kpkeys_region_relist(struct kpkeys_pool_node *node,
 
 	node->nr_empty += empty;
 	node->nr_empty -= was_empty;
-	list_move(&region->list, list);
+	if (drains)
+		list_move_tail(&region->list, list);
+	else
+		list_move(&region->list, list);
 }
 
 /**
@@ -264,7 +272,7 @@ static void kpkeys_region_relist(struct kpkeys_pool_node *node,
 void kpkeys_region_enlist(struct kpkeys_pool_node *node,
 			  struct kpkeys_region *region)
 {
-	kpkeys_region_relist(node, region, kpkeys_region_is_empty(region));
+	kpkeys_region_relist(node, region, kpkeys_region_is_empty(region), true);
 }
 
 /**
@@ -285,7 +293,7 @@ void kpkeys_region_make_available(struct kpkeys_pool_node *node,
 	bitmap_set(region->avail, first, nr);
 	region->nr_avail += nr;
 	node->nr_avail += nr;
-	kpkeys_region_relist(node, region, was_empty);
+	kpkeys_region_relist(node, region, was_empty, true);
 }
 
 /**
@@ -306,7 +314,7 @@ void kpkeys_region_make_unavailable(struct kpkeys_pool_node *node,
 	bitmap_clear(region->avail, first, nr);
 	region->nr_avail -= nr;
 	node->nr_avail -= nr;
-	kpkeys_region_relist(node, region, was_empty);
+	kpkeys_region_relist(node, region, was_empty, false);
 }
 
 /* Index of a naturally aligned run of available pages, or -1. */
@@ -329,7 +337,8 @@ static int kpkeys_region_find_available(const struct kpkeys_region *region,
  * @node: the node.
  * @order: order of the run, naturally aligned.
  *
- * Partly used regions come first, so that other regions become empty.
+ * Partly used regions come first, and those that drain last among them, so that
+ * regions become empty.
  *
  * Context: level raised; the lock of the node is held.
  * Return: the pages, or NULL.

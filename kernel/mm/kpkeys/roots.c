@@ -44,32 +44,44 @@ static __always_inline struct mm_struct **kpkeys_root_note(const pgd_t *root)
 	return owners ? &owners[pfn % KPKEYS_BLOCK_PAGES] : NULL;
 }
 
+/*
+ * Pages for notes are never given back: get some at a time, lest each pin a
+ * block. They lie together, as they come out of the CPU's magazine.
+ */
+#define NOTES_AT_ONCE	8
+
+/* Give a block one of the spare pages for its notes, if growing can spare it. */
+static bool kpkeys_root_give_notes(struct kpkeys_region *region,
+				   struct page **more, unsigned int nr)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+
+	guard(mutex)(&pool->sync->grow);
+	CLASS(kpkeys_pool_level, level)(pool);
+	while (nr)
+		kpkeys_spare_push(pool, page_address(more[--nr]));
+	/* It was cleared: no note is older than its place. */
+	if (!region->owners && pool->state->nr_spare > KPKEYS_MIN_SPARE)
+		smp_store_release(&region->owners, kpkeys_spare_pop(pool));
+	return region->owners;
+}
+
 /* Have a place for notes in the block of a root. */
 static int kpkeys_root_prepare(struct kpkeys_region *region)
 {
-	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
-	struct page *page;
+	struct page *more[NOTES_AT_ONCE];
+	unsigned int nr;
 
-	if (READ_ONCE(region->owners))
+	if (READ_ONCE(region->owners) || kpkeys_root_give_notes(region, NULL, 0))
 		return 0;
 
 	/* Outside of the mutex, which the allocation may need. */
-	page = kpkeys_pool_alloc(pool, GFP_KERNEL, 0);
-	if (!page)
-		return -ENOMEM;
-
-	scoped_guard(mutex, &pool->sync->grow) {
-		CLASS(kpkeys_pool_level, level)(pool);
-
-		if (!region->owners) {
-			kpkeys_spare_push(pool, page_address(page));
-			/* It was cleared: no note is older than its place. */
-			smp_store_release(&region->owners, kpkeys_spare_pop(pool));
-			return 0;
-		}
+	for (nr = 0; nr < NOTES_AT_ONCE; nr++) {
+		more[nr] = kpkeys_pool_alloc(&kpkeys_pgtables_pool, GFP_KERNEL, 0);
+		if (!more[nr])
+			break;
 	}
-	kpkeys_pool_free(pool, page);
-	return 0;
+	return kpkeys_root_give_notes(region, more, nr) ? 0 : -ENOMEM;
 }
 
 /**
