@@ -426,13 +426,13 @@ def test_places_of_each_target(real: Real) -> None:
             "guard native_set_pte", "guard pti_clone_pgtable", "fixup lazy_set_pte",
             "fixup x86_pks_fault", "guard x86_pks_lazy_write", "key protect_trampoline",
             "batch ephmap_begin_writing", "raise x86_pks_return_to_raised",
-            "ledger x86_pks_return_to_raised",
+            "ledger x86_pks_return_to_raised", "restart arch_irqentry_enter_kpkeys",
         },
         "arm64": {
             "writer set_pmd", "writer set_swapper_pgd", "scope contpte_convert", "guard fill_pte",
             "fixup __lazy_wrprotect", "scope arm64_kpkeys_lazy_write",
             "lower arm64_kpkeys_switch", "barrier arm64_write_por_el1",
-            "lower __cpu_setup", "lower __finalise_el2",
+            "lower __cpu_setup", "lower __finalise_el2", "restart arm64_kpkeys_return_to_raised",
             "fixup __arm64_kpkeys_lazy_abort", "writer ___ptep_get_and_clear_anysz",
         },
     }.items():  # fmt: skip

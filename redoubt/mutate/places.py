@@ -22,7 +22,7 @@ from redoubt.linux import topics, tree
 from redoubt.targets import Target
 
 GUARD, SCOPE, CLASS, WRITER = "guard", "scope", "class", "writer"
-RAISE, LOWER, BARRIER = "raise", "lower", "barrier"
+RAISE, LOWER, BARRIER, RESTART = "raise", "lower", "barrier", "restart"
 BATCH, LEDGER, FIXUP, KEY = "batch", "ledger", "fixup", "key"
 
 
@@ -140,6 +140,14 @@ _RULES = (
     # In assembly: where a CPU starts or changes to another exception level.
     _Rule(LOWER, r"(?<=\t)msr\tREG_POR_EL1, \w+", 0, _comment),
     _Rule(BARRIER, r"(?<=^\t)isb(?=$)", 0, _comment),
+    # Where code goes back to that was interrupted in a write of the register.
+    _Rule(
+        RESTART,
+        r"\b(?:x86_pks_restart_write|kpkeys_restart_lowering)(?=\()",
+        1,
+        _comment,
+        alone=True,
+    ),
     _Rule(BATCH, r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()", 1, _comment, alone=True),
     _Rule(LEDGER, r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()", 1, _comment, alone=True),
     _Rule(FIXUP, rf"\b(?:{'|'.join(_EXTABLE)})(?=\()", 1, _comment),
@@ -282,7 +290,7 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
         said = f"({{ if ({asked}) {_one_line(without)}; else {whole}; }})"
     elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
         said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"
-    elif site.kind in (RAISE, LOWER, BATCH, LEDGER) or name == _ADD:
+    elif site.kind in (RAISE, LOWER, RESTART, BATCH, LEDGER) or name == _ADD:
         said = f"KPKEYS_MUTANT_CALL({number}, {code})"
     else:
         said = f"({asked} ? {site.mutated} : {code})"
