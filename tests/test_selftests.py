@@ -423,9 +423,11 @@ def test_a_guest_of_another_architecture_gets_programs_of_that(tmp_path: Path) -
     assert (tmp_path / "root/usr/bin/busybox").read_text() == "foreign busybox"
     # And a pgrep that finds what runs.
     pgrep = [str(tmp_path / "root/usr/bin/pgrep"), "-f", f"600 {tmp_path}"]
-    with subprocess.Popen(
-        ["sh", "-c", "read line", "600", str(tmp_path)], stdin=subprocess.PIPE
-    ) as sleeper:
+    # It has no command line yet while it is being started.
+    shell = ["sh", "-c", "echo; read line", "600", str(tmp_path)]
+    with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sleeper:
+        assert sleeper.stdout
+        sleeper.stdout.readline()
         found = subprocess.run(pgrep, capture_output=True, text=True)
         sleeper.communicate()
     assert found.stdout.split() == [str(sleeper.pid)]
