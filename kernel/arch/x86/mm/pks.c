@@ -167,7 +167,7 @@ void noinstr x86_pks_restart_write(struct pt_regs *regs)
 	for (i = 0; i < ARRAY_SIZE(done); i++) {
 		const u8 *start = (const u8 *)regs->ip - done[i];
 
-		/* What comes next first: there may be no memory before it. */
+		/* First the code ahead: there may be no memory before it. */
 		if (pks_is_write(start, done[i], ARRAY_SIZE(pks_write)) &&
 		    pks_is_write(start, 0, done[i])) {
 			regs->ip = (unsigned long)start;
