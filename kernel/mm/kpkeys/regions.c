@@ -59,6 +59,29 @@ void *kpkeys_spare_pop(const struct kpkeys_pool *pool)
 	return addr;
 }
 
+/**
+ * kpkeys_spare_adopt() - Make a page that was handed out one of the pool's own.
+ * @pool: the pool.
+ * @page: the page, of order 0. The caller's word does not count, as the pointer
+ *	was in ordinary memory: another page would become writable data that
+ *	decides, and be written at the raised level.
+ *
+ * Context: level raised; the grow mutex is held.
+ * Return: false if no such page is in use.
+ */
+bool kpkeys_spare_adopt(const struct kpkeys_pool *pool, struct page *page)
+{
+	struct kpkeys_region *region;
+	unsigned int i;
+
+	region = kpkeys_region_find(pool, page_to_pfn(page), &i);
+	if (!region || kpkeys_region_order(region, i) ||
+	    !test_and_clear_bit(i, region->in_use))
+		return false;
+	kpkeys_spare_push(pool, page_address(pfn_to_page(region->base + i)));
+	return true;
+}
+
 static struct kpkeys_region *kpkeys_region_get_unused(const struct kpkeys_pool *pool)
 {
 	struct kpkeys_pool_state *state = pool->state;

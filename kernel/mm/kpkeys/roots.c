@@ -59,7 +59,7 @@ static bool kpkeys_root_give_notes(struct kpkeys_region *region,
 	guard(mutex)(&pool->sync->grow);
 	CLASS(kpkeys_pool_level, level)(pool);
 	while (nr)
-		kpkeys_spare_push(pool, page_address(more[--nr]));
+		kpkeys_spare_adopt(pool, more[--nr]);
 	if (!region->owners && pool->state->nr_spare > KPKEYS_MIN_SPARE) {
 		/* It was cleared: no note is older than its place. */
 		smp_store_release(&region->owners, kpkeys_spare_pop(pool));

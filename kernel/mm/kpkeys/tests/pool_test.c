@@ -287,6 +287,45 @@ static void descriptors_are_reset(struct kunit *test)
 	put_tables(tables);
 }
 
+static bool adopt(struct page *page)
+{
+	guard(mutex)(&pool->sync->grow);
+	CLASS(kpkeys_pool_level, level)(pool);
+	return kpkeys_spare_adopt(pool, page);
+}
+
+/* An attacker may have put any page in place of the one that was handed out. */
+static void only_a_page_in_use_becomes_data(struct kunit *test)
+{
+	struct page *other, *pages;
+	unsigned int own;
+
+	skip_unless_protected(test);
+
+	own = pool->state->nr_own;
+	other = alloc_page(GFP_KERNEL | __GFP_ZERO);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	KUNIT_EXPECT_FALSE(test, adopt(other));
+	KUNIT_EXPECT_NULL(test, memchr_inv(page_address(other), 0, PAGE_SIZE));
+	__free_page(other);
+
+	pages = kpkeys_pool_alloc(pool, GFP_KERNEL, 1);
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	KUNIT_EXPECT_FALSE(test, adopt(pages));
+	KUNIT_EXPECT_FALSE(test, adopt(pages + 1));
+	kpkeys_pool_free(pool, pages);
+	KUNIT_EXPECT_FALSE(test, adopt(pages));
+
+	/* It stays with the pool. */
+	pages = kpkeys_pool_alloc(pool, GFP_KERNEL, 0);
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	KUNIT_EXPECT_EQ(test, pool->state->nr_own, own);
+	KUNIT_EXPECT_TRUE(test, adopt(pages));
+	KUNIT_EXPECT_FALSE(test, adopt(pages));
+	KUNIT_EXPECT_EQ(test, pool->state->nr_own, own + 1);
+	audit(test);
+}
+
 /* Regions to which pages came back have a chance to become empty. */
 static void region_that_drains_is_not_used(struct kunit *test)
 {
@@ -1139,6 +1178,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(pages_are_as_asked_for),
 	KUNIT_CASE(pages_are_cleared_again),
 	KUNIT_CASE(descriptors_are_reset),
+	KUNIT_CASE(only_a_page_in_use_becomes_data),
 	KUNIT_CASE(region_that_drains_is_not_used),
 	KUNIT_CASE(too_large_an_order_fails),
 	KUNIT_CASE(double_free_is_noticed),
