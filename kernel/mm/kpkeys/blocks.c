@@ -526,7 +526,7 @@ static unsigned long kpkeys_pool_trim_locked(const struct kpkeys_pool *pool,
 					     unsigned int keep)
 {
 	struct kpkeys_pool_node *node;
-	unsigned long freed = 0;
+	unsigned long freed = 0, kept;
 	unsigned int cpu;
 	int nid;
 
@@ -537,9 +537,11 @@ static unsigned long kpkeys_pool_trim_locked(const struct kpkeys_pool *pool,
 		freed += kpkeys_block_release_idle(pool, nid, keep);
 
 		node = kpkeys_pool_node(pool, nid);
-		scoped_class(kpkeys_pool_level, level, pool) {
+		scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid)) {
+			CLASS(kpkeys_pool_level, level)(pool);
+			kept = min3(node->nr_empty, keep, IDLE_BLOCKS);
 			node->trim_at = node->nr_avail +
-					IDLE_BLOCKS * KPKEYS_BLOCK_PAGES;
+					(IDLE_BLOCKS - kept) * KPKEYS_BLOCK_PAGES;
 		}
 	}
 	return freed;
