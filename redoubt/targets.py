@@ -51,7 +51,7 @@ PCIDS = replace(
 
 # Permission overlays (POE) are in no release. Writes of their register are seen as late as the
 # architecture permits, so that a missing barrier shows.
-_OVERLAYS = "max,x-por-late=on"
+_OVERLAYS = "max,x-por-late=on,x-vbar-late=on"
 VIRT = Emulator("qemu-system-aarch64", _OVERLAYS, "ttyAMA0", ("-machine", "virt"), ours=True)
 
 

@@ -246,6 +246,8 @@ def noticing(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     """
     on = run.variant("on")
     yield boot_alone(run, made)
+    yield from without_keys(run, made)
+    yield from odd_cpu(run, made)
     for variant, cpus in ((on, 1), (on, 2), (run.variant("on-unbatched"), 1)):
         yield from kunit(run, made, variant, cpus=cpus)
     yield running(run, made)
