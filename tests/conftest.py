@@ -63,7 +63,7 @@ WALK = ["tables 100", "untagged 0", "aliases 0", "foreign 0"]
 EVENTS = {
     "blocks_added": 1, "blocks_returned": 0, "small_added": 0, "small_returned": 0, "splits": 0,
     "failed_allocs": 0, "failed_tags": 0, "failed_untags": 0, "bad_takes": 0,
-    "bad_frees": 0,
+    "bad_frees": 0, "refused": 0,
 }  # fmt: skip
 
 

@@ -70,6 +70,7 @@ def test_what_the_checker_says_later_is_not_of_the_pool_at_rest() -> None:
         ({"stuck": 4}, "stuck 4"),
         ({"bad_takes": 1}, "bad_takes 1"),
         ({"bad_frees": 1}, "bad_frees 1"),
+        ({"refused": 1}, "refused 1"),
         ({"blocks_added": 2}, "2 of blocks were added"),
         ({"small_added": 7}, "2 of small were added"),
         ({"small": 480, "free": 870, "small_added": 125}, "480 pages in small blocks"),

@@ -20,9 +20,6 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/kpkeys.h>
 
-/* A node may keep this many idle blocks before a trim. */
-#define IDLE_BLOCKS	2
-
 /* Attempts with small blocks: the reserve or other CPUs may take the pages. */
 #define SMALL_TRIES	(3 + KPKEYS_POOL_RESERVE / 2)
 
@@ -188,23 +185,16 @@ static int kpkeys_block_enter(const struct kpkeys_pool *pool, struct page *page,
 	return 0;
 }
 
-/* Consumes @page, which has just been allocated. */
-static int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
+/* Tag pages that have been split, and enter them. */
+static int kpkeys_block_tag(const struct kpkeys_pool *pool, struct page *page,
 			    unsigned int order, unsigned int min_spare)
 {
-	int nid = page_to_nid(page);
 	unsigned int nr = 1 << order;
 	int err;
 
-	split_page(page, order);
-
-	if (!kpkeys_region_fits(pool, page, nr)) {
-		kpkeys_block_free_pages(page, nr);
-		return -ERANGE;
-	}
-
 	err = kpkeys_block_set_key(pool, page, nr, pool->pkey);
-	trace_kpkeys_pool_refill(pool->name, nid, page_to_pfn(page), order, err);
+	trace_kpkeys_pool_refill(pool->name, page_to_nid(page), page_to_pfn(page),
+				 order, err);
 	if (!err) {
 		kpkeys_pool_count(pool, order == KPKEYS_BLOCK_ORDER ?
 					KPKEYS_POOL_BLOCKS_ADDED :
@@ -229,12 +219,44 @@ static int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
 	return err;
 }
 
+/**
+ * kpkeys_block_add() - Add pages to a pool.
+ * @pool: the pool.
+ * @page: the first page, which has just been allocated. It is consumed.
+ * @order: order of the pages.
+ * @min_spare: have at least so many pages for the pool's own data afterwards.
+ *
+ * Context: may sleep; the grow mutex is held.
+ * Return: 0; -EADDRINUSE if a process maps one of the pages, which are left to
+ * it; -ERANGE if the pool cannot have them; or the error of changing the key.
+ */
+int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
+		     unsigned int order, unsigned int min_spare)
+{
+	int err = -EADDRINUSE;
+
+	split_page(page, order);
+
+	if (!kpkeys_region_fits(pool, page, 1 << order)) {
+		kpkeys_block_free_pages(page, 1 << order);
+		return -ERANGE;
+	}
+
+	if (kpkeys_mappings_offer(pool, page_to_pfn(page), 1 << order))
+		err = kpkeys_block_tag(pool, page, order, min_spare);
+	else
+		kpkeys_pool_count(pool, KPKEYS_POOL_REFUSED);
+	kpkeys_mappings_settle(pool);
+	return err;
+}
+
 /* Take available pages, or add a block and take of that. */
 static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
 					      int nid, unsigned int order,
 					      bool zero)
 {
 	struct page *page, *block;
+	int err;
 
 	guard(mutex)(&pool->sync->grow);
 
@@ -243,13 +265,16 @@ static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
 	if (page)
 		return page;
 
-	/* No reclaim: it may need page tables and the grow mutex. */
-	block = kpkeys_pool_get_pages(nid, GFP_NOWAIT | __GFP_NOWARN |
-				      __GFP_THISNODE, KPKEYS_BLOCK_ORDER);
-	if (!block ||
-	    kpkeys_block_add(pool, block, KPKEYS_BLOCK_ORDER, KPKEYS_MIN_SPARE))
-		return NULL;
-	return kpkeys_pool_take(pool, nid, order, zero);
+	do {
+		/* No reclaim: it may need page tables and the grow mutex. */
+		block = kpkeys_pool_get_pages(nid, GFP_NOWAIT | __GFP_NOWARN |
+					      __GFP_THISNODE, KPKEYS_BLOCK_ORDER);
+		if (!block)
+			return NULL;
+		err = kpkeys_block_add(pool, block, KPKEYS_BLOCK_ORDER,
+				       KPKEYS_MIN_SPARE);
+	} while (err == -EADDRINUSE);
+	return err ? NULL : kpkeys_pool_take(pool, nid, order, zero);
 }
 
 /* Only for what the caller needs is memory reclaimed, or a process killed. */
@@ -275,6 +300,7 @@ static struct page *kpkeys_pool_grow_by_small(const struct kpkeys_pool *pool,
 {
 	unsigned int got = order;
 	struct page *pages;
+	int err;
 
 	*more = false;
 	pages = kpkeys_pool_get_few(nid, gfp, &got);
@@ -283,10 +309,9 @@ static struct page *kpkeys_pool_grow_by_small(const struct kpkeys_pool *pool,
 
 	guard(mutex)(&pool->sync->grow);
 	nid = page_to_nid(pages);
-	if (kpkeys_block_add(pool, pages, got, KPKEYS_MIN_SPARE))
-		return NULL;
-	*more = true;
-	return kpkeys_pool_take(pool, nid, order, zero);
+	err = kpkeys_block_add(pool, pages, got, KPKEYS_MIN_SPARE);
+	*more = !err || err == -EADDRINUSE;
+	return err ? NULL : kpkeys_pool_take(pool, nid, order, zero);
 }
 
 /**
@@ -349,7 +374,8 @@ static void kpkeys_block_disown(const struct kpkeys_pool *pool,
 		node->nr_small -= nr;
 	if (!region->nr_owned) {
 		list_del_init(&region->list);
-		kpkeys_region_remove(pool, region);
+		if (bitmap_empty(region->early, KPKEYS_BLOCK_PAGES))
+			kpkeys_region_remove(pool, region);
 	}
 }
 
@@ -539,9 +565,9 @@ static unsigned long kpkeys_pool_trim_locked(const struct kpkeys_pool *pool,
 		node = kpkeys_pool_node(pool, nid);
 		scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid)) {
 			CLASS(kpkeys_pool_level, level)(pool);
-			kept = min3(node->nr_empty, keep, IDLE_BLOCKS);
+			kept = min3(node->nr_empty, keep, KPKEYS_IDLE_BLOCKS);
 			node->trim_at = node->nr_avail +
-					(IDLE_BLOCKS - kept) * KPKEYS_BLOCK_PAGES;
+					(KPKEYS_IDLE_BLOCKS - kept) * KPKEYS_BLOCK_PAGES;
 		}
 	}
 	return freed;
@@ -652,149 +678,4 @@ void kpkeys_pool_background(const struct kpkeys_pool *pool)
 	}
 	if (idle)
 		kpkeys_pool_trim(pool, 1);
-}
-
-/* === Start ============================================================== */
-
-/*
- * Pages for the pool's own data come from the first block; each would otherwise
- * pin another block. Enough for four times the page tables that map all memory
- * with small pages, but at most a quarter of the block.
- */
-static unsigned int __init kpkeys_pool_initial_spare(void)
-{
-	unsigned long blocks = 4 * (totalram_pages() >>
-				    (2 * KPKEYS_BLOCK_ORDER));
-	unsigned long descriptors = blocks * sizeof(struct kpkeys_region) /
-				    PAGE_SIZE;
-	unsigned long leaves = totalram_pages() >> KPKEYS_BLOCK_ORDER >>
-			       (PAGE_SHIFT - 3);
-
-	return min(KPKEYS_MIN_SPARE + 4 + descriptors + leaves,
-		   KPKEYS_BLOCK_PAGES / 4);
-}
-
-static void *__init kpkeys_pool_align_take(void **next, size_t size)
-{
-	void *addr = *next;
-
-	*next += ALIGN(size, SMP_CACHE_BYTES);
-	return addr;
-}
-
-static void __init kpkeys_pool_init_node(struct kpkeys_pool_node *node)
-{
-	INIT_LIST_HEAD(&node->partial);
-	INIT_LIST_HEAD(&node->full);
-	INIT_LIST_HEAD(&node->empty);
-	node->trim_at = (IDLE_BLOCKS + 1) * KPKEYS_BLOCK_PAGES;
-}
-
-/* Locks share no cache lines. Without SMP they may have no size. */
-static int __init kpkeys_pool_init_sync(struct kpkeys_pool *pool)
-{
-	size_t locks = (pool->nr_nodes + pool->nr_cpus) *
-		       sizeof(*pool->sync->node_lock);
-	size_t size = locks + pool->nr_nodes * sizeof(*pool->sync->retry_at);
-	unsigned int i;
-	void *mem;
-
-	mem = (void *)__get_free_pages(GFP_KERNEL | __GFP_ZERO,
-				       get_order(size));
-	if (!mem)
-		return -ENOMEM;
-	pool->sync->node_lock = mem;
-	pool->sync->cpu_lock = pool->sync->node_lock + pool->nr_nodes;
-	pool->sync->retry_at = mem + locks;
-
-	for (i = 0; i < pool->nr_nodes; i++) {
-		spin_lock_init(&pool->sync->node_lock[i].lock);
-		pool->sync->retry_at[i] = jiffies;
-	}
-	for (i = 0; i < pool->nr_cpus; i++)
-		spin_lock_init(&pool->sync->cpu_lock[i].lock);
-	return 0;
-}
-
-static int __init kpkeys_pool_init_state(struct kpkeys_pool *pool)
-{
-	size_t nodes = pool->nr_nodes * sizeof(*pool->state->nodes);
-	size_t mags = pool->nr_cpus * sizeof(*pool->state->magazines);
-	size_t directory = kpkeys_directory_size(pool);
-	size_t size = sizeof(*pool->state) + nodes + mags + directory +
-		      4 * SMP_CACHE_BYTES;
-	unsigned int order = get_order(size);
-	struct kpkeys_pool_state *state;
-	unsigned int nid;
-	void *next;
-	int err;
-
-	next = (void *)__get_free_pages(GFP_KERNEL | __GFP_ZERO, order);
-	if (!next)
-		return -ENOMEM;
-	pool->state_size = PAGE_SIZE << order;
-	state = kpkeys_pool_align_take(&next, sizeof(*state));
-	pool->state = state;
-	state->nodes = kpkeys_pool_align_take(&next, nodes);
-	state->magazines = kpkeys_pool_align_take(&next, mags);
-	pool->directory = kpkeys_pool_align_take(&next, directory);
-	INIT_LIST_HEAD(&state->free_regions);
-	for (nid = 0; nid < pool->nr_nodes; nid++)
-		kpkeys_pool_init_node(&state->nodes[nid]);
-
-	err = set_memory_pkey((unsigned long)state, 1 << order, pool->pkey);
-	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
-	kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, 1 << order);
-	return err;
-}
-
-/**
- * kpkeys_pool_init() - Initialise a pool and give it its first block.
- * @pool: the pool.
- *
- * Context: boot, one CPU, as soon as the page allocator works.
- * Return: 0 or a negative error, after which the pool is unusable. Memory that
- * may be tagged is leaked then.
- */
-int __init kpkeys_pool_init(struct kpkeys_pool *pool)
-{
-	struct page *page;
-	int err;
-
-	pool->nr_nodes = nr_node_ids;
-	pool->nr_cpus = nr_cpu_ids;
-	err = kpkeys_pool_init_sync(pool);
-	if (!err)
-		err = kpkeys_pool_init_state(pool);
-	if (err)
-		return err;
-
-	page = alloc_pages(GFP_KERNEL, KPKEYS_BLOCK_ORDER);
-	if (!page)
-		return -ENOMEM;
-
-	guard(mutex)(&pool->sync->grow);
-	return kpkeys_block_add(pool, page, KPKEYS_BLOCK_ORDER,
-				kpkeys_pool_initial_spare());
-}
-
-/**
- * kpkeys_pool_late_init() - Register the shrinker and debugfs file of a pool.
- * @pool: the pool.
- *
- * Context: initcall.
- * Return: 0 or -ENOMEM.
- */
-int __init kpkeys_pool_late_init(const struct kpkeys_pool *pool)
-{
-	struct shrinker *shrinker = shrinker_alloc(0, "kpkeys-%s", pool->name);
-
-	if (!shrinker)
-		return -ENOMEM;
-	shrinker->count_objects = pool->count_objects;
-	shrinker->scan_objects = pool->scan_objects;
-	shrinker_register(shrinker);
-
-	kpkeys_pool_debugfs(pool);
-	return 0;
 }

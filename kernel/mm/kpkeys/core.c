@@ -7,14 +7,17 @@
 #include <linux/cache.h>
 #include <linux/export.h>
 #include <linux/init.h>
+#include <linux/irqflags.h>
 #include <linux/kernel.h>
 #include <linux/kpkeys_ledger.h>
 #include <linux/panic.h>
 #include <linux/percpu.h>
 #include <linux/pgtable.h>
+#include <linux/printk.h>
 #include <linux/sched.h>
 #include <linux/sched/debug.h>
 #include <linux/sched/task.h>
+#include <linux/stdarg.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
@@ -158,6 +161,31 @@ void kpkeys_report_violation(const struct kpkeys_violation *violation)
 		 violation->addr, violation->pkey,
 		 kpkeys_level_name(violation->pkey_reg), (void *)violation->ip,
 		 current->comm, task_pid_nr(current));
+}
+
+/**
+ * kpkeys_violation_refused() - Count and print something else that was refused.
+ * @fmt: what it was.
+ *
+ * Context: any. Printing is deferred, as the scheduler may hold its locks.
+ */
+void kpkeys_violation_refused(const char *fmt, ...)
+{
+	struct va_format vaf = { .fmt = fmt };
+	va_list args;
+
+	kpkeys_stat_add(KPKEYS_STAT_VIOLATIONS, 1);
+	va_start(args, fmt);
+	vaf.va = &args;
+	scoped_guard(irqsave) {
+		printk_deferred_enter();
+		pr_alert("violation: %pV, %s[%d]\n", &vaf, current->comm,
+			 task_pid_nr(current));
+		printk_deferred_exit();
+	}
+	va_end(args);
+	if (kpkeys_violation_panics())
+		panic("kpkeys: violation");
 }
 
 /**

@@ -8,6 +8,7 @@
 #include <linux/kpkeys.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
+#include <linux/pgtable.h>
 
 struct dentry;
 struct kpkeys_pool;
@@ -15,6 +16,7 @@ struct seq_file;
 
 struct dentry *kpkeys_debugfs_dir(void);
 bool kpkeys_violation_panics(void);
+__printf(1, 2) void kpkeys_violation_refused(const char *fmt, ...);
 
 /* === Statistics ========================================================= */
 
@@ -62,7 +64,17 @@ struct kpkeys_walk {
 	void *private;
 };
 
+/* x86 has another name; elsewhere the kernel has its own top-level table. */
+#ifndef USER_PTRS_PER_PGD
+#ifdef KERNEL_PGD_BOUNDARY
+#define USER_PTRS_PER_PGD	KERNEL_PGD_BOUNDARY
+#else
+#define USER_PTRS_PER_PGD	PTRS_PER_PGD
+#endif
+#endif
+
 int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm);
+bool kpkeys_topmost_is_next(struct mm_struct *mm);
 bool kpkeys_page_is_ours(struct page *page);
 
 extern struct kpkeys_pool kpkeys_pgtables_pool;

@@ -58,8 +58,11 @@ static bool kpkeys_page_is_marked(struct page *page)
 VISIBLE_IF_KUNIT int __init kpkeys_tag_page(struct page *page,
 					    unsigned int order)
 {
+	unsigned int i;
 	int err;
 
+	for (i = 0; i < 1 << order; i++)
+		kpkeys_region_add_early(&kpkeys_pgtables_pool, page + i);
 	kpkeys_mark_page(page);
 	err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
 			      KPKEYS_PKEY_PGTABLES);
@@ -159,15 +162,6 @@ bool kpkeys_page_is_ours(struct page *page)
 }
 
 /* === Walking ============================================================ */
-
-/* x86 has another name; elsewhere the kernel has its own top-level table. */
-#ifndef USER_PTRS_PER_PGD
-#ifdef KERNEL_PGD_BOUNDARY
-#define USER_PTRS_PER_PGD	KERNEL_PGD_BOUNDARY
-#else
-#define USER_PTRS_PER_PGD	PTRS_PER_PGD
-#endif
-#endif
 
 /*
  * Tables are visited by index, not by address range, to include tables that no
@@ -281,12 +275,17 @@ static int kpkeys_walk_p4d(struct kpkeys_walk *walk, struct mm_struct *mm,
 	return 0;
 }
 
-/*
+/**
+ * kpkeys_topmost_is_next() - Is there one topmost table where more are expected?
+ * @mm: the address space.
+ *
  * With fewer levels than it was built for, arm64 folds the topmost ones: all
  * entries of such a table point back to the table itself, which is the table of
  * the next level.
+ *
+ * Return: true if only the first entry is to be followed.
  */
-static bool kpkeys_topmost_is_next(struct mm_struct *mm)
+bool kpkeys_topmost_is_next(struct mm_struct *mm)
 {
 	return (mm_p4d_folded(mm) && PTRS_PER_P4D > 1) ||
 	       (mm_pud_folded(mm) && PTRS_PER_PUD > 1);

@@ -61,6 +61,7 @@ static inline unsigned int arch_nr_linear_maps(void)
  * @avail: pages that can be handed out.
  * @in_use: pages that are handed out; only the first for orders above 0.
  * @inner: the other pages of an order above 0 that is handed out.
+ * @early: tagged pages that do not belong to the pool and never will.
  * @stuck: pages to give back once they can be untagged.
  * @owners: for roots, the mm each page was claimed for; NULL before the first.
  *
@@ -77,6 +78,7 @@ struct kpkeys_region {
 	DECLARE_BITMAP(avail, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(in_use, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(inner, KPKEYS_BLOCK_PAGES);
+	DECLARE_BITMAP(early, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(stuck, KPKEYS_BLOCK_PAGES);
 	struct mm_struct **owners;
 };
@@ -129,6 +131,10 @@ struct kpkeys_magazine {
  * @nr_spare: how many there are.
  * @nr_own: pages for the pool's own data, used or spare. It only grows.
  * @free_regions: unused descriptors.
+ * @offered: first page frame of those that may enter the pool.
+ * @nr_offered: how many there are; 0 if none are being looked at.
+ * @protected: a bit for each block that has a page in @owned or @early, or is
+ *	offered.
  */
 struct kpkeys_pool_state {
 	struct kpkeys_pool_node *nodes;
@@ -139,6 +145,8 @@ struct kpkeys_pool_state {
 	void *spare;
 	unsigned int nr_spare, nr_own;
 	struct list_head free_regions;
+	unsigned long offered, nr_offered;
+	unsigned long *protected;
 };
 
 /* Pool statistics. Unprotected, because no decision depends on them. */
@@ -153,6 +161,7 @@ enum kpkeys_pool_event {
 	KPKEYS_POOL_FAILED_UNTAGS,
 	KPKEYS_POOL_BAD_TAKES,		/* page was not free, or not of the pool */
 	KPKEYS_POOL_BAD_FREES,		/* page was not handed out */
+	KPKEYS_POOL_REFUSED,		/* pages that a process maps */
 	KPKEYS_POOL_NR_EVENTS
 };
 
@@ -377,6 +386,7 @@ struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
 
 void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr);
 void *kpkeys_spare_pop(const struct kpkeys_pool *pool);
+void kpkeys_region_add_early(const struct kpkeys_pool *pool, struct page *page);
 bool kpkeys_spare_adopt(const struct kpkeys_pool *pool, struct page *page);
 
 /* === magazine.c: taking available pages and putting them back ============ */
@@ -389,10 +399,33 @@ bool kpkeys_pool_put(const struct kpkeys_pool *pool,
 struct page *kpkeys_pool_take_reserve(const struct kpkeys_pool *pool, bool zero);
 void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu);
 
-/* === blocks.c: growing and shrinking ==================================== */
+/* === mappings.c: no page of the pool is mapped a second time ============= */
+
+#ifdef CONFIG_KPKEYS_CHECK_MAPPINGS
+bool kpkeys_mappings_offer(const struct kpkeys_pool *pool, unsigned long pfn,
+			   unsigned int nr);
+void kpkeys_mappings_settle(const struct kpkeys_pool *pool);
+void kpkeys_mappings_start(const struct kpkeys_pool *pool);
+#else
+static inline bool kpkeys_mappings_offer(const struct kpkeys_pool *pool,
+					 unsigned long pfn, unsigned int nr)
+{
+	return true;
+}
+
+static inline void kpkeys_mappings_settle(const struct kpkeys_pool *pool) { }
+static inline void kpkeys_mappings_start(const struct kpkeys_pool *pool) { }
+#endif
+
+/* === pool_init.c ======================================================== */
 
 int kpkeys_pool_init(struct kpkeys_pool *pool);
 int kpkeys_pool_late_init(const struct kpkeys_pool *pool);
+
+/* === blocks.c: growing and shrinking ==================================== */
+
+int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
+		     unsigned int order, unsigned int min_spare);
 struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order);
 struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
 				       gfp_t gfp, unsigned int order,
@@ -408,6 +441,9 @@ unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool);
 
 /* A node with fewer available pages gets a block in the background. */
 #define KPKEYS_POOL_LOW		64
+
+/* A node may keep this many idle blocks before a trim. */
+#define KPKEYS_IDLE_BLOCKS	2
 
 /* === pool.c: allocation and freeing ===================================== */
 

@@ -20,6 +20,7 @@ static const char * const event_names[KPKEYS_POOL_NR_EVENTS] = {
 	[KPKEYS_POOL_FAILED_UNTAGS]	= "failed_untags",
 	[KPKEYS_POOL_BAD_TAKES]		= "bad_takes",
 	[KPKEYS_POOL_BAD_FREES]		= "bad_frees",
+	[KPKEYS_POOL_REFUSED]		= "refused",
 };
 
 static unsigned long kpkeys_pool_cached(const struct kpkeys_pool *pool)

@@ -8,6 +8,7 @@
  */
 #include <linux/align.h>
 #include <linux/bitmap.h>
+#include <linux/kpkeys_mappings.h>
 #include <linux/log2.h>
 #include <linux/memblock.h>
 #include <linux/mm.h>
@@ -191,22 +192,9 @@ static struct kpkeys_region **kpkeys_directory_slot(const struct kpkeys_pool *po
 	return *slot ? *slot + nr % KPKEYS_LEAF_ENTRIES : NULL;
 }
 
-/**
- * kpkeys_region_add() - Add pages to their region; create it if need be.
- * @pool: the pool.
- * @page: the first page.
- * @nr: number of pages; they do not cross a block boundary.
- * @whole: the pages are a whole block.
- *
- * The pages become owned, but not available.
- *
- * Context: level raised; the grow mutex is held.
- * Return: the region, not yet in a list if it is new; NULL if the pool has no
- * memory left for its own data.
- */
-struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
-					struct page *page, unsigned int nr,
-					bool whole)
+/* Find the region around a page, or create it. */
+static struct kpkeys_region *kpkeys_region_get(const struct kpkeys_pool *pool,
+					       struct page *page, bool whole)
 {
 	unsigned long pfn = page_to_pfn(page);
 	struct kpkeys_region **slot = kpkeys_directory_slot(pool, pfn);
@@ -225,13 +213,59 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 		region->base = ALIGN_DOWN(pfn, KPKEYS_BLOCK_PAGES);
 		region->nid = page_to_nid(page);
 		region->whole = whole;
+		set_bit(pfn >> KPKEYS_PROTECTED_ORDER, pool->state->protected);
 		/* Publish the initialised region to lockless readers. */
 		smp_store_release(slot, region);
 	}
+	return region;
+}
 
-	bitmap_set(region->owned, pfn - region->base, nr);
+/**
+ * kpkeys_region_add() - Add pages to their region; create it if need be.
+ * @pool: the pool.
+ * @page: the first page.
+ * @nr: number of pages; they do not cross a block boundary.
+ * @whole: the pages are a whole block.
+ *
+ * The pages become owned, but not available.
+ *
+ * Context: level raised; the grow mutex is held.
+ * Return: the region, not yet in a list if it is new; NULL if the pool has no
+ * memory left for its own data.
+ */
+struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
+					struct page *page, unsigned int nr,
+					bool whole)
+{
+	struct kpkeys_region *region = kpkeys_region_get(pool, page, whole);
+
+	if (!region)
+		return NULL;
+
+	bitmap_set(region->owned, page_to_pfn(page) - region->base, nr);
 	region->nr_owned += nr;
 	return region;
+}
+
+/**
+ * kpkeys_region_add_early() - Note a tagged page that is not of the pool.
+ * @pool: the pool.
+ * @page: the page.
+ *
+ * Such a page stays tagged for ever.
+ *
+ * Context: boot, at the default level.
+ */
+void __init kpkeys_region_add_early(const struct kpkeys_pool *pool,
+				    struct page *page)
+{
+	struct kpkeys_region *region;
+
+	guard(mutex)(&pool->sync->grow);
+	CLASS(kpkeys_pool_level, level)(pool);
+	region = kpkeys_region_get(pool, page, false);
+	if (!WARN_ON_ONCE(!region))
+		__set_bit(page_to_pfn(page) - region->base, region->early);
 }
 
 /**
@@ -247,6 +281,9 @@ void kpkeys_region_remove(const struct kpkeys_pool *pool,
 	struct kpkeys_region **slot = kpkeys_directory_slot(pool, region->base);
 
 	WRITE_ONCE(*slot, NULL);
+	/* Otherwise the bit may stand for other regions, too. */
+	if (KPKEYS_BLOCK_ORDER == KPKEYS_PROTECTED_ORDER)
+		clear_bit(region->base >> KPKEYS_PROTECTED_ORDER, pool->state->protected);
 	if (region->owners)
 		kpkeys_spare_link(pool->state, region->owners);
 	list_add(&region->list, &pool->state->free_regions);

@@ -17,7 +17,6 @@
 #include <linux/mm.h>
 #include <linux/panic.h>
 #include <linux/pgtable.h>
-#include <linux/printk.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 
@@ -168,17 +167,8 @@ static pgd_t *kpkeys_root_search(const struct mm_struct *mm)
 
 static void kpkeys_root_report(const struct mm_struct *mm, const pgd_t *root)
 {
-	kpkeys_stat_add(KPKEYS_STAT_VIOLATIONS, 1);
-	/* Deferred, as the scheduler may hold its locks. */
-	scoped_guard(irqsave) {
-		printk_deferred_enter();
-		pr_alert("violation: root 0x%lx was not claimed for mm 0x%lx, %s[%d]\n",
-			 (unsigned long)root, (unsigned long)mm, current->comm,
-			 task_pid_nr(current));
-		printk_deferred_exit();
-	}
-	if (kpkeys_violation_panics())
-		panic("kpkeys: violation");
+	kpkeys_violation_refused("root 0x%lx was not claimed for mm 0x%lx",
+				 (unsigned long)root, (unsigned long)mm);
 }
 
 /* There is nothing to walk or load: neither handler nor scheduler can go on. */

@@ -183,6 +183,19 @@ static void allow_refills(void *unused)
 		WRITE_ONCE(pool->sync->retry_at[nid], jiffies);
 }
 
+static void let_worker_run(void *unused)
+{
+	enable_delayed_work(&pool->sync->work);
+}
+
+/* The worker neither refills nor trims until the test ends. */
+static void keep_worker_off(struct kunit *test)
+{
+	disable_delayed_work_sync(&pool->sync->work);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, let_worker_run,
+							NULL), 0);
+}
+
 /* Allocate all pages. The worker does not refill until the test ends. */
 static struct tables *exhaust(struct kunit *test)
 {
@@ -959,11 +972,11 @@ static void tlbs_are_flushed_before_giving_back(struct kunit *test)
 	skip_unless_protected(test);
 
 	settle(test, 0);
+	keep_worker_off(test);
 	tables = new_tables(test);
 	for (i = 0; i < 3 * KPKEYS_BLOCK_PAGES; i++)
 		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL, 0));
 	put_tables(tables);
-	flush_delayed_work(&pool->sync->work);
 
 	untagged_unflushed = 0;
 	flushes = 0;
@@ -995,6 +1008,7 @@ static void block_is_kept_if_it_cannot_be_untagged(struct kunit *test)
 	skip_unless_protected(test);
 
 	before = settle(test, 0);
+	keep_worker_off(test);
 	for (i = 0; i < 3 * KPKEYS_BLOCK_PAGES; i++)
 		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
 						  0));
@@ -1014,26 +1028,31 @@ static void block_is_kept_if_it_cannot_be_untagged(struct kunit *test)
 /* A referenced page must not become a tail page. */
 static void speculative_reference_to_a_tail(struct kunit *test)
 {
-	struct ptdesc *pt;
+	struct tables *tables = new_tables(test);
+	struct ptdesc *pt, *again;
 	struct page *tail;
 
 	skip_unless_protected(test);
 
-	preempt_disable();
-	pt = pagetable_alloc(GFP_ATOMIC, 1);
-	if (pt) {
-		tail = ptdesc_page(pt) + 1;
-		pagetable_free(pt);
-		get_page(tail);
-		/* The allocator finds the same pages first. */
-		KUNIT_EXPECT_NULL(test, pagetable_alloc(GFP_ATOMIC, 1));
-		put_page(tail);
-		pt = pagetable_alloc(GFP_ATOMIC, 1);
-		KUNIT_EXPECT_PTR_EQ(test, ptdesc_page(pt), tail - 1);
-	}
-	preempt_enable();
-	KUNIT_ASSERT_NOT_NULL(test, pt);
+	/* The pages that are freed below are the only ones to be had. */
+	keep_worker_off(test);
+	while (tables->nr < 16 * KPKEYS_BLOCK_PAGES && get_table(tables, GFP_ATOMIC, 1))
+		cond_resched();
+	KUNIT_ASSERT_GT(test, tables->nr, 0);
+	pt = list_first_entry(&tables->list, struct ptdesc, pt_list);
+	list_del(&pt->pt_list);
+	tables->nr--;
+
+	tail = ptdesc_page(pt) + 1;
 	pagetable_free(pt);
+	get_page(tail);
+	/* Others may free a pair of pages meanwhile. */
+	again = pagetable_alloc(GFP_ATOMIC | __GFP_NOWARN, 1);
+	KUNIT_EXPECT_PTR_NE(test, again, pt);
+	if (again)
+		pagetable_free(again);
+	put_page(tail);
+	KUNIT_EXPECT_TRUE(test, get_table(tables, GFP_ATOMIC, 1));
 	audit(test);
 }
 

@@ -19,6 +19,7 @@
 #if defined(CONFIG_KPKEYS_HARDENED_PGTABLES) && defined(CONFIG_ARM64_CONTPTE)
 
 #include <linux/kpkeys.h>
+#include <linux/kpkeys_mappings.h>
 #include <linux/page_table_check.h>
 
 #include <asm/asm-extable.h>
@@ -89,6 +90,8 @@ static __always_inline void lazy_set_ptes(struct mm_struct *mm,
 		return;
 	}
 
+	if (!kpkeys_may_copy(pte_pfn(pte), 1))
+		return;
 	pte = pte_mknoncont(pte);
 	contpte_try_unfold(mm, addr, ptep, __ptep_get(ptep));
 	page_table_check_ptes_set(mm, addr, ptep, pte, 1);

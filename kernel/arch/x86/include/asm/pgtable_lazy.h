@@ -17,6 +17,7 @@
 	!defined(CONFIG_PARAVIRT_XXL)
 
 #include <linux/kpkeys.h>
+#include <linux/kpkeys_mappings.h>
 #include <linux/page_table_check.h>
 #include <asm/alternative.h>
 #include <asm/asm.h>
@@ -80,6 +81,8 @@ static __always_inline void lazy_set_ptes(struct mm_struct *mm,
 					  unsigned long addr, pte_t *ptep,
 					  pte_t pte, unsigned int nr)
 {
+	if (!kpkeys_may_copy(pte_pfn(pte), nr))
+		return;
 	page_table_check_ptes_set(mm, addr, ptep, pte, nr);
 
 	for (;;) {

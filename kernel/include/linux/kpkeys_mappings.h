@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Mappings: no page table is mapped a second time.
+ *
+ * A key protects a page where the linear map maps it. Through another mapping,
+ * in user mode or of vmalloc, it can be written, and ordinary data decides what
+ * is mapped: reference counts, the page cache, arguments of functions.
+ */
+#ifndef _LINUX_KPKEYS_MAPPINGS_H
+#define _LINUX_KPKEYS_MAPPINGS_H
+
+#include <linux/types.h>
+
+/* log2 of the pages that a bit for protected memory stands for. */
+#define KPKEYS_PROTECTED_ORDER	9
+
+#ifdef CONFIG_KPKEYS_CHECK_MAPPINGS
+
+#include <linux/bitops.h>
+#include <linux/compiler.h>
+#include <linux/jump_label.h>
+
+DECLARE_STATIC_KEY_FALSE(kpkeys_mappings_key);
+extern unsigned long *kpkeys_protected_blocks;
+extern unsigned long kpkeys_nr_protected_blocks;
+
+bool kpkeys_refuse_mapping(unsigned long pfn, unsigned long nr);
+
+/**
+ * kpkeys_may_map() - May an entry map these pages?
+ * @pfn: the first page frame.
+ * @nr: number of pages.
+ * @present: whether the entry maps anything.
+ *
+ * To be asked before an entry is written that may map what no entry of that
+ * address space mapped before.
+ *
+ * Context: any.
+ * Return: false if one of them is a page table or belongs to a pool; that has
+ * been reported, and the entry must stay as it is.
+ */
+static __always_inline bool kpkeys_may_map(unsigned long pfn, unsigned long nr,
+					   bool present)
+{
+	unsigned long first = pfn >> KPKEYS_PROTECTED_ORDER;
+	unsigned long last = (pfn + nr - 1) >> KPKEYS_PROTECTED_ORDER;
+
+	if (!static_branch_unlikely(&kpkeys_mappings_key) ||
+	    likely(first >= kpkeys_nr_protected_blocks ||
+		   (first == last && !test_bit(first, kpkeys_protected_blocks))))
+		return true;
+	return !present || !kpkeys_refuse_mapping(pfn, nr);
+}
+
+/* Page frames that are being looked for; in memory with a key. */
+extern unsigned long *kpkeys_nr_offered;
+
+/**
+ * kpkeys_mappings_hold_still() - Must page tables stay where they are?
+ *
+ * Context: any.
+ * Return: true during a search, which a table that moves might escape.
+ */
+static __always_inline bool kpkeys_mappings_hold_still(void)
+{
+	return static_branch_unlikely(&kpkeys_mappings_key) &&
+	       unlikely(READ_ONCE(*kpkeys_nr_offered));
+}
+
+#else /* !CONFIG_KPKEYS_CHECK_MAPPINGS */
+
+static __always_inline bool kpkeys_may_map(unsigned long pfn, unsigned long nr,
+					   bool present)
+{
+	return true;
+}
+
+static inline bool kpkeys_mappings_hold_still(void)
+{
+	return false;
+}
+
+#endif /* CONFIG_KPKEYS_CHECK_MAPPINGS */
+
+/**
+ * kpkeys_may_copy() - May an entry map what another entry maps?
+ * @pfn: the first page frame.
+ * @nr: number of pages.
+ *
+ * Cheaper than kpkeys_may_map(): the other entry was asked about, so that only
+ * a search could miss this one.
+ *
+ * Context: any.
+ * Return: as that of kpkeys_may_map().
+ */
+static __always_inline bool kpkeys_may_copy(unsigned long pfn, unsigned long nr)
+{
+	return !kpkeys_mappings_hold_still() || kpkeys_may_map(pfn, nr, true);
+}
+
+#endif /* _LINUX_KPKEYS_MAPPINGS_H */

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Mappings: refuse a second mapping of what a key protects.
+ *
+ * An entry that would map such a page is refused when it is set. A page that is
+ * mapped already does not enter a pool, whatever its reference count says: the
+ * page tables of all processes are searched for it, from the roots that were
+ * claimed, and thus through protected memory only.
+ *
+ * New mappings of the pages are refused before the search begins, so that
+ * nothing moves behind its back. What remains is an entry that another CPU was
+ * about to write when all CPUs were interrupted.
+ */
+#define pr_fmt(fmt) "kpkeys: " fmt
+
+#include <linux/bitmap.h>
+#include <linux/cache.h>
+#include <linux/export.h>
+#include <linux/init.h>
+#include <linux/kpkeys_mappings.h>
+#include <linux/kstrtox.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/smp.h>
+
+#include "kpkeys.h"
+#include "pool.h"
+
+static_assert(KPKEYS_BLOCK_ORDER <= KPKEYS_PROTECTED_ORDER);
+
+/* Modules set entries, too. */
+DEFINE_STATIC_KEY_FALSE_RO(kpkeys_mappings_key);
+EXPORT_SYMBOL(kpkeys_mappings_key);
+unsigned long *kpkeys_protected_blocks __ro_after_init;
+EXPORT_SYMBOL(kpkeys_protected_blocks);
+unsigned long kpkeys_nr_protected_blocks __ro_after_init;
+EXPORT_SYMBOL(kpkeys_nr_protected_blocks);
+unsigned long *kpkeys_nr_offered __ro_after_init;
+EXPORT_SYMBOL(kpkeys_nr_offered);
+
+/* === New mappings ======================================================= */
+
+static bool kpkeys_ranges_meet(unsigned long pfn, unsigned long nr,
+			       unsigned long other, unsigned long nr_other)
+{
+	return pfn < other + nr_other && other < pfn + nr;
+}
+
+static bool kpkeys_is_protected(unsigned long pfn, unsigned long nr)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	const struct kpkeys_pool_state *state = pool->state;
+	unsigned long end = pfn + nr;
+
+	if (kpkeys_ranges_meet(pfn, nr, READ_ONCE(state->offered),
+			       READ_ONCE(state->nr_offered)))
+		return true;
+
+	while (pfn < end) {
+		struct kpkeys_region *region = kpkeys_region_around(pool, pfn);
+		unsigned long first = pfn % KPKEYS_BLOCK_PAGES;
+		unsigned long stop = min(first + end - pfn, KPKEYS_BLOCK_PAGES);
+
+		if (region && (find_next_bit(region->owned, stop, first) < stop ||
+			       find_next_bit(region->early, stop, first) < stop))
+			return true;
+		pfn += stop - first;
+	}
+	return false;
+}
+
+/**
+ * kpkeys_refuse_mapping() - Refuse to map pages that a key protects.
+ * @pfn: the first page frame.
+ * @nr: number of pages.
+ *
+ * See kpkeys_may_map(), which is inlined. The current task is killed: it is not
+ * always the attacker's, but would find the entry empty again and again.
+ *
+ * Context: any.
+ * Return: whether there is such a page.
+ */
+bool kpkeys_refuse_mapping(unsigned long pfn, unsigned long nr)
+{
+	if (!kpkeys_is_protected(pfn, nr))
+		return false;
+	kpkeys_violation_refused("mapping of page frame 0x%lx", pfn);
+	if (in_task() && current->mm && !kpkeys_violation_is_expected())
+		force_fatal_sig(SIGKILL);
+	return true;
+}
+EXPORT_SYMBOL(kpkeys_refuse_mapping);
+
+/* === Old mappings: a search without locks =============================== */
+
+/* A table that is freed meanwhile stays a page of the pool, with entries. */
+static bool kpkeys_is_table(const void *table)
+{
+	unsigned int i;
+
+	return virt_addr_valid(table) &&
+	       kpkeys_region_find(&kpkeys_pgtables_pool, PHYS_PFN(__pa(table)), &i);
+}
+
+static bool kpkeys_offered(const struct kpkeys_pool_state *state,
+			   unsigned long pfn, unsigned long size)
+{
+	return kpkeys_ranges_meet(pfn, size >> PAGE_SHIFT, state->offered,
+				  state->nr_offered);
+}
+
+static bool kpkeys_pte_maps(const struct kpkeys_pool_state *state, pmd_t pmd)
+{
+	pte_t *table = (pte_t *)pmd_page_vaddr(pmd);
+	int i;
+
+	if (!kpkeys_is_table(table))
+		return false;
+	for (i = 0; i < PTRS_PER_PTE; i++) {
+		pte_t pte = ptep_get(&table[i]);
+
+		if (pte_present(pte) && kpkeys_offered(state, pte_pfn(pte), PAGE_SIZE))
+			return true;
+	}
+	return false;
+}
+
+static bool kpkeys_pmd_maps(const struct kpkeys_pool_state *state, pud_t *pudp,
+			    pud_t pud)
+{
+	pmd_t *table = pmd_offset_lockless(pudp, pud, 0);
+	int i;
+
+	if (!mm_pmd_folded(&init_mm) && !kpkeys_is_table(table))
+		return false;
+	for (i = 0; i < PTRS_PER_PMD; i++) {
+		pmd_t pmd = pmdp_get_lockless(&table[i]);
+
+		if (!pmd_present(pmd))
+			continue;
+		if (pmd_leaf(pmd) ? kpkeys_offered(state, pmd_pfn(pmd), PMD_SIZE) :
+				    kpkeys_pte_maps(state, pmd))
+			return true;
+	}
+	cond_resched();
+	return false;
+}
+
+static bool kpkeys_pud_maps(const struct kpkeys_pool_state *state, p4d_t *p4dp,
+			    p4d_t p4d)
+{
+	pud_t *table = pud_offset_lockless(p4dp, p4d, 0);
+	int i;
+
+	if (!mm_pud_folded(&init_mm) && !kpkeys_is_table(table))
+		return false;
+	for (i = 0; i < PTRS_PER_PUD; i++) {
+		pud_t pud = pudp_get(&table[i]);
+
+		if (!pud_present(pud))
+			continue;
+		if (pud_leaf(pud) ? kpkeys_offered(state, pud_pfn(pud), PUD_SIZE) :
+				    kpkeys_pmd_maps(state, &table[i], pud))
+			return true;
+	}
+	return false;
+}
+
+static bool kpkeys_p4d_maps(const struct kpkeys_pool_state *state, pgd_t *pgdp,
+			    pgd_t pgd)
+{
+	p4d_t *table = p4d_offset_lockless(pgdp, pgd, 0);
+	int i;
+
+	if (!mm_p4d_folded(&init_mm) && !kpkeys_is_table(table))
+		return false;
+	for (i = 0; i < PTRS_PER_P4D; i++) {
+		p4d_t p4d = p4dp_get(&table[i]);
+
+		if (p4d_present(p4d) && kpkeys_pud_maps(state, &table[i], p4d))
+			return true;
+	}
+	return false;
+}
+
+static bool kpkeys_root_maps(const struct kpkeys_pool_state *state, pgd_t *root)
+{
+	int i, nr = kpkeys_topmost_is_next(&init_mm) ? 1 : USER_PTRS_PER_PGD;
+
+	for (i = 0; i < nr; i++) {
+		pgd_t pgd = pgdp_get(&root[i]);
+
+		if (pgd_present(pgd) && kpkeys_p4d_maps(state, &root[i], pgd))
+			return true;
+	}
+	return false;
+}
+
+static bool kpkeys_process_maps(const struct kpkeys_pool *pool,
+				const struct kpkeys_region *region)
+{
+	unsigned int i;
+
+	for (i = 0; i < KPKEYS_BLOCK_PAGES; i++)
+		if (READ_ONCE(region->owners[i]) &&
+		    kpkeys_root_maps(pool->state, page_address(pfn_to_page(region->base + i))))
+			return true;
+	return false;
+}
+
+static bool kpkeys_any_process_maps(const struct kpkeys_pool *pool)
+{
+	unsigned long pfn, end = kpkeys_directory_end(pool);
+
+	for (pfn = 0; pfn < end; pfn += KPKEYS_BLOCK_PAGES) {
+		struct kpkeys_region *region = kpkeys_region_around(pool, pfn);
+
+		if (region && region->owners && kpkeys_process_maps(pool, region))
+			return true;
+	}
+	return false;
+}
+
+/* === Pages for a pool: the grow mutex is held =========================== */
+
+/**
+ * kpkeys_mappings_offer() - Look whether pages may enter a pool.
+ * @pool: the pool.
+ * @pfn: the first page frame.
+ * @nr: number of pages; they do not cross a block boundary.
+ *
+ * New mappings of the pages are refused from now on, until
+ * kpkeys_mappings_settle().
+ *
+ * Context: may sleep; the grow mutex is held.
+ * Return: false if a process maps one of them, which has been reported.
+ */
+bool kpkeys_mappings_offer(const struct kpkeys_pool *pool, unsigned long pfn,
+			   unsigned int nr)
+{
+	if (!static_branch_unlikely(&kpkeys_mappings_key))
+		return true;
+
+	scoped_class(kpkeys_pool_level, level, pool) {
+		set_bit(pfn >> KPKEYS_PROTECTED_ORDER, pool->state->protected);
+		pool->state->offered = pfn;
+		WRITE_ONCE(pool->state->nr_offered, nr);
+	}
+
+	/* Nobody has mapped anything before the scheduler runs. */
+	if (system_state < SYSTEM_SCHEDULING)
+		return true;
+
+	/* Entries that were being written are there now, or will be refused. */
+	kick_all_cpus_sync();
+	if (kpkeys_any_process_maps(pool)) {
+		kpkeys_violation_refused("page frame 0x%lx for page tables, mapped by a process",
+					 pfn);
+		return false;
+	}
+	/* Ordinary data decided who flushed when the mapping went away. */
+	kpkeys_pool_flush();
+	return true;
+}
+
+/**
+ * kpkeys_mappings_settle() - End what kpkeys_mappings_offer() has begun.
+ * @pool: the pool, which owns the pages now if they did enter.
+ *
+ * Context: the grow mutex is held.
+ */
+void kpkeys_mappings_settle(const struct kpkeys_pool *pool)
+{
+	if (!static_branch_unlikely(&kpkeys_mappings_key))
+		return;
+
+	CLASS(kpkeys_pool_level, level)(pool);
+	WRITE_ONCE(pool->state->nr_offered, 0);
+}
+
+/* === Start ============================================================== */
+
+static bool check_mappings __initdata = true;
+
+static int __init kpkeys_early_mappings(char *arg)
+{
+	if (kstrtobool(arg, &check_mappings))
+		pr_warn("kpkeys.mappings=%s: expected on or off\n", arg);
+	return 0;
+}
+early_param("kpkeys.mappings", kpkeys_early_mappings);
+
+/**
+ * kpkeys_mappings_start() - Refuse second mappings from now on.
+ * @pool: the pool.
+ *
+ * Context: boot, before the pool has pages.
+ */
+void __init kpkeys_mappings_start(const struct kpkeys_pool *pool)
+{
+	kpkeys_protected_blocks = pool->state->protected;
+	kpkeys_nr_protected_blocks = kpkeys_directory_end(pool) >> KPKEYS_PROTECTED_ORDER;
+	kpkeys_nr_offered = &pool->state->nr_offered;
+	if (check_mappings)
+		static_branch_enable(&kpkeys_mappings_key);
+}

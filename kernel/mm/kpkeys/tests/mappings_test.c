@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of mappings: a page that a key protects is mapped once more, and
+ * a page that a process maps is offered to the pool. Without protection, the
+ * first succeeds.
+ */
+#include <kunit/visibility.h>
+#include <linux/gfp.h>
+#include <linux/kpkeys_ledger.h>
+#include <linux/kpkeys_mappings.h>
+#include <linux/mm.h>
+#include <linux/mman.h>
+#include <linux/pgtable.h>
+#include <linux/vmalloc.h>
+
+#include <asm/pgalloc.h>
+
+#include "../pool.h"
+#include "test.h"
+
+/* Does vmap() map the page? A refusal has to be counted. */
+static bool can_map(struct kunit *test, struct page *page)
+{
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	bool mapped;
+	void *alias;
+
+	kpkeys_expect_violation(true);
+	alias = vmap(&page, 1, VM_MAP, PAGE_KERNEL);
+	kpkeys_expect_violation(false);
+	KUNIT_ASSERT_NOT_NULL(test, alias);
+	mapped = vmalloc_to_page(alias) == page;
+	vunmap(alias);
+
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS),
+			before + !mapped);
+	return mapped;
+}
+
+/* === New mappings ======================================================= */
+
+static void tables_are_not_mapped_again(struct kunit *test)
+{
+	pte_t *table = pte_alloc_one_kernel(&init_mm);
+
+	KUNIT_ASSERT_NOT_NULL(test, table);
+	KUNIT_EXPECT_EQ(test, can_map(test, virt_to_page(table)), !protected_boot());
+	pte_free_kernel(&init_mm, table);
+}
+
+static void roots_are_not_mapped_again(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, can_map(test, virt_to_page(lm_alias(swapper_pg_dir))),
+			!protected_boot() || arch_kpkeys_read_only(swapper_pg_dir));
+}
+
+static void ledgers_are_not_mapped_again(struct kunit *test)
+{
+	phys_addr_t phys = per_cpu_ptr_to_phys(per_cpu_ptr(&kpkeys_ledger, 0));
+
+	KUNIT_EXPECT_EQ(test, can_map(test, phys_to_page(phys)), !protected_boot());
+}
+
+static void data_of_the_pool_is_not_mapped_again(struct kunit *test)
+{
+	skip_unless_protected(test);
+	KUNIT_EXPECT_FALSE(test, can_map(test, virt_to_page(kpkeys_pgtables_pool.state)));
+}
+
+static void other_pages_are_mapped(struct kunit *test)
+{
+	struct page *page = alloc_page(GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	KUNIT_EXPECT_TRUE(test, can_map(test, page));
+	__free_page(page);
+}
+
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+/* A table anywhere in the range of a large entry. */
+static void large_entries_over_a_table_are_refused(struct kunit *test)
+{
+	pte_t *table = pte_alloc_one_kernel(&init_mm);
+	pmd_t entry = __pmd(0), large;
+	unsigned long pfn;
+
+	KUNIT_ASSERT_NOT_NULL(test, table);
+	pfn = ALIGN_DOWN(page_to_pfn(virt_to_page(table)), PTRS_PER_PTE);
+	large = pmd_mkhuge(pfn_pmd(pfn, PAGE_KERNEL));
+
+	kpkeys_expect_violation(true);
+	set_pmd_at(&init_mm, 0, &entry, large);
+	kpkeys_expect_violation(false);
+	KUNIT_EXPECT_EQ(test, pmd_none(entry), protected_boot());
+	pte_free_kernel(&init_mm, table);
+}
+#endif
+
+/* === Pages for the pool ================================================= */
+
+/* Offer a page; while it is offered, nobody can map it. */
+static bool may_enter(struct kunit *test, struct page *page)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	bool may;
+
+	guard(mutex)(&pool->sync->grow);
+	kpkeys_expect_violation(true);
+	may = kpkeys_mappings_offer(pool, page_to_pfn(page), 1);
+	kpkeys_expect_violation(false);
+	KUNIT_EXPECT_TRUE(test, kpkeys_mappings_hold_still());
+	kpkeys_mappings_settle(pool);
+	KUNIT_EXPECT_FALSE(test, kpkeys_mappings_hold_still());
+	return may;
+}
+
+static void mapped_pages_do_not_enter(struct kunit *test)
+{
+	unsigned long addr;
+	struct page *page;
+
+	skip_unless_protected(test);
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NE(test, addr, 0);
+	KUNIT_ASSERT_EQ(test, get_user_pages_fast(addr, 1, FOLL_WRITE, &page), 1);
+
+	KUNIT_EXPECT_FALSE(test, may_enter(test, page));
+	KUNIT_ASSERT_EQ(test, vm_munmap(addr, PAGE_SIZE), 0);
+	KUNIT_EXPECT_TRUE(test, may_enter(test, page));
+	put_page(page);
+}
+
+static void offered_pages_are_not_mapped(struct kunit *test)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	struct page *page;
+
+	skip_unless_protected(test);
+	page = alloc_page(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+
+	/* vmap() may need a table, and the pool that mutex, but only at first. */
+	KUNIT_EXPECT_TRUE(test, can_map(test, page));
+	scoped_guard(mutex, &pool->sync->grow) {
+		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_offer(pool, page_to_pfn(page), 1));
+		KUNIT_EXPECT_FALSE(test, can_map(test, page));
+		kpkeys_mappings_settle(pool);
+	}
+	KUNIT_EXPECT_TRUE(test, can_map(test, page));
+	__free_page(page);
+}
+
+static struct kunit_case mappings_cases[] = {
+	KUNIT_CASE(tables_are_not_mapped_again),
+	KUNIT_CASE(roots_are_not_mapped_again),
+	KUNIT_CASE(ledgers_are_not_mapped_again),
+	KUNIT_CASE(data_of_the_pool_is_not_mapped_again),
+	KUNIT_CASE(other_pages_are_mapped),
+#ifdef CONFIG_TRANSPARENT_HUGEPAGE
+	KUNIT_CASE(large_entries_over_a_table_are_refused),
+#endif
+	KUNIT_CASE(mapped_pages_do_not_enter),
+	KUNIT_CASE(offered_pages_are_not_mapped),
+	{}
+};
+
+static struct kunit_suite mappings_suite = {
+	.name = "kpkeys_mappings",
+	.test_cases = mappings_cases,
+};
+
+kunit_test_suite(mappings_suite);
