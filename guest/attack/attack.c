@@ -104,6 +104,21 @@ static const char *lacking_huge_pages(void)
 		NULL;
 }
 
+/* Does nobody notice that mapped pages are freed? */
+static const char *lacking_silence(void)
+{
+	long page = 0;
+	struct kpkeys_vuln_mm mm = { .page = (uintptr_t)&page };
+	int fd = open_driver(), err;
+
+	err = ioctl(fd, KPKEYS_VULN_MM, &mm);
+	close(fd);
+	if (err)
+		fail("asking for the counts of a page: %s", strerror(errno));
+	return mm.counts ? NULL :
+			   "the kernel checks the counts of pages (DEBUG_VM)";
+}
+
 static const struct attack attacks[] = {
 	{ "own-pte", true, PRIZE_FILE,
 	  "own PTE maps the page cache of a root-only file", NULL },
@@ -115,6 +130,11 @@ static const struct attack attacks[] = {
 	  "PTE of a root daemon maps the attacker's page", NULL },
 	{ "freed-table", true, PRIZE_FILE,
 	  "freed page reused as page table, written through a dangling pointer", NULL },
+	{ "reused-table", true, PRIZE_FILE,
+	  "freed block taken for page tables, written through a dangling pointer", NULL },
+	{ "mapped-block", true, PRIZE_FILE,
+	  "pages freed while mapped, and written in user mode as page tables",
+	  lacking_silence },
 	{ "kernel-pte", true, PRIZE_KERNEL,
 	  "kernel (vmalloc) PTE maps the attacker's page", NULL },
 	{ "tolerated-write", true, PRIZE_FILE,

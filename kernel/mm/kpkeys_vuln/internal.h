@@ -12,6 +12,7 @@
 /* The pages that an open file owns or used to own. */
 struct kpkeys_vuln_objs {
 	u64 *page[KPKEYS_VULN_OBJS];
+	unsigned int order[KPKEYS_VULN_OBJS];
 	bool freed[KPKEYS_VULN_OBJS];
 };
 

@@ -24,7 +24,7 @@
 #define KPKEYS_VULN_SELF	0
 #define KPKEYS_VULN_KERNEL	(-1)
 
-/* Pages per open file for the use-after-free. */
+/* Objects per open file for the use-after-free. */
 #define KPKEYS_VULN_OBJS	16
 
 #define KPKEYS_VULN_SECRET_LEN	64
@@ -84,7 +84,8 @@ struct kpkeys_vuln_reg {
 
 /*
  * Leak: the address of the caller's mm->pgd, and of a user page of the caller
- * in the linear map.
+ * in the linear map. And where that page is counted: how often it is mapped,
+ * less one, in the low half of the word, and its references in the high half.
  */
 struct kpkeys_vuln_mm {
 	__u64 page;	/* of the caller, touched */
@@ -92,6 +93,7 @@ struct kpkeys_vuln_mm {
 	__u64 addr;	/* out: of mm->pgd */
 	__u64 pgd;	/* out: its value */
 	__u64 pages;	/* out: size and alignment of the table, in pages */
+	__u64 counts;	/* out: of the page's counts; 0 if the kernel watches them */
 };
 
 /**
@@ -122,13 +124,15 @@ struct kpkeys_vuln_writes {
 };
 
 /*
- * The use-after-free: objects are pages that can be read and written even after
+ * The use-after-free: objects are pages, or runs of them, that can be read and written even after
  * KPKEYS_VULN_OBJ_FREE and reuse.
  */
 struct kpkeys_vuln_obj {
 	__u32 index;
 	__u32 offset;	/* bytes, multiple of 8 */
 	__u64 value;
+	__u32 order;	/* of the object, in KPKEYS_VULN_OBJ_ALLOC */
+	__u32 pad;
 };
 
 /* Kept by the driver for root; readable by the uid in its policy page. */

@@ -225,6 +225,14 @@ int kpkeys_vuln_leak_reg(void __user *arg)
 	return copy_to_user(arg, &r, sizeof(r)) ? -EFAULT : 0;
 }
 
+/* These kernels notice that a page is freed which a process maps. */
+#define COUNTS_ARE_WATCHED	(IS_ENABLED(CONFIG_DEBUG_VM) || \
+				 IS_ENABLED(CONFIG_PAGE_TABLE_CHECK_ENFORCED))
+
+static_assert(offsetof(struct page, _mapcount) % sizeof(u64) == 0);
+static_assert(offsetof(struct page, _refcount) ==
+	      offsetof(struct page, _mapcount) + sizeof(u32));
+
 int kpkeys_vuln_leak_mm(void __user *arg)
 {
 	struct mm_struct *mm = current->mm;
@@ -236,6 +244,7 @@ int kpkeys_vuln_leak_mm(void __user *arg)
 	if (get_user_pages_fast(m.page, 1, 0, &page) != 1)
 		return -EFAULT;
 	m.linear = (unsigned long)page_address(page);
+	m.counts = COUNTS_ARE_WATCHED ? 0 : (unsigned long)&page->_mapcount;
 	put_page(page);
 
 	m.addr = (unsigned long)&mm->pgd;

