@@ -769,6 +769,8 @@ def test_what_is_asked_the_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> No
         yield item(f"KUnit {variant.name} {cpus}")  # type: ignore[attr-defined]
 
     monkeypatch.setattr(boots, "boot_alone", lambda *_: item("boot"))
+    monkeypatch.setattr(boots, "without_keys", lambda *_: iter([item("no keys")]))
+    monkeypatch.setattr(boots, "odd_cpu", lambda *_: iter([item("odd CPU")]))
     monkeypatch.setattr(boots, "kunit", kunit)
     monkeypatch.setattr(boots, "running", lambda *_: item("later"))
     monkeypatch.setattr(boots, "checks", lambda *_: iter([item("checks")]))
@@ -778,8 +780,8 @@ def test_what_is_asked_the_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> No
     run = Run(ARM64, "auto", False, Silent())
     ways = [way.name for way in ARM64.ways]
     assert [one.name for one in boots.noticing(run, made)] == [
-        "boot", "KUnit on 1", "KUnit on 2", "KUnit on-unbatched 1", "later", "checks", "attacks",
-        *ways,
+        "boot", "no keys", "odd CPU", "KUnit on 1", "KUnit on 2", "KUnit on-unbatched 1", "later",
+        "checks", "attacks", *ways,
     ]  # fmt: skip
     assert ways
 
