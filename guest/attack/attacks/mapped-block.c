@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 #include <sys/uio.h>
@@ -98,7 +99,12 @@ static void forge_counts(void)
 
 static noreturn int sleep_for_ever(void *unused)
 {
+	sigset_t all;
+
 	(void)unused;
+	/* The end of the session is a signal. */
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
 	for (;;)
 		pause();
 }

@@ -334,11 +334,18 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 		return false;
 
 	/*
+	 * A breakpoint in what was called, as of a kprobe, has overwritten the
+	 * system registers: the write counts as a violation then.
+	 */
+	if (read_sysreg(elr_el1) != (unsigned long)&ex->insn + ex->insn)
+		return false;
+
+	/*
 	 * Read it again: a call may have spilled the first value to the stack.
 	 */
 	addr = untagged_addr(read_sysreg(far_el1));
+	regs->pc = (unsigned long)&ex->fixup + ex->fixup;
 	arm64_kpkeys_lazy_write(regs, ex->data, (u64 *)addr);
-	regs->pc = read_sysreg(elr_el1) + AARCH64_INSN_SIZE;
 	return true;
 }
 
