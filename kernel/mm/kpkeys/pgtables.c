@@ -62,7 +62,7 @@ VISIBLE_IF_KUNIT int __init kpkeys_tag_page(struct page *page,
 	int err;
 
 	for (i = 0; i < 1 << order; i++)
-		kpkeys_region_add_early(&kpkeys_pgtables_pool, page + i);
+		kpkeys_region_set_early(&kpkeys_pgtables_pool, page + i, true);
 	kpkeys_mark_page(page);
 	err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
 			      KPKEYS_PKEY_PGTABLES);
@@ -79,11 +79,14 @@ VISIBLE_IF_KUNIT int __init kpkeys_untag_page(struct page *page,
 {
 	int err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
 				  KPKEYS_PKEY_DEFAULT);
+	unsigned int i;
 
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
 	if (err) {
 		kpkeys_stat_add(KPKEYS_STAT_UNTAG_FAILURES, 1);
 	} else {
+		for (i = 0; i < 1 << order; i++)
+			kpkeys_region_set_early(&kpkeys_pgtables_pool, page + i, false);
 		kpkeys_unmark_page(page);
 		kpkeys_stat_add(KPKEYS_STAT_PTPS_UNTAGGED, 1 << order);
 	}

@@ -386,7 +386,8 @@ struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
 
 void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr);
 void *kpkeys_spare_pop(const struct kpkeys_pool *pool);
-void kpkeys_region_add_early(const struct kpkeys_pool *pool, struct page *page);
+void kpkeys_region_set_early(const struct kpkeys_pool *pool, struct page *page,
+			     bool early);
 bool kpkeys_spare_adopt(const struct kpkeys_pool *pool, struct page *page);
 
 /* === magazine.c: taking available pages and putting them back ============ */

@@ -142,7 +142,7 @@ int __init kpkeys_pool_init(struct kpkeys_pool *pool)
 
 	page = virt_to_page(pool->state);
 	for (i = 0; i < pool->state_size >> PAGE_SHIFT; i++)
-		kpkeys_region_add_early(pool, page + i);
+		kpkeys_region_set_early(pool, page + i, true);
 	kpkeys_mappings_start(pool);
 	return 0;
 }

@@ -248,16 +248,15 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 }
 
 /**
- * kpkeys_region_add_early() - Note a tagged page that is not of the pool.
- * @pool: the pool.
+ * kpkeys_region_set_early() - Note whether a page has a key, but no pool.
+ * @pool: the pool of pages with that key.
  * @page: the page.
- *
- * Such a page stays tagged for ever.
+ * @early: whether it has the key.
  *
  * Context: boot, at the default level.
  */
-void __init kpkeys_region_add_early(const struct kpkeys_pool *pool,
-				    struct page *page)
+void __init kpkeys_region_set_early(const struct kpkeys_pool *pool,
+				    struct page *page, bool early)
 {
 	struct kpkeys_region *region;
 
@@ -265,7 +264,7 @@ void __init kpkeys_region_add_early(const struct kpkeys_pool *pool,
 	CLASS(kpkeys_pool_level, level)(pool);
 	region = kpkeys_region_get(pool, page, false);
 	if (!WARN_ON_ONCE(!region))
-		__set_bit(page_to_pfn(page) - region->base, region->early);
+		__assign_bit(page_to_pfn(page) - region->base, region->early, early);
 }
 
 /**
