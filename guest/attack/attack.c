@@ -105,8 +105,8 @@ static const char *lacking_huge_pages(void)
 }
 
 /*
- * Whether a freed block is the next that page tables are made of depends on the
- * memory of the machine and on what it did before. That of um is small.
+ * A freed block is not always the next that page tables are made of: that
+ * depends on the size and the past of the machine's memory. That of um is small.
  */
 static const char *lacking_order(void)
 {

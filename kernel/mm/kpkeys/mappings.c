@@ -249,7 +249,7 @@ bool kpkeys_mappings_offer(const struct kpkeys_pool *pool, unsigned long pfn,
 		WRITE_ONCE(pool->state->nr_offered, nr);
 	}
 
-	/* Nobody has mapped anything before the scheduler runs. */
+	/* No process exists before the scheduler runs. */
 	if (system_state < SYSTEM_SCHEDULING)
 		return true;
 
