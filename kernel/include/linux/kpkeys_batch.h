@@ -12,6 +12,7 @@
 
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_ledger.h>
+#include <linux/kpkeys_mappings.h>
 #include <linux/preempt.h>
 
 #ifdef CONFIG_KPKEYS_HARDENED_PGTABLES
@@ -24,6 +25,9 @@
 /**
  * kpkeys_batch_begin() - Make page tables writable for a run of entries.
  *
+ * Not while processes are searched for mappings: each entry is written as if
+ * there were no batch then, and is asked about.
+ *
  * Context: task context at the default level. Not preemptible until
  * kpkeys_batch_end().
  */
@@ -31,7 +35,8 @@ static __always_inline void kpkeys_batch_begin(void)
 {
 	if (kpkeys_hardened_pgtables_enabled() && kpkeys_batch_enabled()) {
 		preempt_disable();
-		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		if (likely(!kpkeys_mappings_hold_still()))
+			kpkeys_raise(KPKEYS_LVL_PGTABLES);
 	}
 }
 

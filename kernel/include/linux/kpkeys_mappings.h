@@ -56,10 +56,13 @@ static __always_inline bool kpkeys_may_map(unsigned long pfn, unsigned long nr,
 extern unsigned long *kpkeys_nr_offered;
 
 /**
- * kpkeys_mappings_hold_still() - Must page tables stay where they are?
+ * kpkeys_mappings_hold_still() - Must entries stay where they are?
  *
- * Context: any.
- * Return: true during a search, which a table that moves might escape.
+ * Whoever is told that they need not may move or copy them without asking for
+ * each, but only before preemption is enabled: a search waits for that.
+ *
+ * Context: not preemptible.
+ * Return: true during a search, which an entry that moves might escape.
  */
 static __always_inline bool kpkeys_mappings_hold_still(void)
 {
@@ -81,21 +84,5 @@ static inline bool kpkeys_mappings_hold_still(void)
 }
 
 #endif /* CONFIG_KPKEYS_CHECK_MAPPINGS */
-
-/**
- * kpkeys_may_copy() - May an entry map what another entry maps?
- * @pfn: the first page frame.
- * @nr: number of pages.
- *
- * Cheaper than kpkeys_may_map(): the other entry was asked about, so that only
- * a search could miss this one.
- *
- * Context: any.
- * Return: as that of kpkeys_may_map().
- */
-static __always_inline bool kpkeys_may_copy(unsigned long pfn, unsigned long nr)
-{
-	return !kpkeys_mappings_hold_still() || kpkeys_may_map(pfn, nr, true);
-}
 
 #endif /* _LINUX_KPKEYS_MAPPINGS_H */

@@ -8,8 +8,8 @@
  * claimed, and thus through protected memory only.
  *
  * New mappings of the pages are refused before the search begins, so that
- * nothing moves behind its back. What remains is an entry that another CPU was
- * about to write when all CPUs were interrupted.
+ * nothing moves behind its back. It waits for all code that is not preemptible,
+ * as are writes of a process's entries under their lock, and batches.
  */
 #define pr_fmt(fmt) "kpkeys: " fmt
 
@@ -21,9 +21,9 @@
 #include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
-#include <linux/smp.h>
 
 #include "kpkeys.h"
 #include "pool.h"
@@ -254,7 +254,7 @@ bool kpkeys_mappings_offer(const struct kpkeys_pool *pool, unsigned long pfn,
 		return true;
 
 	/* Entries that were being written are there now, or will be refused. */
-	kick_all_cpus_sync();
+	synchronize_rcu_expedited();
 	if (kpkeys_any_process_maps(pool)) {
 		kpkeys_violation_refused("page frame 0x%lx for page tables, mapped by a process",
 					 pfn);

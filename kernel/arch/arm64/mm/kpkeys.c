@@ -8,6 +8,7 @@
 #include <linux/kernel.h>
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_ledger.h>
+#include <linux/kpkeys_mappings.h>
 #include <linux/mm.h>
 #include <linux/pagewalk.h>
 #include <linux/percpu.h>
@@ -298,6 +299,16 @@ void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry)
 	pt_regs_write_reg(regs, reg_old, old);
 }
 
+/* Would this write map what has a key? The batch did not ask. */
+static bool kpkeys_lazy_write_may_map(const struct pt_regs *regs, int data)
+{
+	pte_t pte = __pte(pt_regs_read_reg(regs, FIELD_GET(EX_DATA_REG_NEW, data)));
+
+	if (FIELD_GET(EX_DATA_KPKEYS, data) != EX_DATA_KPKEYS_STR)
+		return true;
+	return kpkeys_may_map(pte_pfn(pte), 1, pte_present(pte));
+}
+
 /* Did the key of page tables refuse this write? */
 static bool kpkeys_is_violation(unsigned long addr, unsigned long esr)
 {
@@ -315,7 +326,7 @@ static bool kpkeys_is_violation(unsigned long addr, unsigned long esr)
  *
  * Context: the handler of an abort in the kernel, at the default level, before
  * another exception can occur.
- * Return: true if the write was done.
+ * Return: true if the write was done, or refused and reported.
  */
 bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 {
@@ -332,6 +343,11 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 	ex = search_kernel_exception_table(read_sysreg(elr_el1));
 	if (!ex || ex->type != EX_TYPE_KPKEYS)
 		return false;
+
+	if (!kpkeys_lazy_write_may_map(regs, ex->data)) {
+		regs->pc = (unsigned long)&ex->fixup + ex->fixup;
+		return true;
+	}
 
 	/*
 	 * A breakpoint in what was called, as of a kprobe, has overwritten the

@@ -9,6 +9,7 @@
 #include <linux/kprobes.h>
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_ledger.h>
+#include <linux/kpkeys_mappings.h>
 #include <linux/memblock.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
@@ -177,6 +178,33 @@ void noinstr x86_pks_restart_write(struct pt_regs *regs)
 }
 
 /**
+ * x86_pks_enter() - Have a handler start at the default level.
+ * @regs: registers of interrupted kernel code.
+ *
+ * Raised code must not be preempted, because its frame is in the ledger of this
+ * CPU.
+ *
+ * Context: the entry of an interrupt or exception, where raised code was
+ * interrupted, or code that may have begun to write the register.
+ */
+void noinstr x86_pks_enter(struct pt_regs *regs)
+{
+	u32 pkrs;
+
+	if (regs->cx == MSR_IA32_PKRS)
+		x86_pks_restart_write(regs);
+
+	pkrs = x86_read_pkrs();
+	raw_cpu_write(x86_pks_at_entry, pkrs);
+	if (pkrs == PKRS_PGTABLES) {
+		if (kpkeys_ledger_push((unsigned long)regs))
+			__preempt_count_add(PREEMPT_OFFSET);
+		raw_cpu_write(kpkeys_ledger.level, 0);
+	}
+	x86_write_pkrs(PKRS_DEFAULT);
+}
+
+/**
  * x86_pks_return_to_raised() - Raise the level of the frame to return to.
  *
  * The only caller has matched the stack pointer against the ledger. Check
@@ -243,18 +271,22 @@ void arch_kpkeys_die(struct pt_regs *regs, unsigned long code)
  * @error_code: error code of the fault.
  * @address: the faulting address.
  *
- * Only writes to page tables that their key refused are redone.
+ * Only writes to page tables that their key refused are redone, and not if the
+ * entry would map what has a key, which the batch did not ask.
  *
  * Context: the page fault handler, at the default level.
- * Return: true if the write was done.
+ * Return: true if the write was done, or refused and reported.
  */
 bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
 			unsigned long error_code, unsigned long address)
 {
 	unsigned long *ptr = (unsigned long *)address;
+	pte_t pte = __pte(*val);
 
 	if (!(error_code & X86_PF_PK) || pks_pkey_of(address) != X86_PKEY_PGTABLES)
 		return false;
+	if (op == EX_PKS_MOV && !kpkeys_may_map(pte_pfn(pte), 1, pte_present(pte)))
+		return true;
 
 	guard(kpkeys_hardened_pgtables)();
 	switch (op) {

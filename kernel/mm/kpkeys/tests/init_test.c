@@ -3,6 +3,7 @@
 #include <kunit/static_stub.h>
 #include <linux/gfp.h>
 #include <linux/init.h>
+#include <linux/kpkeys_mappings.h>
 #include <linux/mm.h>
 
 #include "test.h"
@@ -11,6 +12,16 @@ static int no_untagging(unsigned long addr, int numpages, int pkey)
 {
 	return pkey == KPKEYS_PKEY_DEFAULT ?
 		-ENOMEM : arch_set_memory_pkey(addr, numpages, pkey);
+}
+
+static bool __init may_map(struct page *page)
+{
+	bool may;
+
+	kpkeys_expect_violation(true);
+	may = kpkeys_may_map(page_to_pfn(page), 1, true);
+	kpkeys_expect_violation(false);
+	return may;
 }
 
 /* The error path for a table from before the pool that cannot be tagged. */
@@ -27,6 +38,7 @@ static void __init early_tables_are_untagged(struct kunit *test)
 	addr = page_address(page);
 	KUNIT_EXPECT_EQ(test, kpkeys_tag_page(page, 0), 0);
 	KUNIT_EXPECT_TRUE(test, kpkeys_page_is_ours(page));
+	KUNIT_EXPECT_EQ(test, may_map(page), !IS_ENABLED(CONFIG_KPKEYS_CHECK_MAPPINGS));
 	EXPECT_PROTECTED(test, addr);
 
 	/* A page that stays tagged must stay marked. */
@@ -41,6 +53,7 @@ static void __init early_tables_are_untagged(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, kpkeys_untag_page(page, 0), 0);
 	KUNIT_EXPECT_FALSE(test, kpkeys_page_is_ours(page));
+	KUNIT_EXPECT_TRUE(test, may_map(page));
 	/* A page that stayed tagged must not be freed. */
 	KUNIT_ASSERT_EQ(test, probe_write(addr), 0);
 	__free_page(page);

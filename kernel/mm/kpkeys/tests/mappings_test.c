@@ -5,16 +5,22 @@
  * first succeeds.
  */
 #include <kunit/visibility.h>
+#include <linux/completion.h>
+#include <linux/cpumask.h>
+#include <linux/delay.h>
 #include <linux/gfp.h>
+#include <linux/kpkeys_batch.h>
 #include <linux/kpkeys_ledger.h>
 #include <linux/kpkeys_mappings.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/pgtable.h>
 #include <linux/vmalloc.h>
+#include <linux/workqueue.h>
 
 #include <asm/pgalloc.h>
 
+#include "../../internal.h"
 #include "../pool.h"
 #include "test.h"
 
@@ -152,6 +158,146 @@ static void offered_pages_are_not_mapped(struct kunit *test)
 	__free_page(page);
 }
 
+static pte_t copy_in_a_batch(pte_t *table, struct page *page)
+{
+	kpkeys_expect_violation(true);
+	kpkeys_batch_begin();
+	lazy_set_ptes(&init_mm, 0, table, mk_pte(page, PAGE_KERNEL), 1);
+	kpkeys_batch_end();
+	kpkeys_expect_violation(false);
+	return ptep_get(table);
+}
+
+/* Fork and mprotect do not ask about each entry, but are told of a search. */
+static void offered_pages_are_not_copied(struct kunit *test)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	struct page *page, *other;
+	pte_t *table;
+
+	skip_unless_protected(test);
+	table = pte_alloc_one_kernel(&init_mm);
+	page = alloc_page(GFP_KERNEL);
+	other = alloc_page(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, table);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+
+	scoped_guard(mutex, &pool->sync->grow) {
+		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_offer(pool, page_to_pfn(page), 1));
+		KUNIT_EXPECT_TRUE(test, pte_none(copy_in_a_batch(table, page)));
+		KUNIT_EXPECT_EQ(test, pte_pfn(copy_in_a_batch(table + 1, other)),
+				page_to_pfn(other));
+		kpkeys_mappings_settle(pool);
+	}
+	KUNIT_EXPECT_EQ(test, pte_pfn(copy_in_a_batch(table + 2, page)), page_to_pfn(page));
+
+	pte_free_kernel(&init_mm, table);
+	__free_page(page);
+	__free_page(other);
+}
+
+#ifdef CONFIG_HAVE_MOVE_PMD
+/* Move a table's worth of entries; does the table go along? */
+static bool table_moves(struct kunit *test, struct vm_area_struct *vma,
+			unsigned long from, unsigned long to)
+{
+	struct page *table = pmd_page(*pmd_off(vma->vm_mm, from));
+
+	PAGETABLE_MOVE(pmc, vma, vma, from, to, PMD_SIZE);
+
+	KUNIT_EXPECT_EQ(test, move_page_tables(&pmc), PMD_SIZE);
+	return pmd_page(*pmd_off(vma->vm_mm, to)) == table;
+}
+
+/* The search may be done with the place that a table goes to. */
+static void tables_stay_during_a_search(struct kunit *test)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	unsigned long addr, to;
+	struct vm_area_struct *vma;
+	struct page *page, *offered;
+
+	skip_unless_protected(test);
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	addr = kunit_vm_mmap(test, NULL, 0, 4 * PMD_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NE(test, addr, 0);
+	addr = ALIGN(addr, PMD_SIZE);
+	to = addr + 2 * PMD_SIZE;
+	offered = alloc_page(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, offered);
+	/* One page, small in spite of THP, and the tables above both places. */
+	scoped_guard(mmap_write_lock, current->mm) {
+		vma = find_vma(current->mm, addr);
+		KUNIT_ASSERT_NOT_NULL(test, vma);
+		vm_flags_set(vma, VM_NOHUGEPAGE);
+	}
+	KUNIT_ASSERT_EQ(test, get_user_pages_fast(addr, 1, FOLL_WRITE, &page), 1);
+	put_page(page);
+
+	scoped_guard(mmap_write_lock, current->mm) {
+		/* There is no other search meanwhile. */
+		guard(mutex)(&pool->sync->grow);
+		KUNIT_EXPECT_TRUE(test, table_moves(test, vma, addr, to));
+		KUNIT_EXPECT_TRUE(test, table_moves(test, vma, to, addr));
+		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_offer(pool, page_to_pfn(offered), 1));
+		KUNIT_EXPECT_FALSE(test, table_moves(test, vma, addr, to));
+		kpkeys_mappings_settle(pool);
+	}
+	__free_page(offered);
+}
+#endif
+
+#ifdef CONFIG_SMP
+struct writer {
+	struct work_struct work;
+	struct completion started;
+	bool done;
+};
+
+static void write_slowly(struct work_struct *work)
+{
+	struct writer *writer = container_of(work, struct writer, work);
+
+	guard(preempt)();
+	complete(&writer->started);
+	mdelay(50);
+	WRITE_ONCE(writer->done, true);
+}
+
+/* Another CPU was told that nothing is searched, and still writes entries. */
+static void search_waits_for_writers(struct kunit *test)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	struct writer writer = { };
+	struct page *page;
+	unsigned int cpu;
+
+	skip_unless_protected(test);
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+	page = alloc_page(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	init_completion(&writer.started);
+	INIT_WORK_ONSTACK(&writer.work, write_slowly);
+
+	migrate_disable();
+	cpu = cpumask_any_but(cpu_online_mask, smp_processor_id());
+	schedule_work_on(cpu, &writer.work);
+	wait_for_completion(&writer.started);
+	scoped_guard(mutex, &pool->sync->grow) {
+		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_offer(pool, page_to_pfn(page), 1));
+		KUNIT_EXPECT_TRUE(test, READ_ONCE(writer.done));
+		kpkeys_mappings_settle(pool);
+	}
+	migrate_enable();
+	flush_work(&writer.work);
+	destroy_work_on_stack(&writer.work);
+	__free_page(page);
+}
+#endif
+
 static struct kunit_case mappings_cases[] = {
 	KUNIT_CASE(tables_are_not_mapped_again),
 	KUNIT_CASE(roots_are_not_mapped_again),
@@ -163,6 +309,13 @@ static struct kunit_case mappings_cases[] = {
 #endif
 	KUNIT_CASE(mapped_pages_do_not_enter),
 	KUNIT_CASE(offered_pages_are_not_mapped),
+	KUNIT_CASE(offered_pages_are_not_copied),
+#ifdef CONFIG_HAVE_MOVE_PMD
+	KUNIT_CASE(tables_stay_during_a_search),
+#endif
+#ifdef CONFIG_SMP
+	KUNIT_CASE(search_waits_for_writers),
+#endif
 	{}
 };
 

@@ -5,7 +5,8 @@
  * The batch has raised the level. Checking for each entry that it is still
  * raised costs more than the write, so just write. If a context switch, for
  * example, has lowered the level, the write faults and the fault handler redoes
- * it at the raised level.
+ * it at the raised level. So it is while processes are searched for mappings:
+ * the handler asks whether the entry may map what it does.
  *
  * Such a fault costs as much as hundreds of checks: do not use these functions
  * outside of batches.
@@ -19,7 +20,6 @@
 #if defined(CONFIG_KPKEYS_HARDENED_PGTABLES) && defined(CONFIG_ARM64_CONTPTE)
 
 #include <linux/kpkeys.h>
-#include <linux/kpkeys_mappings.h>
 #include <linux/page_table_check.h>
 
 #include <asm/asm-extable.h>
@@ -90,8 +90,6 @@ static __always_inline void lazy_set_ptes(struct mm_struct *mm,
 		return;
 	}
 
-	if (!kpkeys_may_copy(pte_pfn(pte), 1))
-		return;
 	pte = pte_mknoncont(pte);
 	contpte_try_unfold(mm, addr, ptep, __ptep_get(ptep));
 	page_table_check_ptes_set(mm, addr, ptep, pte, 1);

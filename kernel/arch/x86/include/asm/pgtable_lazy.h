@@ -5,10 +5,13 @@
  * The batch has raised the level. Checking for each entry that it is still
  * raised costs more than the write, so just write. If a context switch, for
  * example, has lowered the level, the write faults and the fault handler redoes
- * it at the raised level.
+ * it at the raised level. So it is while processes are searched for mappings:
+ * the handler asks whether the entry may map what it does.
  *
  * Such a fault costs as much as hundreds of checks: do not use these functions
  * outside of batches.
+ *
+ * Included by <linux/pgtable.h>, behind the functions that they stand for.
  */
 #ifndef _ASM_X86_PGTABLE_LAZY_H
 #define _ASM_X86_PGTABLE_LAZY_H
@@ -17,7 +20,6 @@
 	!defined(CONFIG_PARAVIRT_XXL)
 
 #include <linux/kpkeys.h>
-#include <linux/kpkeys_mappings.h>
 #include <linux/page_table_check.h>
 #include <asm/alternative.h>
 #include <asm/asm.h>
@@ -26,25 +28,17 @@
 #define _ASM_EXTABLE_PKS(op, reg)					\
 	_ASM_EXTABLE_TYPE_REG(1b, 2b, EX_TYPE_PKS | EX_DATA_IMM(op), %[reg])
 
-static __always_inline void lazy_set_pte(pte_t *ptep, pte_t pte)
+static __always_inline void __lazy_set_pte(pte_t *ptep, pte_t pte)
 {
-	if (!kpkeys_batch_enabled()) {
-		set_pte(ptep, pte);
-		return;
-	}
-
 	asm volatile("1:\tmovq %[pte], %[ptr]\n"
 		     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_MOV, pte)
 		     : [ptr] "=m" (ptep->pte)
 		     : [pte] "r" (pte.pte));
 }
 
-static __always_inline pte_t lazy_pte_get_and_clear(pte_t *ptep)
+static __always_inline pte_t __lazy_get_and_clear(pte_t *ptep)
 {
 	pteval_t val = 0;
-
-	if (!kpkeys_batch_enabled())
-		return native_ptep_get_and_clear(ptep);
 
 	asm volatile("1:\txchgq %[val], %[ptr]\n"
 		     "2:\n" _ASM_EXTABLE_PKS(EX_PKS_XCHG, val)
@@ -54,18 +48,11 @@ static __always_inline pte_t lazy_pte_get_and_clear(pte_t *ptep)
 }
 
 /* Like ptep_set_wrprotect(), which explains why it must be atomic. */
-static __always_inline void lazy_pte_wrprotect(struct mm_struct *mm,
-					       unsigned long addr, pte_t *ptep)
+static __always_inline void __lazy_wrprotect(pte_t *ptep)
 {
-	pte_t old_pte, new_pte;
+	pte_t old_pte = READ_ONCE(*ptep), new_pte;
 	bool done;
 
-	if (!kpkeys_batch_enabled()) {
-		ptep_set_wrprotect(mm, addr, ptep);
-		return;
-	}
-
-	old_pte = READ_ONCE(*ptep);
 	do {
 		new_pte = pte_wrprotect(old_pte);
 		asm volatile("1:\t" LOCK_PREFIX "cmpxchgq %[new], %[ptr]\n"
@@ -81,12 +68,14 @@ static __always_inline void lazy_set_ptes(struct mm_struct *mm,
 					  unsigned long addr, pte_t *ptep,
 					  pte_t pte, unsigned int nr)
 {
-	if (!kpkeys_may_copy(pte_pfn(pte), nr))
+	if (!kpkeys_batch_enabled()) {
+		set_ptes(mm, addr, ptep, pte, nr);
 		return;
-	page_table_check_ptes_set(mm, addr, ptep, pte, nr);
+	}
 
+	page_table_check_ptes_set(mm, addr, ptep, pte, nr);
 	for (;;) {
-		lazy_set_pte(ptep, pte);
+		__lazy_set_pte(ptep, pte);
 		if (--nr == 0)
 			break;
 		ptep++;
@@ -98,27 +87,31 @@ static __always_inline void lazy_wrprotect_ptes(struct mm_struct *mm,
 						unsigned long addr, pte_t *ptep,
 						unsigned int nr)
 {
+	if (!kpkeys_batch_enabled()) {
+		wrprotect_ptes(mm, addr, ptep, nr);
+		return;
+	}
+
 	for (;;) {
-		lazy_pte_wrprotect(mm, addr, ptep);
+		__lazy_wrprotect(ptep);
 		if (--nr == 0)
 			break;
 		ptep++;
-		addr += PAGE_SIZE;
 	}
 }
 
 /* Like ptep_get_and_clear_full(). */
-static __always_inline pte_t lazy_pte_get_and_clear_full(struct mm_struct *mm,
-							 unsigned long addr,
-							 pte_t *ptep, int full)
+static __always_inline pte_t __lazy_get_and_clear_full(struct mm_struct *mm,
+						       unsigned long addr,
+						       pte_t *ptep, int full)
 {
 	pte_t pte;
 
 	if (full) {
 		pte = *ptep;
-		lazy_set_pte(ptep, native_make_pte(0));
+		__lazy_set_pte(ptep, native_make_pte(0));
 	} else {
-		pte = lazy_pte_get_and_clear(ptep);
+		pte = __lazy_get_and_clear(ptep);
 	}
 	page_table_check_pte_clear(mm, addr, pte);
 	return pte;
@@ -128,14 +121,18 @@ static __always_inline pte_t
 lazy_get_and_clear_full_ptes(struct mm_struct *mm, unsigned long addr,
 			     pte_t *ptep, unsigned int nr, int full)
 {
-	pte_t pte = lazy_pte_get_and_clear_full(mm, addr, ptep, full);
+	pte_t pte;
 
+	if (!kpkeys_batch_enabled())
+		return get_and_clear_full_ptes(mm, addr, ptep, nr, full);
+
+	pte = __lazy_get_and_clear_full(mm, addr, ptep, full);
 	while (--nr) {
 		pte_t more;
 
 		ptep++;
 		addr += PAGE_SIZE;
-		more = lazy_pte_get_and_clear_full(mm, addr, ptep, full);
+		more = __lazy_get_and_clear_full(mm, addr, ptep, full);
 		if (pte_dirty(more))
 			pte = pte_mkdirty(pte);
 		if (pte_young(more))
@@ -149,8 +146,13 @@ static __always_inline void lazy_clear_full_ptes(struct mm_struct *mm,
 						 pte_t *ptep, unsigned int nr,
 						 int full)
 {
+	if (!kpkeys_batch_enabled()) {
+		clear_full_ptes(mm, addr, ptep, nr, full);
+		return;
+	}
+
 	for (;;) {
-		lazy_pte_get_and_clear_full(mm, addr, ptep, full);
+		__lazy_get_and_clear_full(mm, addr, ptep, full);
 		if (--nr == 0)
 			break;
 		ptep++;

@@ -59,36 +59,27 @@ static __always_inline u32 x86_read_pkrs(void)
 } while (0)
 
 void x86_pks_restart_write(struct pt_regs *regs);
+void x86_pks_enter(struct pt_regs *regs);
 
 #define ARCH_IRQENTRY_KPKEYS
 
 /*
  * Check the register, because the level in memory is set late and cleared
- * early. Raised code must not be preempted, because its frame is in the ledger
- * of this CPU.
+ * early. A write of the register begins with the number.
  */
 static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 {
-	u32 pkrs;
-
 	if (!static_branch_unlikely(&x86_pks_key))
 		return;
 
-	/* A write of the register begins with the number. */
-	if (unlikely(regs->cx == MSR_IA32_PKRS))
-		x86_pks_restart_write(regs);
+	if (likely(regs->cx != MSR_IA32_PKRS)) {
+		u32 pkrs = x86_read_pkrs();
 
-	pkrs = x86_read_pkrs();
-	raw_cpu_write(x86_pks_at_entry, pkrs);
-	if (likely(pkrs == PKRS_DEFAULT))
-		return;
-
-	if (pkrs == PKRS_PGTABLES) {
-		if (kpkeys_ledger_push((unsigned long)regs))
-			__preempt_count_add(PREEMPT_OFFSET);
-		raw_cpu_write(kpkeys_ledger.level, 0);
+		raw_cpu_write(x86_pks_at_entry, pkrs);
+		if (likely(pkrs == PKRS_DEFAULT))
+			return;
 	}
-	x86_write_pkrs(PKRS_DEFAULT);
+	x86_pks_enter(regs);
 }
 
 /* The level of this CPU; must be the default in user mode. */
