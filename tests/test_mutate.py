@@ -104,6 +104,21 @@ def only(text: str) -> Site:
         ("key", "\tkpkeys_hardened_pgtables_add(page);\n",
          "/* kpkeys_hardened_pgtables_add(page) */",
          "\tKPKEYS_MUTANT_CALL(7, kpkeys_hardened_pgtables_add(page));\n"),
+        ("ask", "\tif (!kpkeys_may_map(pte_pfn(pte), 1, yes))\n",
+         "true /* kpkeys_may_map(pte_pfn(pte), 1, yes) */",
+         "\tif (!(KPKEYS_MUTANT(7) ? true /* kpkeys_may_map(pte_pfn(pte), 1, yes) */ : "
+         "kpkeys_may_map(pte_pfn(pte), 1, yes)))\n"),
+        ("ask", "\tif (kpkeys_mappings_hold_still())\n",
+         "false /* kpkeys_mappings_hold_still() */",
+         "\tif ((KPKEYS_MUTANT(7) ? false /* kpkeys_mappings_hold_still() */ : "
+         "kpkeys_mappings_hold_still()))\n"),
+        ("root", "\tload(kpkeys_root(get(mm)), mm);\n", "(get(mm))->pgd",
+         "\tload((KPKEYS_MUTANT(7) ? (get(mm))->pgd : kpkeys_root(get(mm))), mm);\n"),
+        ("root", "\tcr3 |= kpkeys_root_bits(kern_pcid(asid), MASK);\n", "(kern_pcid(asid))",
+         "\tcr3 |= (KPKEYS_MUTANT(7) ? (kern_pcid(asid)) : "
+         "kpkeys_root_bits(kern_pcid(asid), MASK));\n"),
+        ("flush", "\tkpkeys_pool_flush();\n", "/* kpkeys_pool_flush() */",
+         "\tKPKEYS_MUTANT_CALL(7, kpkeys_pool_flush());\n"),
     ],
 )  # fmt: skip
 def test_what_is_taken_out(kind: str, text: str, mutated: str, chosen: str) -> None:
@@ -423,10 +438,10 @@ def test_places_of_each_target(real: Real) -> None:
     for name, some in {
         "um": {"guard set_pte", "guard pgd_alloc", "guard mark_synced", "guard pmd_mkuptodate"},
         "x86_64": {
-            "guard native_set_pte", "guard pti_clone_pgtable", "fixup lazy_set_pte",
+            "guard native_set_pte", "guard pti_clone_pgtable", "fixup __lazy_set_pte",
             "fixup x86_pks_fault", "guard x86_pks_lazy_write", "key protect_trampoline",
             "batch ephmap_begin_writing", "raise x86_pks_return_to_raised",
-            "ledger x86_pks_return_to_raised", "restart arch_irqentry_enter_kpkeys",
+            "ledger x86_pks_return_to_raised", "restart x86_pks_enter",
         },
         "arm64": {
             "writer set_pmd", "writer set_swapper_pgd", "scope contpte_convert", "guard fill_pte",

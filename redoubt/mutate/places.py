@@ -24,6 +24,7 @@ from redoubt.targets import Target
 GUARD, SCOPE, CLASS, WRITER = "guard", "scope", "class", "writer"
 RAISE, LOWER, BARRIER, RESTART = "raise", "lower", "barrier", "restart"
 BATCH, LEDGER, FIXUP, KEY = "batch", "ledger", "fixup", "key"
+ASK, ROOT, FLUSH = "ask", "root", "flush"
 
 
 def name_of(place: Mapping[str, Any]) -> str:
@@ -93,8 +94,24 @@ def _zero(code: str) -> str:
     return f"0 {_comment(code)}"
 
 
+def _yes(code: str) -> str:
+    return f"true {_comment(code)}"
+
+
+def _no(code: str) -> str:
+    return f"false {_comment(code)}"
+
+
 def _never(code: str) -> str:
     return f"-1 {_comment(code)}"
+
+
+def _unchecked_root(code: str) -> str:
+    return f"({code.partition('(')[2][:-1]})->pgd"
+
+
+def _unchecked_bits(code: str) -> str:
+    return f"({_arguments(code.partition('(')[2][:-1])[0]})"
 
 
 def _raw(code: str) -> str:
@@ -119,9 +136,8 @@ class _Rule:
 # In front of a value, and neither of a prototype nor of a definition.
 _VALUE = r"(?:(?<=[=|&] )|(?<=[(!])|(?<=return ))"
 
-# Macros that are an entry of the exception table, and the function that gives a table its key.
+# Macros that are an entry of the exception table.
 _EXTABLE = ("_ASM_EXTABLE_PKS", "_ASM_EXTABLE_KPKEYS")
-_ADD = "kpkeys_hardened_pgtables_add"
 
 _RULES = (
     _Rule(GUARD, r"\bguard(?=\(kpkeys_)", 2, _comment, alone=True),
@@ -154,7 +170,23 @@ _RULES = (
     # The handler, which no longer knows them.
     _Rule(FIXUP, r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b", 0, _never),
     _Rule(KEY, rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()", 1, _zero),
-    _Rule(KEY, rf"\b{_ADD}(?=\()", 1, _comment, alone=True),
+    _Rule(
+        KEY,
+        r"\b(?:kpkeys_hardened_pgtables_add|kpkeys_region_set_early)(?=\()",
+        1,
+        _comment,
+        alone=True,
+    ),
+    # Questions whether something may be mapped, moved, or enter a pool as it is.
+    _Rule(ASK, rf"{_VALUE}kpkeys_(?:may_map|mappings_offer|region_set_kind)(?=\()", 1, _yes),
+    _Rule(ASK, rf"{_VALUE}kpkeys_mappings_hold_still(?=\()", 1, _no),
+    _Rule(ROOT, rf"{_VALUE}kpkeys_root(?=\()", 1, _unchecked_root),
+    _Rule(ROOT, rf"{_VALUE}kpkeys_root_bits(?=\()", 1, _unchecked_bits),
+    _Rule(ROOT, r"\bkpkeys_root_release(?=\()", 1, _comment, alone=True),
+    # What pages that change hands wait for.
+    _Rule(
+        FLUSH, r"\b(?:kpkeys_pool_flush|synchronize_rcu_expedited)(?=\()", 1, _comment, alone=True
+    ),
 )
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -290,7 +322,7 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
         said = f"({{ if ({asked}) {_one_line(without)}; else {whole}; }})"
     elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
         said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"
-    elif site.kind in (RAISE, LOWER, RESTART, BATCH, LEDGER) or name == _ADD:
+    elif site.replacement == _comment(code):
         said = f"KPKEYS_MUTANT_CALL({number}, {code})"
     else:
         said = f"({asked} ? {site.mutated} : {code})"
