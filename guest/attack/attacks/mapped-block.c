@@ -12,12 +12,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "tables.h"
+#include "objects.h"
 
 #define WINDOW_SIZE	(48UL << 20)
 #define PAGES_MOST	(WINDOW_SIZE / 4096)
 #define PIPE_SIZE	(1UL << 20)
 #define PIPES		(WINDOW_SIZE / PIPE_SIZE)
+
+/* Free memory beside the window: less than the tables take that are made. */
+#define LEFT_FREE	(24UL << 20)
 
 /* What a pipe holds of pages of its own. */
 #define OWN_PAGES	(16 * 4096)
@@ -33,15 +36,6 @@ static u64 mapped_read(size_t page, unsigned int slot)
 static void mapped_write(size_t page, unsigned int slot, u64 value)
 {
 	*(volatile u64 *)(mapped + page * page_size() + slot * sizeof(u64)) = value;
-}
-
-static void *populated(size_t length)
-{
-	void *p = map_pages(NULL, length);
-
-	if (madvise(p, length, MADV_POPULATE_WRITE))
-		die_errno("populating memory");
-	return p;
 }
 
 /* A second reference to the page, which can be dropped. */
@@ -76,6 +70,9 @@ static void give_up(int pipes[PIPES])
 		    read(own[0], buffer, OWN_PAGES) != OWN_PAGES)
 			die_errno("allocating pages");
 	}
+	/* The driver also empties the lists of CPUs. */
+	objects_window(1, 0);
+	objects_free_in_use();
 }
 
 /*
@@ -133,6 +130,7 @@ int main(int argc, char **argv)
 	int pipes[PIPES];
 	size_t i;
 
+	use_up_memory(WINDOW_SIZE + LEFT_FREE);
 	mapped = populated(WINDOW_SIZE);
 	/* Before there are pipes, which it would keep open. */
 	keep_address_space();

@@ -6,7 +6,7 @@
  */
 #include "objects.h"
 
-#define OBJECTS	4
+#define OBJECTS	KPKEYS_VULN_OBJS
 
 int main(int argc, char **argv)
 {

