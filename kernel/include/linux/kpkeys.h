@@ -206,6 +206,9 @@ static inline bool kpkeys_violation_is_expected(void) { return false; }
 
 /* === Hardened page tables =============================================== */
 
+/* In place of an enum pgtable_level, for tables of the kernel. */
+#define KPKEYS_ANY_LEVEL	(-1)
+
 #ifdef CONFIG_KPKEYS_HARDENED_PGTABLES
 
 DECLARE_STATIC_KEY_FALSE(kpkeys_hardened_pgtables_key);
@@ -267,7 +270,7 @@ void kpkeys_hardened_pgtables_init(void);
 void kpkeys_hardened_pgtables_add(void *table);
 void kpkeys_hardened_pgtables_suspend(void);
 void kpkeys_hardened_pgtables_resume(void);
-struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order);
+struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order, int level);
 void kpkeys_pgtable_free(struct page *page);
 bool kpkeys_pgtable_is_early(struct page *page);
 
@@ -286,7 +289,8 @@ static inline void kpkeys_hardened_pgtables_add(void *table) { }
 static inline void kpkeys_hardened_pgtables_suspend(void) { }
 static inline void kpkeys_hardened_pgtables_resume(void) { }
 
-static inline struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order)
+static inline struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order,
+						int level)
 {
 	return NULL;
 }

@@ -68,10 +68,15 @@ static void kpkeys_reserve_replenish(const struct kpkeys_pool *pool, int nid)
 	struct kpkeys_pool_state *state = pool->state;
 	struct page *page;
 
+	if (state->nr_reserve < KPKEYS_POOL_RESERVE &&
+	    kpkeys_pool_node(pool, nid)->nr_clean < KPKEYS_POOL_RESERVE)
+		kpkeys_pool_clean(pool, nid);
+
 	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
 	CLASS(kpkeys_pool_level, level)(pool);
 	while (state->nr_reserve < KPKEYS_POOL_RESERVE) {
-		page = kpkeys_node_take(kpkeys_pool_node(pool, nid), 0);
+		page = kpkeys_node_take(kpkeys_pool_node(pool, nid), 0,
+					KPKEYS_KIND_CLEAN);
 		if (!page)
 			break;
 		state->reserve[state->nr_reserve++] = page;
@@ -247,13 +252,22 @@ int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
 	else
 		kpkeys_pool_count(pool, KPKEYS_POOL_REFUSED);
 	kpkeys_mappings_settle(pool);
+	kpkeys_pool_report_idle(pool, page_to_nid(page));
 	return err;
+}
+
+/* How many available pages are not fit for any kind? */
+static unsigned long kpkeys_node_unclean(const struct kpkeys_pool_node *node)
+{
+	unsigned long avail = READ_ONCE(node->nr_avail);
+
+	return avail - min(avail, READ_ONCE(node->nr_clean));
 }
 
 /* Take available pages, or add a block and take of that. */
 static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
 					      int nid, unsigned int order,
-					      bool zero)
+					      enum kpkeys_kind kind, bool zero)
 {
 	struct page *page, *block;
 	int err;
@@ -261,20 +275,33 @@ static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
 	guard(mutex)(&pool->sync->grow);
 
 	/* Another CPU may have added a block meanwhile. */
-	page = kpkeys_pool_take(pool, nid, order, zero);
+	page = kpkeys_pool_take(pool, nid, order, kind, zero);
 	if (page)
 		return page;
+
+	/* A flush for a few pages would soon be followed by another. */
+	if (kpkeys_node_unclean(kpkeys_pool_node(pool, nid)) >= KPKEYS_POOL_LOW &&
+	    kpkeys_pool_clean(pool, nid)) {
+		page = kpkeys_pool_take(pool, nid, order, kind, zero);
+		if (page)
+			return page;
+	}
 
 	do {
 		/* No reclaim: it may need page tables and the grow mutex. */
 		block = kpkeys_pool_get_pages(nid, GFP_NOWAIT | __GFP_NOWARN |
 					      __GFP_THISNODE, KPKEYS_BLOCK_ORDER);
-		if (!block)
-			return NULL;
+		if (!block) {
+			if (!kpkeys_pool_clean(pool, nid))
+				return NULL;
+			break;
+		}
 		err = kpkeys_block_add(pool, block, KPKEYS_BLOCK_ORDER,
 				       KPKEYS_MIN_SPARE);
-	} while (err == -EADDRINUSE);
-	return err ? NULL : kpkeys_pool_take(pool, nid, order, zero);
+		if (err && err != -EADDRINUSE)
+			return NULL;
+	} while (err);
+	return kpkeys_pool_take(pool, nid, order, kind, zero);
 }
 
 /* Only for what the caller needs is memory reclaimed, or a process killed. */
@@ -295,7 +322,8 @@ static struct page *kpkeys_pool_get_few(int nid, gfp_t gfp, unsigned int *order)
 /* Add a few pages and take of them; *@more is set if a retry may help. */
 static struct page *kpkeys_pool_grow_by_small(const struct kpkeys_pool *pool,
 					      int nid, gfp_t gfp,
-					      unsigned int order, bool zero,
+					      unsigned int order,
+					      enum kpkeys_kind kind, bool zero,
 					      bool *more)
 {
 	unsigned int got = order;
@@ -311,32 +339,34 @@ static struct page *kpkeys_pool_grow_by_small(const struct kpkeys_pool *pool,
 	nid = page_to_nid(pages);
 	err = kpkeys_block_add(pool, pages, got, KPKEYS_MIN_SPARE);
 	*more = !err || err == -EADDRINUSE;
-	return err ? NULL : kpkeys_pool_take(pool, nid, order, zero);
+	return err ? NULL : kpkeys_pool_take(pool, nid, order, kind, zero);
 }
 
 /**
  * kpkeys_pool_grow_and_take() - Add pages to a pool and take some of them.
  * @pool: the pool.
+ * @nid: preferred node.
  * @gfp: flags for the page allocator.
  * @order: order of the run to take, naturally aligned.
+ * @kind: what it is taken for.
  * @zero: whether to clear it.
  *
  * Context: may sleep.
  * Return: the pages, in the same state as from kpkeys_pool_take(), or NULL.
  */
-struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
-				       gfp_t gfp, unsigned int order, bool zero)
+struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool, int nid,
+				       gfp_t gfp, unsigned int order,
+				       enum kpkeys_kind kind, bool zero)
 {
-	int nid = numa_mem_id();
 	struct page *page;
 	bool more = true;
 	int i;
 
-	page = kpkeys_pool_grow_by_block(pool, nid, order, zero);
+	page = kpkeys_pool_grow_by_block(pool, nid, order, kind, zero);
 	gfp &= ~(__GFP_ZERO | __GFP_ACCOUNT | __GFP_COMP | GFP_ZONEMASK);
 	for (i = 0; !page && more && i < SMALL_TRIES; i++)
-		page = kpkeys_pool_grow_by_small(pool, nid, gfp, order, zero,
-						 &more);
+		page = kpkeys_pool_grow_by_small(pool, nid, gfp, order, kind,
+						 zero, &more);
 	return page;
 }
 
@@ -356,6 +386,29 @@ void kpkeys_pool_flush(void)
 	KUNIT_STATIC_STUB_REDIRECT(kpkeys_pool_flush);
 
 	arch_kpkeys_flush_tlbs();
+}
+
+/**
+ * kpkeys_pool_report_idle() - Tell the system what can be given back.
+ * @pool: the pool.
+ * @nid: the node.
+ *
+ * Empty blocks count as reclaimable in /proc/meminfo, and so as available.
+ *
+ * Context: any, at the default level.
+ */
+void kpkeys_pool_report_idle(const struct kpkeys_pool *pool, unsigned int nid)
+{
+	atomic_long_t *idle = &pool->sync->idle[nid < pool->nr_nodes ? nid : 0];
+	long nr = READ_ONCE(kpkeys_pool_node(pool, nid)->nr_empty) *
+		  KPKEYS_BLOCK_PAGES;
+	long before;
+
+	if (nr == atomic_long_read(idle))
+		return;
+	before = atomic_long_xchg(idle, nr);
+	mod_node_page_state(NODE_DATA(nid), NR_KERNEL_MISC_RECLAIMABLE,
+			    nr - before);
 }
 
 /* Forget pages that are already untagged. Their node is locked. */
@@ -569,6 +622,7 @@ static unsigned long kpkeys_pool_trim_locked(const struct kpkeys_pool *pool,
 			node->trim_at = node->nr_avail +
 					(KPKEYS_IDLE_BLOCKS - kept) * KPKEYS_BLOCK_PAGES;
 		}
+		kpkeys_pool_report_idle(pool, nid);
 	}
 	return freed;
 }
@@ -635,12 +689,19 @@ unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool)
 
 /* === In the background ================================================== */
 
+/* Returns false if it should not be tried again soon. */
 static bool kpkeys_pool_refill_node(const struct kpkeys_pool *pool, int nid)
 {
+	const struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 	unsigned int order = KPKEYS_BLOCK_ORDER;
 	struct page *page;
+	bool flushed = false;
 
-	while (READ_ONCE(kpkeys_pool_node(pool, nid)->nr_avail) < KPKEYS_POOL_LOW) {
+	if (READ_ONCE(node->nr_clean) < KPKEYS_POOL_LOW) {
+		guard(mutex)(&pool->sync->grow);
+		flushed = kpkeys_pool_clean(pool, nid);
+	}
+	while (READ_ONCE(node->nr_clean) < KPKEYS_POOL_LOW) {
 		/* Outside the mutex: reclaim may need page tables. */
 		page = kpkeys_pool_get_pages(nid, GFP_KERNEL | __GFP_NORETRY |
 					     __GFP_NOWARN | __GFP_THISNODE,
@@ -655,7 +716,7 @@ static bool kpkeys_pool_refill_node(const struct kpkeys_pool *pool, int nid)
 		if (kpkeys_block_add(pool, page, order, KPKEYS_MIN_SPARE))
 			return false;
 	}
-	return true;
+	return !flushed;
 }
 
 /**

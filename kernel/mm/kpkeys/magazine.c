@@ -27,13 +27,14 @@ static void kpkeys_node_put(const struct kpkeys_pool *pool,
 }
 
 static void kpkeys_magazine_fill(struct kpkeys_pool_node *node,
-				 struct kpkeys_magazine *mag, int nid)
+				 struct kpkeys_magazine *mag, int nid,
+				 enum kpkeys_kind kind)
 {
 	struct page *page;
 
 	mag->nid = nid;
-	while (mag->nr < KPKEYS_MAGAZINE_SIZE / 2) {
-		page = kpkeys_node_take(node, 0);
+	while (mag->nr < mag->size / 2) {
+		page = kpkeys_node_take(node, 0, kind);
 		if (!page)
 			break;
 		mag->page[mag->nr++] = page;
@@ -50,7 +51,7 @@ static void kpkeys_magazine_drain(const struct kpkeys_pool *pool,
 }
 
 /**
- * kpkeys_pool_drain_cpu() - Empty the magazine of a CPU.
+ * kpkeys_pool_drain_cpu() - Empty the magazines of a CPU.
  * @pool: the pool.
  * @cpu: the CPU, online or not.
  *
@@ -58,14 +59,17 @@ static void kpkeys_magazine_drain(const struct kpkeys_pool *pool,
  */
 void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu)
 {
-	struct kpkeys_magazine *mag = kpkeys_pool_magazine(pool, cpu);
-	int nid;
+	enum kpkeys_kind kind;
 
 	guard(spinlock)(kpkeys_pool_cpu_lock(pool, cpu));
-	nid = mag->nid;
-	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-	CLASS(kpkeys_pool_level, level)(pool);
-	kpkeys_magazine_drain(pool, kpkeys_pool_node(pool, nid), mag, 0);
+	for (kind = 0; kind < KPKEYS_NR_KINDS; kind++) {
+		struct kpkeys_magazine *mag = kpkeys_pool_magazine(pool, cpu, kind);
+		int nid = mag->nid;
+
+		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
+		CLASS(kpkeys_pool_level, level)(pool);
+		kpkeys_magazine_drain(pool, kpkeys_pool_node(pool, nid), mag, 0);
+	}
 }
 
 /*
@@ -98,14 +102,17 @@ static void kpkeys_magazine_unlock(const struct kpkeys_pool *pool,
 
 /* Final check before a page is handed out. The level is raised. */
 static bool kpkeys_page_set_in_use(const struct kpkeys_pool *pool,
-				   struct page *page, unsigned int order)
+				   struct page *page, unsigned int order,
+				   enum kpkeys_kind kind)
 {
 	struct kpkeys_region *region;
 	unsigned int i;
 
 	region = kpkeys_region_find(pool, page_to_pfn(page), &i);
 	if (!region || test_bit(i, region->avail) ||
-	    test_bit(i, region->stuck) || test_and_set_bit(i, region->in_use)) {
+	    test_bit(i, region->stuck) ||
+	    !kpkeys_region_set_kind(region, i, 1 << order, kind) ||
+	    test_and_set_bit(i, region->in_use)) {
 		kpkeys_pool_count(pool, KPKEYS_POOL_BAD_TAKES);
 		return false;
 	}
@@ -118,7 +125,7 @@ static bool kpkeys_page_set_in_use(const struct kpkeys_pool *pool,
 static struct page *kpkeys_pool_take_locked(const struct kpkeys_pool *pool,
 					    struct kpkeys_magazine *mag,
 					    int nid, unsigned int order,
-					    bool zero)
+					    enum kpkeys_kind kind, bool zero)
 {
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 	struct page *page = NULL;
@@ -127,14 +134,14 @@ static struct page *kpkeys_pool_take_locked(const struct kpkeys_pool *pool,
 	CLASS(kpkeys_pool_level, level)(pool);
 
 	if (!mag) {
-		page = kpkeys_node_take(node, order);
+		page = kpkeys_node_take(node, order, kind);
 	} else {
 		if (!mag->nr)
-			kpkeys_magazine_fill(node, mag, nid);
+			kpkeys_magazine_fill(node, mag, nid, kind);
 		if (mag->nr)
 			page = mag->page[--mag->nr];
 	}
-	if (!page || !kpkeys_page_set_in_use(pool, page, order))
+	if (!page || !kpkeys_page_set_in_use(pool, page, order, kind))
 		return NULL;
 
 	for (i = 0; zero && i < 1 << order; i++)
@@ -147,6 +154,7 @@ static struct page *kpkeys_pool_take_locked(const struct kpkeys_pool *pool,
  * @pool: the pool.
  * @nid: the node.
  * @order: order of the run, naturally aligned.
+ * @kind: what they are taken for.
  * @zero: whether to clear the pages.
  *
  * Context: any but hardirq, at the default level.
@@ -154,25 +162,30 @@ static struct page *kpkeys_pool_take_locked(const struct kpkeys_pool *pool,
  * NULL.
  */
 struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
-			      unsigned int order, bool zero)
+			      unsigned int order, enum kpkeys_kind kind,
+			      bool zero)
 {
 	unsigned int cpu = raw_smp_processor_id();
-	struct kpkeys_magazine *mag = kpkeys_pool_magazine(pool, cpu);
+	struct kpkeys_magazine *mag = kpkeys_pool_magazine(pool, cpu, kind);
 	struct page *page;
 	unsigned long flags;
 
 	if (order || nid != cpu_to_mem(cpu) ||
 	    !kpkeys_magazine_trylock(pool, cpu, &flags)) {
-		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		return kpkeys_pool_take_locked(pool, NULL, nid, order, zero);
+		scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid))
+			page = kpkeys_pool_take_locked(pool, NULL, nid, order,
+						       kind, zero);
+		kpkeys_pool_report_idle(pool, nid);
+		return page;
 	}
 
 	if (mag->nr && mag->nid == nid) {
-		page = kpkeys_pool_take_locked(pool, mag, nid, 0, zero);
+		page = kpkeys_pool_take_locked(pool, mag, nid, 0, kind, zero);
 	} else {
-		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		page = kpkeys_pool_take_locked(pool, mag->nr ? NULL : mag, nid,
-					       0, zero);
+		scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid))
+			page = kpkeys_pool_take_locked(pool, mag->nr ? NULL : mag,
+						       nid, 0, kind, zero);
+		kpkeys_pool_report_idle(pool, nid);
 	}
 	kpkeys_magazine_unlock(pool, cpu, flags);
 	return page;
@@ -202,9 +215,8 @@ static bool kpkeys_pool_put_locked(const struct kpkeys_pool *pool,
 		kpkeys_region_make_available(node, region, first, 1 << order);
 		return true;
 	}
-	if (mag->nr == KPKEYS_MAGAZINE_SIZE)
-		kpkeys_magazine_drain(pool, node, mag,
-				      KPKEYS_MAGAZINE_SIZE / 2);
+	if (mag->nr == mag->size)
+		kpkeys_magazine_drain(pool, node, mag, mag->size / 2);
 	mag->nid = region->nid;
 	mag->page[mag->nr++] = page;
 	return true;
@@ -225,24 +237,29 @@ bool kpkeys_pool_put(const struct kpkeys_pool *pool,
 		     unsigned int order)
 {
 	unsigned int cpu = raw_smp_processor_id();
-	struct kpkeys_magazine *mag = kpkeys_pool_magazine(pool, cpu);
+	enum kpkeys_kind kind = kpkeys_region_kind(region, first);
+	struct kpkeys_magazine *mag = kpkeys_pool_magazine(pool, cpu, kind);
 	int nid = region->nid;
 	unsigned long flags;
 	bool good, fits;
 
 	if (order || nid != cpu_to_mem(cpu) ||
 	    !kpkeys_magazine_trylock(pool, cpu, &flags)) {
-		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		return kpkeys_pool_put_locked(pool, NULL, region, first, order);
+		scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid))
+			good = kpkeys_pool_put_locked(pool, NULL, region, first,
+						      order);
+		kpkeys_pool_report_idle(pool, nid);
+		return good;
 	}
 
 	fits = !mag->nr || mag->nid == nid;
-	if (fits && mag->nr < KPKEYS_MAGAZINE_SIZE) {
+	if (fits && mag->nr < mag->size) {
 		good = kpkeys_pool_put_locked(pool, mag, region, first, 0);
 	} else {
-		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
-		good = kpkeys_pool_put_locked(pool, fits ? mag : NULL, region,
-					      first, 0);
+		scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid))
+			good = kpkeys_pool_put_locked(pool, fits ? mag : NULL,
+						      region, first, 0);
+		kpkeys_pool_report_idle(pool, nid);
 	}
 	kpkeys_magazine_unlock(pool, cpu, flags);
 	return good;
@@ -253,12 +270,14 @@ bool kpkeys_pool_put(const struct kpkeys_pool *pool,
 /**
  * kpkeys_pool_take_reserve() - Take a page for splitting the linear map.
  * @pool: the pool.
+ * @kind: what it is taken for.
  * @zero: whether to clear the page.
  *
  * Context: the grow mutex is held, at the default level.
  * Return: the page, in the same state as from kpkeys_pool_take(), or NULL.
  */
-struct page *kpkeys_pool_take_reserve(const struct kpkeys_pool *pool, bool zero)
+struct page *kpkeys_pool_take_reserve(const struct kpkeys_pool *pool,
+				      enum kpkeys_kind kind, bool zero)
 {
 	struct kpkeys_pool_state *state = pool->state;
 	struct page *page;
@@ -268,7 +287,7 @@ struct page *kpkeys_pool_take_reserve(const struct kpkeys_pool *pool, bool zero)
 
 	CLASS(kpkeys_pool_level, level)(pool);
 	page = state->reserve[--state->nr_reserve];
-	if (!kpkeys_page_set_in_use(pool, page, 0))
+	if (!kpkeys_page_set_in_use(pool, page, 0, kind))
 		return NULL;
 	if (zero)
 		clear_page(page_address(page));

@@ -102,15 +102,17 @@ static struct task_struct *suspended_for __ro_after_init;
  * kpkeys_pgtable_alloc() - Allocate a protected page table.
  * @gfp: allocation flags.
  * @order: order of the table.
+ * @level: its enum pgtable_level, or KPKEYS_ANY_LEVEL for a table of the kernel.
  *
  * Context: any in which pages may be allocated, at the default level.
  * Return: the page, or NULL.
  */
-struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order)
+struct page *kpkeys_pgtable_alloc(gfp_t gfp, unsigned int order, int level)
 {
 	struct page *page;
 
-	page = kpkeys_pool_alloc(&kpkeys_pgtables_pool, gfp, order);
+	page = kpkeys_pool_alloc(&kpkeys_pgtables_pool, gfp, order,
+				 KPKEYS_KIND_TABLE + level);
 	if (unlikely(!page) && suspended_for == current)
 		page = alloc_pages(gfp | __GFP_COMP, order);
 	return page;

@@ -19,6 +19,7 @@
 #include <linux/gfp.h>
 #include <linux/kernel.h>
 #include <linux/memcontrol.h>
+#include <linux/mempolicy.h>
 #include <linux/nodemask.h>
 #include <linux/page_ref.h>
 #include <linux/sched/mm.h>
@@ -100,31 +101,42 @@ static bool kpkeys_pool_may_grow(gfp_t gfp)
 	return gfpflags_allow_blocking(gfp) && !(current->flags & PF_MEMALLOC);
 }
 
-static struct page *kpkeys_pool_find_page(const struct kpkeys_pool *pool,
-					  gfp_t gfp, unsigned int order)
+/* The node that the policy of the task asks for, as for slab. */
+static int kpkeys_pool_wanted_node(void)
 {
+#ifdef CONFIG_NUMA
+	if (unlikely(current->mempolicy))
+		return mempolicy_slab_node();
+#endif
+	return numa_mem_id();
+}
+
+static struct page *kpkeys_pool_find_page(const struct kpkeys_pool *pool,
+					  gfp_t gfp, unsigned int order,
+					  enum kpkeys_kind kind)
+{
+	int nid, wanted = kpkeys_pool_wanted_node();
 	bool zero = want_init_on_alloc(gfp);
-	int local = numa_mem_id();
 	struct page *page;
-	int nid;
 
 	if (unlikely(kpkeys_pool_is_splitting(pool)))
-		return order ? NULL : kpkeys_pool_take_reserve(pool, zero);
+		return order ? NULL : kpkeys_pool_take_reserve(pool, kind, zero);
 
-	page = kpkeys_pool_take(pool, local, order, zero);
-	if (READ_ONCE(kpkeys_pool_node(pool, local)->nr_avail) <
+	page = kpkeys_pool_take(pool, wanted, order, kind, zero);
+	if (READ_ONCE(kpkeys_pool_node(pool, wanted)->nr_clean) <
 	    KPKEYS_POOL_LOW)
-		kpkeys_pool_ask_for_refill(pool, local);
+		kpkeys_pool_ask_for_refill(pool, wanted);
 	if (likely(page))
 		return page;
 
 	if (kpkeys_pool_may_grow(gfp)) {
-		page = kpkeys_pool_grow_and_take(pool, gfp, order, zero);
+		page = kpkeys_pool_grow_and_take(pool, wanted, gfp, order, kind,
+						 zero);
 		if (page)
 			return page;
 	}
 	for_each_node_state(nid, N_MEMORY) {
-		page = kpkeys_pool_take(pool, nid, order, zero);
+		page = kpkeys_pool_take(pool, nid, order, kind, zero);
 		if (page)
 			return page;
 	}
@@ -137,12 +149,13 @@ static struct page *kpkeys_pool_find_page(const struct kpkeys_pool *pool,
  * @gfp: honours __GFP_ZERO and __GFP_ACCOUNT; without blocking allowed, only
  *	pages that the pool already has are used.
  * @order: at most KPKEYS_MAX_ORDER.
+ * @kind: what the pages are for.
  *
  * Context: any in which pages may be allocated, at the default level.
  * Return: the page, of order @order and with a reference count of one, or NULL.
  */
 struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
-			       unsigned int order)
+			       unsigned int order, enum kpkeys_kind kind)
 {
 	struct kpkeys_region *region;
 	struct page *page;
@@ -154,7 +167,7 @@ struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
 	gfp &= gfp_allowed_mask;
 	might_alloc(gfp);
 	page = should_fail_alloc_page(gfp, order) ?
-		NULL : kpkeys_pool_find_page(pool, gfp, order);
+		NULL : kpkeys_pool_find_page(pool, gfp, order, kind);
 	if (unlikely(!page)) {
 		kpkeys_pool_count(pool, KPKEYS_POOL_FAILED_ALLOCS);
 		return NULL;

@@ -50,6 +50,30 @@ static inline unsigned int arch_nr_linear_maps(void)
 #define KPKEYS_POOL_MAX_RESERVE	(2 * ARCH_MAX_LINEAR_MAPS)
 
 /**
+ * enum kpkeys_kind - what a page was handed out for last.
+ * @KPKEYS_KIND_CLEAN: for nothing since all TLBs were flushed.
+ * @KPKEYS_KIND_DATA: data of the pool.
+ * @KPKEYS_KIND_KERNEL: a table of the kernel, of any level.
+ * @KPKEYS_KIND_TABLE: a table of the lowest level; the others follow.
+ * @KPKEYS_NR_KINDS: number of kinds.
+ *
+ * Ordinary data (mm_cpumask, tlb_gen) decides which CPUs are flushed when a
+ * table is freed. One that was left out still takes the page for a table of
+ * that level, and would take entries of another level for what they are not: a
+ * table for a page of the process. So a page changes its kind only after a
+ * flush that nothing decides about.
+ */
+enum kpkeys_kind {
+	KPKEYS_KIND_CLEAN,
+	KPKEYS_KIND_DATA,
+	KPKEYS_KIND_KERNEL,
+	KPKEYS_KIND_TABLE,
+	KPKEYS_NR_KINDS = KPKEYS_KIND_TABLE + PGTABLE_LEVEL_PGD + 1
+};
+
+static_assert(KPKEYS_KIND_TABLE + KPKEYS_ANY_LEVEL == KPKEYS_KIND_KERNEL);
+
+/**
  * struct kpkeys_region - a naturally aligned block that contains pool pages.
  * @list: entry in one of the lists of its node.
  * @base: first page frame.
@@ -63,6 +87,8 @@ static inline unsigned int arch_nr_linear_maps(void)
  * @inner: the other pages of an order above 0 that is handed out.
  * @early: tagged pages that do not belong to the pool and never will.
  * @stuck: pages to give back once they can be untagged.
+ * @kinds: for each kind, the pages of it.
+ * @flushing: available pages that will be clean when TLBs have been flushed.
  * @owners: for roots, the mm each page was claimed for; NULL before the first.
  *
  * Lives in memory of the pool, so that it is writable at the pool's level only:
@@ -80,6 +106,8 @@ struct kpkeys_region {
 	DECLARE_BITMAP(inner, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(early, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(stuck, KPKEYS_BLOCK_PAGES);
+	DECLARE_BITMAP(kinds[KPKEYS_NR_KINDS], KPKEYS_BLOCK_PAGES);
+	DECLARE_BITMAP(flushing, KPKEYS_BLOCK_PAGES);
 	struct mm_struct **owners;
 };
 
@@ -89,6 +117,7 @@ struct kpkeys_region {
  * @full: regions with no page available.
  * @empty: whole blocks with all pages available.
  * @nr_avail: available pages in all regions.
+ * @nr_clean: how many of these are clean.
  * @nr_blocks: number of whole blocks.
  * @nr_small: pages owned in other regions.
  * @nr_empty: length of @empty.
@@ -96,7 +125,7 @@ struct kpkeys_region {
  */
 struct kpkeys_pool_node {
 	struct list_head partial, full, empty;
-	unsigned long nr_avail;
+	unsigned long nr_avail, nr_clean;
 	unsigned long nr_blocks, nr_small, nr_empty;
 	unsigned long trim_at;
 };
@@ -106,23 +135,26 @@ struct kpkeys_pool_node {
 
 /* Order-0 pages of the CPU's node, handed out without contention. */
 #define KPKEYS_MAGAZINE_SIZE	30
+/* Few tables are not of the lowest level. */
+#define KPKEYS_SMALL_MAGAZINE	8
 
 /**
- * struct kpkeys_magazine - the cache of one CPU. Protected.
+ * struct kpkeys_magazine - the cache of one CPU for one kind. Protected.
  * @nid: node of the pages.
  * @nr: number of pages.
+ * @size: the most it may have.
  * @page: the pages, used as a stack.
  */
 struct kpkeys_magazine {
 	int nid;
-	unsigned int nr;
+	unsigned short nr, size;
 	struct page *page[KPKEYS_MAGAZINE_SIZE];
 } ____cacheline_aligned_in_smp;
 
 /**
  * struct kpkeys_pool_state - data that decides which pages are handed out.
  * @nodes: indexed by node.
- * @magazines: indexed by CPU.
+ * @magazines: for each CPU, one for each kind.
  * @tagging: the task that is changing keys for the pool. Page tables that it
  *	allocates meanwhile are for splitting the linear map.
  * @reserve: pages for that purpose only.
@@ -174,11 +206,13 @@ struct kpkeys_pool_lock {
  * struct kpkeys_pool_sync - the part of a pool that must stay writable.
  * @grow: serialises adding and giving back blocks.
  * @node_lock: protects lists and bitmaps of a node, indexed by node.
- * @cpu_lock: protects a magazine, indexed by CPU. Nests outside @node_lock.
+ * @cpu_lock: protects the magazines of a CPU. Nests outside @node_lock.
  * @work: adds a block when few pages are left, gives back idle blocks.
  * @events: counters.
  * @nr_stuck: pages to be given back that could not be untagged.
- * @retry_at: time of the next refill of a node after a failed one, in jiffies.
+ * @retry_at: time of the next refill of a node after a failed one or a flush, in
+ *	jiffies.
+ * @idle: pages of a node that were last told to the system as reclaimable.
  */
 struct kpkeys_pool_sync {
 	struct mutex grow;	/* see @grow above */
@@ -188,6 +222,7 @@ struct kpkeys_pool_sync {
 	atomic_long_t events[KPKEYS_POOL_NR_EVENTS];
 	atomic_long_t nr_stuck;
 	unsigned long *retry_at;
+	atomic_long_t *idle;
 };
 
 /**
@@ -299,9 +334,11 @@ kpkeys_pool_node(const struct kpkeys_pool *pool, unsigned int nid)
 }
 
 static inline struct kpkeys_magazine *
-kpkeys_pool_magazine(const struct kpkeys_pool *pool, unsigned int cpu)
+kpkeys_pool_magazine(const struct kpkeys_pool *pool, unsigned int cpu,
+		     enum kpkeys_kind kind)
 {
-	return &pool->state->magazines[cpu < pool->nr_cpus ? cpu : 0];
+	return &pool->state->magazines[(cpu < pool->nr_cpus ? cpu : 0) *
+				       KPKEYS_NR_KINDS + kind];
 }
 
 static inline spinlock_t *kpkeys_pool_node_lock(const struct kpkeys_pool *pool,
@@ -382,7 +419,7 @@ void kpkeys_region_make_unavailable(struct kpkeys_pool_node *node,
 void kpkeys_region_enlist(struct kpkeys_pool_node *node,
 			  struct kpkeys_region *region);
 struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
-			      unsigned int order);
+			      unsigned int order, enum kpkeys_kind kind);
 
 void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr);
 void *kpkeys_spare_pop(const struct kpkeys_pool *pool);
@@ -390,14 +427,26 @@ void kpkeys_region_set_early(const struct kpkeys_pool *pool, struct page *page,
 			     bool early);
 bool kpkeys_spare_adopt(const struct kpkeys_pool *pool, struct page *page);
 
+/* === kinds.c: what pages were handed out for ============================= */
+
+enum kpkeys_kind kpkeys_region_kind(const struct kpkeys_region *region,
+				    unsigned int i);
+bool kpkeys_region_set_kind(struct kpkeys_region *region, unsigned int first,
+			    unsigned int nr, enum kpkeys_kind kind);
+void kpkeys_region_set_clean(struct kpkeys_region *region, unsigned int first,
+			     unsigned int nr);
+unsigned long kpkeys_pool_clean(const struct kpkeys_pool *pool, int nid);
+
 /* === magazine.c: taking available pages and putting them back ============ */
 
 struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
-			      unsigned int order, bool zero);
+			      unsigned int order, enum kpkeys_kind kind,
+			      bool zero);
 bool kpkeys_pool_put(const struct kpkeys_pool *pool,
 		     struct kpkeys_region *region, unsigned int first,
 		     unsigned int order);
-struct page *kpkeys_pool_take_reserve(const struct kpkeys_pool *pool, bool zero);
+struct page *kpkeys_pool_take_reserve(const struct kpkeys_pool *pool,
+				      enum kpkeys_kind kind, bool zero);
 void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu);
 
 /* === mappings.c: no page of the pool is mapped a second time ============= */
@@ -428,10 +477,11 @@ int kpkeys_pool_late_init(const struct kpkeys_pool *pool);
 int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
 		     unsigned int order, unsigned int min_spare);
 struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order);
-struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool,
+struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool, int nid,
 				       gfp_t gfp, unsigned int order,
-				       bool zero);
+				       enum kpkeys_kind kind, bool zero);
 void kpkeys_pool_flush(void);
+void kpkeys_pool_report_idle(const struct kpkeys_pool *pool, unsigned int nid);
 unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
 			       unsigned int keep);
 void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid);
@@ -440,7 +490,7 @@ void kpkeys_pool_background(const struct kpkeys_pool *pool);
 unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool);
 unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool);
 
-/* A node with fewer available pages gets a block in the background. */
+/* A node with fewer clean pages gets some in the background. */
 #define KPKEYS_POOL_LOW		64
 
 /* A node may keep this many idle blocks before a trim. */
@@ -449,7 +499,7 @@ unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool);
 /* === pool.c: allocation and freeing ===================================== */
 
 struct page *kpkeys_pool_alloc(const struct kpkeys_pool *pool, gfp_t gfp,
-			       unsigned int order);
+			       unsigned int order, enum kpkeys_kind kind);
 bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page);
 bool kpkeys_pool_owns(const struct kpkeys_pool *pool, struct page *page);
 

@@ -25,11 +25,11 @@ static const char * const event_names[KPKEYS_POOL_NR_EVENTS] = {
 
 static unsigned long kpkeys_pool_cached(const struct kpkeys_pool *pool)
 {
+	unsigned int i, nr_magazines = pool->nr_cpus * KPKEYS_NR_KINDS;
 	unsigned long nr = 0;
-	int cpu;
 
-	for_each_possible_cpu(cpu)
-		nr += READ_ONCE(pool->state->magazines[cpu].nr);
+	for (i = 0; i < nr_magazines; i++)
+		nr += READ_ONCE(pool->state->magazines[i].nr);
 	return nr;
 }
 
@@ -41,9 +41,9 @@ static int kpkeys_pool_show(struct seq_file *m, void *unused)
 	for_each_node_state(nid, N_MEMORY) {
 		const struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 
-		seq_printf(m, "node %d blocks %lu empty %lu small_pages %lu free %lu\n",
+		seq_printf(m, "node %d blocks %lu empty %lu small_pages %lu free %lu clean %lu\n",
 			   nid, node->nr_blocks, node->nr_empty, node->nr_small,
-			   node->nr_avail);
+			   node->nr_avail, node->nr_clean);
 	}
 	seq_printf(m, "cached %lu\n", kpkeys_pool_cached(pool));
 	seq_printf(m, "reserve %u\n", pool->state->nr_reserve);

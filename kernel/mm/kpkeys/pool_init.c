@@ -47,12 +47,25 @@ static void __init kpkeys_pool_init_node(struct kpkeys_pool_node *node)
 	node->trim_at = (KPKEYS_IDLE_BLOCKS + 1) * KPKEYS_BLOCK_PAGES;
 }
 
+static void __init kpkeys_pool_init_magazines(struct kpkeys_pool *pool)
+{
+	unsigned int cpu;
+	enum kpkeys_kind kind;
+
+	for (cpu = 0; cpu < pool->nr_cpus; cpu++)
+		for (kind = 0; kind < KPKEYS_NR_KINDS; kind++)
+			kpkeys_pool_magazine(pool, cpu, kind)->size =
+				kind == KPKEYS_KIND_TABLE ? KPKEYS_MAGAZINE_SIZE :
+							    KPKEYS_SMALL_MAGAZINE;
+}
+
 /* Locks share no cache lines. Without SMP they may have no size. */
 static int __init kpkeys_pool_init_sync(struct kpkeys_pool *pool)
 {
 	size_t locks = (pool->nr_nodes + pool->nr_cpus) *
 		       sizeof(*pool->sync->node_lock);
-	size_t size = locks + pool->nr_nodes * sizeof(*pool->sync->retry_at);
+	size_t retry_at = pool->nr_nodes * sizeof(*pool->sync->retry_at);
+	size_t size = locks + retry_at + pool->nr_nodes * sizeof(*pool->sync->idle);
 	unsigned int i;
 	void *mem;
 
@@ -63,6 +76,7 @@ static int __init kpkeys_pool_init_sync(struct kpkeys_pool *pool)
 	pool->sync->node_lock = mem;
 	pool->sync->cpu_lock = pool->sync->node_lock + pool->nr_nodes;
 	pool->sync->retry_at = mem + locks;
+	pool->sync->idle = mem + locks + retry_at;
 
 	for (i = 0; i < pool->nr_nodes; i++) {
 		spin_lock_init(&pool->sync->node_lock[i].lock);
@@ -76,7 +90,8 @@ static int __init kpkeys_pool_init_sync(struct kpkeys_pool *pool)
 static int __init kpkeys_pool_init_state(struct kpkeys_pool *pool)
 {
 	size_t nodes = pool->nr_nodes * sizeof(*pool->state->nodes);
-	size_t mags = pool->nr_cpus * sizeof(*pool->state->magazines);
+	size_t mags = pool->nr_cpus * KPKEYS_NR_KINDS *
+		      sizeof(*pool->state->magazines);
 	size_t directory = kpkeys_directory_size(pool);
 	size_t protected = kpkeys_directory_end(pool) / KPKEYS_BLOCK_PAGES / BITS_PER_BYTE;
 	size_t size = sizeof(*pool->state) + nodes + mags + directory +
@@ -100,6 +115,7 @@ static int __init kpkeys_pool_init_state(struct kpkeys_pool *pool)
 	INIT_LIST_HEAD(&state->free_regions);
 	for (nid = 0; nid < pool->nr_nodes; nid++)
 		kpkeys_pool_init_node(&state->nodes[nid]);
+	kpkeys_pool_init_magazines(pool);
 
 	err = set_memory_pkey((unsigned long)state, 1 << order, pool->pkey);
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);

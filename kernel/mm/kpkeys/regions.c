@@ -68,7 +68,7 @@ void *kpkeys_spare_pop(const struct kpkeys_pool *pool)
  *	decides, and be written at the raised level.
  *
  * Context: level raised; the grow mutex is held.
- * Return: false if no such page is in use.
+ * Return: false if no such page is in use as data of the pool.
  */
 bool kpkeys_spare_adopt(const struct kpkeys_pool *pool, struct page *page)
 {
@@ -77,6 +77,7 @@ bool kpkeys_spare_adopt(const struct kpkeys_pool *pool, struct page *page)
 
 	region = kpkeys_region_find(pool, page_to_pfn(page), &i);
 	if (!region || kpkeys_region_order(region, i) ||
+	    kpkeys_region_kind(region, i) != KPKEYS_KIND_DATA ||
 	    !test_and_clear_bit(i, region->in_use))
 		return false;
 	kpkeys_spare_push(pool, page_address(pfn_to_page(region->base + i)));
@@ -243,6 +244,7 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 		return NULL;
 
 	bitmap_set(region->owned, page_to_pfn(page) - region->base, nr);
+	kpkeys_region_set_clean(region, page_to_pfn(page) - region->base, nr);
 	region->nr_owned += nr;
 	return region;
 }
@@ -289,6 +291,16 @@ void kpkeys_region_remove(const struct kpkeys_pool *pool,
 }
 
 /* === Lists of a node: its lock is held, the level is raised ============= */
+
+static unsigned int kpkeys_region_count_clean(const struct kpkeys_region *region,
+					      unsigned int first, unsigned int nr)
+{
+	unsigned int i, clean = 0;
+
+	for (i = first; i < first + nr; i++)
+		clean += test_bit(i, region->kinds[KPKEYS_KIND_CLEAN]);
+	return clean;
+}
 
 static bool kpkeys_region_is_empty(const struct kpkeys_region *region)
 {
@@ -352,6 +364,7 @@ void kpkeys_region_make_available(struct kpkeys_pool_node *node,
 	bitmap_set(region->avail, first, nr);
 	region->nr_avail += nr;
 	node->nr_avail += nr;
+	node->nr_clean += kpkeys_region_count_clean(region, first, nr);
 	kpkeys_region_relist(node, region, was_empty, true);
 }
 
@@ -371,30 +384,59 @@ void kpkeys_region_make_unavailable(struct kpkeys_pool_node *node,
 	bool was_empty = kpkeys_region_is_empty(region);
 
 	bitmap_clear(region->avail, first, nr);
+	/* It may be freed before the flush is over. */
+	bitmap_clear(region->flushing, first, nr);
 	region->nr_avail -= nr;
 	node->nr_avail -= nr;
+	node->nr_clean -= kpkeys_region_count_clean(region, first, nr);
 	kpkeys_region_relist(node, region, was_empty, false);
+}
+
+/* Can the pages be handed out as this kind? */
+static bool kpkeys_run_fits(const struct kpkeys_region *region,
+			    unsigned int first, unsigned int nr,
+			    enum kpkeys_kind kind)
+{
+	unsigned int i;
+
+	for (i = first; i < first + nr; i++)
+		if (!test_bit(i, region->avail) ||
+		    (!test_bit(i, region->kinds[kind]) &&
+		     !test_bit(i, region->kinds[KPKEYS_KIND_CLEAN])))
+			return false;
+	return true;
 }
 
 /* Index of a naturally aligned run of available pages, or -1. */
 static int kpkeys_region_find_available(const struct kpkeys_region *region,
-					unsigned int order)
+					unsigned int order,
+					enum kpkeys_kind kind)
 {
 	unsigned int nr = 1 << order;
 	unsigned int i;
 
-	for_each_set_bit(i, region->avail, KPKEYS_BLOCK_PAGES) {
-		if (IS_ALIGNED(i, nr) &&
-		    find_next_zero_bit(region->avail, i + nr, i) >= i + nr)
-			return i;
+	if (order) {
+		for_each_set_bit(i, region->avail, KPKEYS_BLOCK_PAGES)
+			if (IS_ALIGNED(i, nr) && kpkeys_run_fits(region, i, nr, kind))
+				return i;
+		return -1;
 	}
-	return -1;
+
+	/* Clean pages are for those who find nothing else. */
+	i = find_first_and_bit(region->avail, region->kinds[kind],
+			       KPKEYS_BLOCK_PAGES);
+	if (i >= KPKEYS_BLOCK_PAGES)
+		i = find_first_and_bit(region->avail,
+				       region->kinds[KPKEYS_KIND_CLEAN],
+				       KPKEYS_BLOCK_PAGES);
+	return i < KPKEYS_BLOCK_PAGES ? i : -1;
 }
 
 /**
  * kpkeys_node_take() - Take available pages of a node.
  * @node: the node.
  * @order: order of the run, naturally aligned.
+ * @kind: what they are taken for; KPKEYS_KIND_CLEAN if that is not known yet.
  *
  * Partly used regions come first, and those that drain last among them, so that
  * regions become empty.
@@ -403,7 +445,7 @@ static int kpkeys_region_find_available(const struct kpkeys_region *region,
  * Return: the pages, or NULL.
  */
 struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
-			      unsigned int order)
+			      unsigned int order, enum kpkeys_kind kind)
 {
 	struct list_head *lists[] = { &node->partial, &node->empty };
 	struct kpkeys_region *region;
@@ -411,7 +453,7 @@ struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
 
 	for (i = 0; i < ARRAY_SIZE(lists); i++) {
 		list_for_each_entry(region, lists[i], list) {
-			first = kpkeys_region_find_available(region, order);
+			first = kpkeys_region_find_available(region, order, kind);
 			if (first < 0)
 				continue;
 			kpkeys_region_make_unavailable(node, region, first,

@@ -77,7 +77,8 @@ static int kpkeys_root_prepare(struct kpkeys_region *region)
 
 	/* Outside of the mutex, which the allocation may need. */
 	for (nr = 0; nr < NOTES_AT_ONCE; nr++) {
-		more[nr] = kpkeys_pool_alloc(&kpkeys_pgtables_pool, GFP_KERNEL, 0);
+		more[nr] = kpkeys_pool_alloc(&kpkeys_pgtables_pool, GFP_KERNEL, 0,
+					     KPKEYS_KIND_DATA);
 		if (!more[nr])
 			break;
 	}

@@ -88,8 +88,25 @@ static struct tables *new_tables(struct kunit *test)
 /* === Accounting ========================================================= */
 
 struct sums {
-	unsigned long owned, avail, in_use, stuck, blocks, small, empty;
+	unsigned long owned, avail, clean, in_use, stuck, blocks, small, empty;
 };
+
+/* Each page has one kind. */
+static unsigned long count_clean(struct kunit *test, const struct kpkeys_region *region)
+{
+	unsigned int i, kind, kinds, clean = 0;
+
+	for_each_set_bit(i, region->owned, KPKEYS_BLOCK_PAGES) {
+		for (kind = 0, kinds = 0; kind < KPKEYS_NR_KINDS; kind++)
+			kinds += test_bit(i, region->kinds[kind]);
+		/* A CPU may be handing it out. */
+		if (test_bit(i, region->avail))
+			KUNIT_EXPECT_EQ(test, kinds, 1);
+		clean += test_bit(i, region->avail) &&
+			 test_bit(i, region->kinds[KPKEYS_KIND_CLEAN]);
+	}
+	return clean;
+}
 
 static void add_up(struct kunit *test, struct list_head *list,
 		   struct sums *sums)
@@ -114,6 +131,7 @@ static void add_up(struct kunit *test, struct list_head *list,
 							   KPKEYS_BLOCK_PAGES));
 		sums->owned += owned;
 		sums->avail += avail;
+		sums->clean += count_clean(test, region);
 		sums->in_use += bitmap_weight(region->in_use,
 					      KPKEYS_BLOCK_PAGES);
 		sums->stuck += bitmap_weight(region->stuck, KPKEYS_BLOCK_PAGES);
@@ -140,6 +158,7 @@ static struct sums audit(struct kunit *test)
 		add_up(test, &node->full, &node_sums);
 		add_up(test, &node->empty, &node_sums);
 		KUNIT_EXPECT_EQ(test, node_sums.avail, node->nr_avail);
+		KUNIT_EXPECT_EQ(test, node_sums.clean, node->nr_clean);
 		KUNIT_EXPECT_EQ(test, node_sums.blocks, node->nr_blocks);
 		KUNIT_EXPECT_EQ(test, node_sums.small, node->nr_small);
 		KUNIT_EXPECT_EQ(test, node_sums.empty, node->nr_empty);
@@ -196,6 +215,20 @@ static void keep_worker_off(struct kunit *test)
 							NULL), 0);
 }
 
+/* Make available pages fit for any kind, those in magazines too. */
+static void clean_all(void)
+{
+	unsigned int cpu;
+	int nid;
+
+	guard(mutex)(&pool->sync->grow);
+	for_each_possible_cpu(cpu)
+		kpkeys_pool_drain_cpu(pool, cpu);
+	for_each_node_state(nid, N_MEMORY)
+		while (kpkeys_pool_clean(pool, nid))
+			;
+}
+
 /* Allocate all pages. The worker does not refill until the test ends. */
 static struct tables *exhaust(struct kunit *test)
 {
@@ -206,6 +239,7 @@ static struct tables *exhaust(struct kunit *test)
 	stop_refills(test);
 	/* Otherwise tables freed by others come back later. */
 	rcu_barrier();
+	clean_all();
 	while (tables->nr < 16 * KPKEYS_BLOCK_PAGES &&
 	       get_table(tables, GFP_ATOMIC, 0))
 		cond_resched();
@@ -322,21 +356,31 @@ static void only_a_page_in_use_becomes_data(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, memchr_inv(page_address(other), 0, PAGE_SIZE));
 	__free_page(other);
 
-	pages = kpkeys_pool_alloc(pool, GFP_KERNEL, 1);
+	pages = kpkeys_pool_alloc(pool, GFP_KERNEL, 1, KPKEYS_KIND_DATA);
 	KUNIT_ASSERT_NOT_NULL(test, pages);
 	KUNIT_EXPECT_FALSE(test, adopt(pages));
 	KUNIT_EXPECT_FALSE(test, adopt(pages + 1));
 	kpkeys_pool_free(pool, pages);
 	KUNIT_EXPECT_FALSE(test, adopt(pages));
 
+	pages = kpkeys_pool_alloc(pool, GFP_KERNEL, 0, KPKEYS_KIND_TABLE);
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	KUNIT_EXPECT_FALSE(test, adopt(pages));
+	kpkeys_pool_free(pool, pages);
+
 	/* It stays with the pool. */
-	pages = kpkeys_pool_alloc(pool, GFP_KERNEL, 0);
+	pages = kpkeys_pool_alloc(pool, GFP_KERNEL, 0, KPKEYS_KIND_DATA);
 	KUNIT_ASSERT_NOT_NULL(test, pages);
 	KUNIT_EXPECT_EQ(test, pool->state->nr_own, own);
 	KUNIT_EXPECT_TRUE(test, adopt(pages));
 	KUNIT_EXPECT_FALSE(test, adopt(pages));
 	KUNIT_EXPECT_EQ(test, pool->state->nr_own, own + 1);
 	audit(test);
+}
+
+static unsigned long take_pfn(struct kpkeys_pool_node *node)
+{
+	return page_to_pfn(kpkeys_node_take(node, 0, KPKEYS_KIND_TABLE));
 }
 
 /* Regions to which pages came back have a chance to become empty. */
@@ -356,16 +400,164 @@ static void region_that_drains_is_not_used(struct kunit *test)
 	for (i = 0; i < 2; i++) {
 		INIT_LIST_HEAD(&region[i].list);
 		region[i].base = i * KPKEYS_BLOCK_PAGES;
+		kpkeys_region_set_clean(&region[i], 0, 8);
 		kpkeys_region_make_available(node, &region[i], 0, 8);
 	}
 
 	for (i = 0; i < 4; i++)
-		KUNIT_EXPECT_EQ(test, page_to_pfn(kpkeys_node_take(node, 0)), i);
+		KUNIT_EXPECT_EQ(test, take_pfn(node), i);
 	kpkeys_region_make_available(node, &region[0], 0, 1);
 	for (i = 0; i < 8; i++)
-		KUNIT_EXPECT_EQ(test, page_to_pfn(kpkeys_node_take(node, 0)),
-				KPKEYS_BLOCK_PAGES + i);
-	KUNIT_EXPECT_EQ(test, page_to_pfn(kpkeys_node_take(node, 0)), 0);
+		KUNIT_EXPECT_EQ(test, take_pfn(node), KPKEYS_BLOCK_PAGES + i);
+	KUNIT_EXPECT_EQ(test, take_pfn(node), 0);
+}
+
+/* === Kinds ============================================================== */
+
+static long flushes;
+
+static void note_flush(void)
+{
+	flushes++;
+	arch_kpkeys_flush_tlbs();
+}
+
+/* Take all that there is as the lowest level, and give it back. */
+static void use_all_as_lowest(struct kunit *test)
+{
+	LIST_HEAD(taken);
+	struct page *page, *next;
+	unsigned int nr = 0;
+
+	while (nr < 16 * KPKEYS_BLOCK_PAGES) {
+		page = kpkeys_pool_alloc(pool, GFP_ATOMIC | __GFP_NOWARN, 0,
+					 KPKEYS_KIND_TABLE);
+		if (!page)
+			break;
+		list_add(&page->lru, &taken);
+		nr++;
+		cond_resched();
+	}
+	KUNIT_EXPECT_GT(test, nr, KPKEYS_POOL_LOW);
+	list_for_each_entry_safe(page, next, &taken, lru)
+		kpkeys_pool_free(pool, page);
+}
+
+/* A CPU that was not flushed still takes the page for a table of that level. */
+static void level_changes_after_a_flush_only(struct kunit *test)
+{
+	struct page *page;
+
+	skip_unless_protected(test);
+
+	keep_worker_off(test);
+	clean_all();
+	use_all_as_lowest(test);
+
+	flushes = 0;
+	kunit_activate_static_stub(test, kpkeys_pool_flush, note_flush);
+	page = kpkeys_pool_alloc(pool, GFP_KERNEL, 0, KPKEYS_KIND_TABLE);
+	KUNIT_EXPECT_NOT_NULL(test, page);
+	KUNIT_EXPECT_EQ(test, flushes, 0);
+	if (page)
+		kpkeys_pool_free(pool, page);
+
+	/* Others may free tables of the second level meanwhile, but not of this. */
+	page = kpkeys_pool_alloc(pool, GFP_ATOMIC | __GFP_NOWARN, 0,
+				 KPKEYS_KIND_TABLE + PGTABLE_LEVEL_P4D);
+	KUNIT_EXPECT_NULL(test, page);
+	page = kpkeys_pool_alloc(pool, GFP_KERNEL, 0,
+				 KPKEYS_KIND_TABLE + PGTABLE_LEVEL_P4D);
+	KUNIT_EXPECT_NOT_NULL(test, page);
+	KUNIT_EXPECT_GT(test, flushes, 0);
+	kunit_deactivate_static_stub(test, kpkeys_pool_flush);
+	if (page)
+		kpkeys_pool_free(pool, page);
+	audit(test);
+}
+
+static struct page *taken_in_a_flush;
+
+static void take_during_flush(void)
+{
+	taken_in_a_flush = kpkeys_pool_alloc(pool, GFP_ATOMIC, 0, KPKEYS_KIND_TABLE);
+	if (taken_in_a_flush)
+		kpkeys_pool_free(pool, taken_in_a_flush);
+	kpkeys_pool_drain_cpu(pool, raw_smp_processor_id());
+}
+
+/* A page that was a table during the flush may be in a TLB again. */
+static void table_of_a_flush_is_not_clean(struct kunit *test)
+{
+	struct kpkeys_region *region;
+	unsigned int i;
+	int nid;
+
+	skip_unless_protected(test);
+
+	keep_worker_off(test);
+	clean_all();
+	use_all_as_lowest(test);
+
+	scoped_guard(mutex, &pool->sync->grow) {
+		migrate_disable();
+		kpkeys_pool_drain_cpu(pool, raw_smp_processor_id());
+		kunit_activate_static_stub(test, kpkeys_pool_flush, take_during_flush);
+		for_each_node_state(nid, N_MEMORY)
+			kpkeys_pool_clean(pool, nid);
+		kunit_deactivate_static_stub(test, kpkeys_pool_flush);
+		migrate_enable();
+	}
+	KUNIT_ASSERT_NOT_NULL(test, taken_in_a_flush);
+	region = kpkeys_region_find(pool, page_to_pfn(taken_in_a_flush), &i);
+	KUNIT_ASSERT_NOT_NULL(test, region);
+	KUNIT_EXPECT_EQ(test, kpkeys_region_kind(region, i), KPKEYS_KIND_TABLE);
+	audit(test);
+}
+
+/* Whatever the lists say, the last check refuses a page of another level. */
+static void page_of_another_level_is_refused(struct kunit *test)
+{
+	struct kpkeys_region *region;
+	struct page *page;
+	unsigned int i;
+	bool good;
+
+	skip_unless_protected(test);
+
+	page = kpkeys_pool_alloc(pool, GFP_KERNEL, 0, KPKEYS_KIND_TABLE);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	region = kpkeys_region_find(pool, page_to_pfn(page), &i);
+	scoped_guard(kpkeys_hardened_pgtables)
+		good = kpkeys_region_set_kind(region, i, 1, KPKEYS_KIND_TABLE + PGTABLE_LEVEL_PMD);
+	KUNIT_EXPECT_FALSE(test, good);
+	KUNIT_EXPECT_EQ(test, kpkeys_region_kind(region, i), KPKEYS_KIND_TABLE);
+	kpkeys_pool_free(pool, page);
+}
+
+/* Tables of processes say their level, on all ways to get one. */
+static void levels_are_said(struct kunit *test)
+{
+	struct mm_struct *mm = current->mm ? : &init_mm;
+	struct kpkeys_region *region;
+	unsigned int i;
+	pmd_t *pmd;
+	pte_t *pte;
+
+	skip_unless_protected(test);
+
+	pte = pte_alloc_one_kernel(&init_mm);
+	KUNIT_ASSERT_NOT_NULL(test, pte);
+	region = region_of(virt_to_ptdesc(pte), &i);
+	KUNIT_EXPECT_EQ(test, kpkeys_region_kind(region, i), KPKEYS_KIND_TABLE);
+	pte_free_kernel(&init_mm, pte);
+
+	pmd = pmd_alloc_one(mm, 0);
+	KUNIT_ASSERT_NOT_NULL(test, pmd);
+	region = region_of(virt_to_ptdesc(pmd), &i);
+	KUNIT_EXPECT_EQ(test, kpkeys_region_kind(region, i),
+			KPKEYS_KIND_TABLE + PGTABLE_LEVEL_PMD);
+	pmd_free(mm, pmd);
 }
 
 static void too_large_an_order_fails(struct kunit *test)
@@ -583,6 +775,9 @@ static void single_pages_are_used(struct kunit *test)
 	after = settle(test, 0);
 	/* Tables used for splits stay, and the reserve may be refilled. */
 	splits = events(KPKEYS_POOL_SPLITS) - splits + KPKEYS_POOL_RESERVE;
+	/* So do descriptors of regions: each page may have been in another. */
+	splits += DIV_ROUND_UP(2 * KPKEYS_SMALL_PAGES,
+			       PAGE_SIZE / sizeof(struct kpkeys_region));
 	KUNIT_EXPECT_LE(test, after.small, before.small + splits + KPKEYS_MIN_SPARE);
 }
 
@@ -698,7 +893,8 @@ static void take_reserve(struct taken_reserve *taken)
 {
 	guard(mutex)(&pool->sync->grow);
 	for (taken->nr = 0; pool->state->nr_reserve; taken->nr++)
-		taken->page[taken->nr] = kpkeys_pool_take_reserve(pool, false);
+		taken->page[taken->nr] = kpkeys_pool_take_reserve(pool, KPKEYS_KIND_KERNEL,
+								  false);
 	first_reserve = UINT_MAX;
 }
 
@@ -947,7 +1143,7 @@ static void idle_blocks_go_by_themselves(struct kunit *test)
 	KUNIT_EXPECT_LE(test, after.blocks, before.blocks + 2);
 }
 
-static long untagged_unflushed, flushes;
+static long untagged_unflushed;
 
 static int note_untagging(unsigned long addr, int numpages, int pkey)
 {
@@ -955,11 +1151,10 @@ static int note_untagging(unsigned long addr, int numpages, int pkey)
 	return arch_set_memory_pkey(addr, numpages, pkey);
 }
 
-static void note_flush(void)
+static void note_flush_behind_untagging(void)
 {
 	untagged_unflushed = 0;
-	flushes++;
-	arch_kpkeys_flush_tlbs();
+	note_flush();
 }
 
 /* Stale entries of TLBs must not lead to what is nobody's table any more. */
@@ -982,7 +1177,7 @@ static void tlbs_are_flushed_before_giving_back(struct kunit *test)
 	flushes = 0;
 	returned = events(KPKEYS_POOL_BLOCKS_RETURNED);
 	kunit_activate_static_stub(test, set_memory_pkey, note_untagging);
-	kunit_activate_static_stub(test, kpkeys_pool_flush, note_flush);
+	kunit_activate_static_stub(test, kpkeys_pool_flush, note_flush_behind_untagging);
 	kpkeys_pool_trim(pool, 0);
 	kunit_deactivate_static_stub(test, kpkeys_pool_flush);
 	kunit_deactivate_static_stub(test, set_memory_pkey);
@@ -1195,6 +1390,10 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(descriptors_are_reset),
 	KUNIT_CASE(only_a_page_in_use_becomes_data),
 	KUNIT_CASE(region_that_drains_is_not_used),
+	KUNIT_CASE(level_changes_after_a_flush_only),
+	KUNIT_CASE(table_of_a_flush_is_not_clean),
+	KUNIT_CASE(page_of_another_level_is_refused),
+	KUNIT_CASE(levels_are_said),
 	KUNIT_CASE(too_large_an_order_fails),
 	KUNIT_CASE(double_free_is_noticed),
 	KUNIT_CASE(forged_order_is_refused),
