@@ -73,7 +73,7 @@ def pool(*, free: int = 390, tables: int = 100, blocks: int = 1, small: int = 0,
     shown = {"cached": 16, "reserve": 2, "spare": 2, "own": 7, "stuck": 0, **EVENTS, **values}
     return [
         f"PageTables:        {4 * tables} kB",
-        f"node 0 blocks {blocks} empty 0 small_pages {small} free {free}",
+        f"node 0 blocks {blocks} empty 0 small_pages {small} free {free} clean {free}",
         *(f"{name} {value}" for name, value in shown.items()),
         "@settle: rounds=4",
     ]

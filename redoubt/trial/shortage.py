@@ -33,7 +33,7 @@ _JUDGED = {
 _COUNTED = ("free", "cached", "reserve", "own")
 
 _TABLES = re.compile(r"^PageTables:\s+(\d+) kB$")
-_NODE = re.compile(r"^node \d+ (blocks \d+ empty \d+ small_pages \d+ free \d+)$")
+_NODE = re.compile(r"^node \d+ (blocks \d+ empty \d+ small_pages \d+ free \d+) clean \d+$")
 _VALUE = re.compile(r"^([a-z_]+) (-?\d+)$")
 _SETTLED = re.compile(r"^@settle: rounds=\d+$")
 _STRESS = re.compile(r"^@stress: ops=(\d+) refused=(\d+) errors=(\d+)(?: left-out=\S+)?$")
