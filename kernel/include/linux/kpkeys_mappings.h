@@ -58,8 +58,8 @@ extern unsigned long *kpkeys_nr_offered;
 /**
  * kpkeys_mappings_hold_still() - Must entries stay where they are?
  *
- * Whoever is told that they need not may move or copy them without asking for
- * each, but only before preemption is enabled: a search waits for that.
+ * If they need not, the caller may move or copy them without asking for each,
+ * but only before preemption is enabled: a search waits for that.
  *
  * Context: not preemptible.
  * Return: true during a search, which an entry that moves might escape.
