@@ -116,7 +116,7 @@ static const char *lacking_silence(void)
 	if (err)
 		fail("asking for the counts of a page: %s", strerror(errno));
 	return mm.counts ? NULL :
-			   "the kernel checks the counts of pages (DEBUG_VM)";
+			   "the kernel checks the counts of pages (DEBUG_VM, page_table_check)";
 }
 
 static const struct attack attacks[] = {

@@ -8,6 +8,7 @@
 #include <linux/limits.h>
 #include <linux/mm.h>
 #include <linux/namei.h>
+#include <linux/page_table_check.h>
 #include <linux/pagemap.h>
 #include <linux/pgtable.h>
 #include <linux/ptrace.h>
@@ -225,9 +226,15 @@ int kpkeys_vuln_leak_reg(void __user *arg)
 	return copy_to_user(arg, &r, sizeof(r)) ? -EFAULT : 0;
 }
 
-/* These kernels notice that a page is freed which a process maps. */
-#define COUNTS_ARE_WATCHED	(IS_ENABLED(CONFIG_DEBUG_VM) || \
-				 IS_ENABLED(CONFIG_PAGE_TABLE_CHECK_ENFORCED))
+/* Does the kernel notice that a page is freed which a process maps? */
+static bool counts_are_watched(void)
+{
+#ifdef CONFIG_PAGE_TABLE_CHECK
+	if (!static_branch_likely(&page_table_check_disabled))
+		return true;
+#endif
+	return IS_ENABLED(CONFIG_DEBUG_VM);
+}
 
 static_assert(offsetof(struct page, _mapcount) % sizeof(u64) == 0);
 static_assert(offsetof(struct page, _refcount) ==
@@ -244,7 +251,7 @@ int kpkeys_vuln_leak_mm(void __user *arg)
 	if (get_user_pages_fast(m.page, 1, 0, &page) != 1)
 		return -EFAULT;
 	m.linear = (unsigned long)page_address(page);
-	m.counts = COUNTS_ARE_WATCHED ? 0 : (unsigned long)&page->_mapcount;
+	m.counts = counts_are_watched() ? 0 : (unsigned long)&page->_mapcount;
 	put_page(page);
 
 	m.addr = (unsigned long)&mm->pgd;
