@@ -308,6 +308,7 @@ def test_two_walks() -> None:
         ("tables 0", "untagged 0", "foreign 0"),
         ("tables 9", "untagged 1", "foreign 0"),
         ("tables 9", "untagged 0", "aliases 1", "foreign 0"),
+        ("tables 9", "untagged 0", "unlinked 1", "foreign 0"),
         ("tables 9", "untagged 0", "foreign 1"),
         ("untagged 0", "foreign 0"),
         ("tables 9", "untagged 0"),

@@ -165,7 +165,8 @@ def _checked(report: check.Report, seconds: int) -> Iterator[str]:
     for when, walk in zip(("after boot", "after stress"), report.walks, strict=False):
         yield (
             f"{when}: {walk.tables} page table pages, {walk.untagged} untagged, "
-            f"{walk.aliases} writable aliases, {walk.foreign} foreign pages tagged"
+            f"{walk.aliases} writable aliases, {walk.unlinked} unlinked, "
+            f"{walk.foreign} foreign pages tagged"
         )
     for audit in report.audits or ():
         yield (

@@ -24,7 +24,7 @@ from redoubt.targets import Target
 GUARD, SCOPE, CLASS, WRITER = "guard", "scope", "class", "writer"
 RAISE, LOWER, BARRIER, RESTART = "raise", "lower", "barrier", "restart"
 BATCH, LEDGER, FIXUP, KEY = "batch", "ledger", "fixup", "key"
-ASK, ROOT, FLUSH = "ask", "root", "flush"
+ASK, ROOT, LINK, FLUSH = "ask", "root", "link", "flush"
 
 
 def name_of(place: Mapping[str, Any]) -> str:
@@ -114,6 +114,14 @@ def _unchecked_bits(code: str) -> str:
     return f"({_arguments(code.partition('(')[2][:-1])[0]})"
 
 
+def _unnoted(code: str) -> str:
+    # The statement that writes the entry, if it is not behind.
+    written = _COMMENT.sub("", code.partition("(")[2][:-1])
+    for _ in range(3):
+        written = _arguments(written)[1]
+    return written or "(void)0"
+
+
 def _raw(code: str) -> str:
     name, _, rest = code.partition("(")
     return _WRITERS[name].format(*_arguments(rest[:-1]))
@@ -177,12 +185,22 @@ _RULES = (
         _comment,
         alone=True,
     ),
-    # Questions whether something may be mapped, moved, or enter a pool as it is.
-    _Rule(ASK, rf"{_VALUE}kpkeys_(?:may_map|mappings_offer|region_set_kind)(?=\()", 1, _yes),
+    # Questions whether something may be mapped, moved, linked or freed, or enter a pool as it is.
+    _Rule(
+        ASK,
+        rf"{_VALUE}kpkeys_(?:may_map|mappings_search|mappings_offered|region_set_kind|note_link)"
+        r"(?=\()",
+        1,
+        _yes,
+    ),
+    _Rule(ASK, rf"{_VALUE}test_bit(?=\(\w+, region->linked\))", 1, _no),
     _Rule(ASK, rf"{_VALUE}kpkeys_mappings_hold_still(?=\()", 1, _no),
     _Rule(ROOT, rf"{_VALUE}kpkeys_root(?=\()", 1, _unchecked_root),
     _Rule(ROOT, rf"{_VALUE}kpkeys_root_bits(?=\()", 1, _unchecked_bits),
     _Rule(ROOT, r"\bkpkeys_root_release(?=\()", 1, _comment, alone=True),
+    _Rule(ROOT, rf"{_VALUE}kpkeys_root_release(?=\()", 1, _yes),
+    _Rule(LINK, r"\bkpkeys_link_table(?=\()", 1, _unnoted),
+    _Rule(LINK, r"\b(?:kpkeys|x86)_unlink_table(?=\()", 1, _comment, alone=True),
     # What pages that change hands wait for.
     _Rule(
         FLUSH, r"\b(?:kpkeys_pool_flush|synchronize_rcu_expedited)(?=\()", 1, _comment, alone=True
@@ -320,7 +338,7 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
         without = text[start : site.start] + text[site.start + len(code) : end]
         # Of two copies only one may have the line breaks.
         said = f"({{ if ({asked}) {_one_line(without)}; else {whole}; }})"
-    elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
+    elif name == "kpkeys_link_table" or _WRITERS.get(name, "").startswith("WRITE_ONCE"):
         said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"
     elif site.replacement == _comment(code):
         said = f"KPKEYS_MUTANT_CALL({number}, {code})"

@@ -18,7 +18,7 @@ from redoubt.trial.asi.asi import Audit
 
 FILE = "/sys/kernel/debug/kpkeys/check"
 STATS = "/sys/kernel/debug/kpkeys/stats"
-_EXCEPTION = re.compile(r"^(?:untagged|alias|foreign) \D.* 0x")
+_EXCEPTION = re.compile(r"^(?:untagged|alias|unlinked|foreign) \D.* 0x")
 _STRESS = re.compile(r"^@stress: ops=(\d+) refused=0 errors=(\d+)(?: left-out=(\S+))?$")
 # Whatever it says but how often it did what.
 _WRONG = re.compile(r"^stress: (?!\w+=\d)")
@@ -42,12 +42,14 @@ class Walk:
     tables: int
     untagged: int
     aliases: int
+    unlinked: int
     foreign: int
 
     @property
     def clean(self) -> bool:
         """True if it walked tables and found nothing wrong."""
-        return self.tables > 0 and not (self.untagged or self.aliases or self.foreign)
+        wrong = self.untagged or self.aliases or self.unlinked or self.foreign
+        return self.tables > 0 and not wrong
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,9 @@ def worst(walks: Sequence[Walk]) -> dict[str, int]:
     """The most that any walk has found, see docs/json.md."""
     return {
         "tables": max((walk.tables for walk in walks), default=0),
-        "untagged": max((walk.untagged + walk.aliases for walk in walks), default=0),
+        "untagged": max(
+            (walk.untagged + walk.aliases + walk.unlinked for walk in walks), default=0
+        ),
         "foreign": max((walk.foreign for walk in walks), default=0),
     }
 

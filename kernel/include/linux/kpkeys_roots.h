@@ -16,7 +16,7 @@
 #ifdef CONFIG_KPKEYS_HARDENED_PGTABLES
 
 int kpkeys_root_claim(struct mm_struct *mm, pgd_t *root);
-void kpkeys_root_release(pgd_t *root);
+bool kpkeys_root_release(pgd_t *root);
 pgd_t *kpkeys_root_of(struct mm_struct *mm);
 
 /**
@@ -44,7 +44,7 @@ static __always_inline pgd_t *kpkeys_root(struct mm_struct *mm)
 #else /* !CONFIG_KPKEYS_HARDENED_PGTABLES */
 
 #define kpkeys_root_claim(mm, root)	((void)(mm), (void)(root), 0)
-#define kpkeys_root_release(root)	((void)(root))
+#define kpkeys_root_release(root)	((void)(root), true)
 #define kpkeys_root(mm)			((mm)->pgd)
 #define kpkeys_root_bits(value, mask)	((void)(mask), (value))
 

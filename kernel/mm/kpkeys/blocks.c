@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Blocks: grow a pool from the page allocator, and give memory back. */
+/* Blocks: have memory enter a pool, and leave it. */
 #define pr_fmt(fmt) "kpkeys: " fmt
 
 #include <linux/gfp.h>
@@ -19,9 +19,6 @@
 
 #define CREATE_TRACE_POINTS
 #include <trace/events/kpkeys.h>
-
-/* Attempts with small blocks: the reserve or other CPUs may take the pages. */
-#define SMALL_TRIES	(3 + KPKEYS_POOL_RESERVE / 2)
 
 /* === Requests to the worker ============================================= */
 
@@ -122,24 +119,11 @@ static int kpkeys_block_set_key(const struct kpkeys_pool *pool,
 }
 
 /**
- * kpkeys_pool_get_pages() - Get pages to tag from the page allocator.
- * @nid: preferred node.
- * @gfp: allocation flags.
- * @order: order of the pages.
- *
- * Not static, so that tests can stub it.
- *
- * Context: depends on @gfp.
- * Return: the pages or NULL.
+ * kpkeys_block_free_pages() - Free pages that have been split.
+ * @page: the first page.
+ * @nr: number of pages.
  */
-struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order)
-{
-	KUNIT_STATIC_STUB_REDIRECT(kpkeys_pool_get_pages, nid, gfp, order);
-
-	return alloc_pages_node(nid, gfp, order);
-}
-
-static void kpkeys_block_free_pages(struct page *page, unsigned int nr)
+void kpkeys_block_free_pages(struct page *page, unsigned int nr)
 {
 	while (nr--)
 		__free_page(page++);
@@ -190,9 +174,18 @@ static int kpkeys_block_enter(const struct kpkeys_pool *pool, struct page *page,
 	return 0;
 }
 
-/* Tag pages that have been split, and enter them. */
-static int kpkeys_block_tag(const struct kpkeys_pool *pool, struct page *page,
-			    unsigned int order, unsigned int min_spare)
+/**
+ * kpkeys_block_tag() - Tag pages that were searched for, and enter them.
+ * @pool: the pool.
+ * @page: the first page. They have been split, and are consumed.
+ * @order: order of the pages.
+ * @min_spare: have at least so many pages for the pool's own data afterwards.
+ *
+ * Context: may sleep; the grow mutex is held.
+ * Return: 0 or the error of changing the key.
+ */
+int kpkeys_block_tag(const struct kpkeys_pool *pool, struct page *page,
+		     unsigned int order, unsigned int min_spare)
 {
 	unsigned int nr = 1 << order;
 	int err;
@@ -225,6 +218,32 @@ static int kpkeys_block_tag(const struct kpkeys_pool *pool, struct page *page,
 }
 
 /**
+ * kpkeys_block_search_and_tag() - Add pages to a pool that have been split.
+ * @pool: the pool.
+ * @page: the first page. They are consumed.
+ * @order: order of the pages.
+ * @min_spare: have at least so many pages for the pool's own data afterwards.
+ *
+ * Context: may sleep; the grow mutex is held.
+ * Return: as kpkeys_block_add().
+ */
+int kpkeys_block_search_and_tag(const struct kpkeys_pool *pool,
+				struct page *page, unsigned int order,
+				unsigned int min_spare)
+{
+	int err = -EADDRINUSE;
+
+	kpkeys_mappings_offer(pool, page_to_pfn(page), 1 << order);
+	if (kpkeys_mappings_search(pool))
+		err = kpkeys_block_tag(pool, page, order, min_spare);
+	else
+		kpkeys_pool_count(pool, KPKEYS_POOL_REFUSED);
+	kpkeys_mappings_settle(pool);
+	kpkeys_pool_report_idle(pool, page_to_nid(page));
+	return err;
+}
+
+/**
  * kpkeys_block_add() - Add pages to a pool.
  * @pool: the pool.
  * @page: the first page, which has just been allocated. It is consumed.
@@ -238,136 +257,13 @@ static int kpkeys_block_tag(const struct kpkeys_pool *pool, struct page *page,
 int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
 		     unsigned int order, unsigned int min_spare)
 {
-	int err = -EADDRINUSE;
-
 	split_page(page, order);
 
 	if (!kpkeys_region_fits(pool, page, 1 << order)) {
 		kpkeys_block_free_pages(page, 1 << order);
 		return -ERANGE;
 	}
-
-	if (kpkeys_mappings_offer(pool, page_to_pfn(page), 1 << order))
-		err = kpkeys_block_tag(pool, page, order, min_spare);
-	else
-		kpkeys_pool_count(pool, KPKEYS_POOL_REFUSED);
-	kpkeys_mappings_settle(pool);
-	kpkeys_pool_report_idle(pool, page_to_nid(page));
-	return err;
-}
-
-/* How many available pages are not fit for any kind? */
-static unsigned long kpkeys_node_unclean(const struct kpkeys_pool_node *node)
-{
-	unsigned long avail = READ_ONCE(node->nr_avail);
-
-	return avail - min(avail, READ_ONCE(node->nr_clean));
-}
-
-/* Take available pages, or add a block and take of that. */
-static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
-					      int nid, unsigned int order,
-					      enum kpkeys_kind kind, bool zero)
-{
-	struct page *page, *block;
-	int err;
-
-	guard(mutex)(&pool->sync->grow);
-
-	/* Another CPU may have added a block meanwhile. */
-	page = kpkeys_pool_take(pool, nid, order, kind, zero);
-	if (page)
-		return page;
-
-	/* A flush for a few pages would soon be followed by another. */
-	if (kpkeys_node_unclean(kpkeys_pool_node(pool, nid)) >= KPKEYS_POOL_LOW &&
-	    kpkeys_pool_clean(pool, nid)) {
-		page = kpkeys_pool_take(pool, nid, order, kind, zero);
-		if (page)
-			return page;
-	}
-
-	do {
-		/* No reclaim: it may need page tables and the grow mutex. */
-		block = kpkeys_pool_get_pages(nid, GFP_NOWAIT | __GFP_NOWARN |
-					      __GFP_THISNODE, KPKEYS_BLOCK_ORDER);
-		if (!block) {
-			if (!kpkeys_pool_clean(pool, nid))
-				return NULL;
-			break;
-		}
-		err = kpkeys_block_add(pool, block, KPKEYS_BLOCK_ORDER,
-				       KPKEYS_MIN_SPARE);
-		if (err && err != -EADDRINUSE)
-			return NULL;
-	} while (err);
-	return kpkeys_pool_take(pool, nid, order, kind, zero);
-}
-
-/* Only for what the caller needs is memory reclaimed, or a process killed. */
-static struct page *kpkeys_pool_get_few(int nid, gfp_t gfp, unsigned int *order)
-{
-	unsigned int needed = *order;
-	struct page *pages;
-
-	*order = KPKEYS_SMALL_ORDER;
-	pages = kpkeys_pool_get_pages(nid, gfp | __GFP_NORETRY | __GFP_NOWARN,
-				      KPKEYS_SMALL_ORDER);
-	if (pages)
-		return pages;
-	*order = needed;
-	return kpkeys_pool_get_pages(nid, gfp, needed);
-}
-
-/* Add a few pages and take of them; *@more is set if a retry may help. */
-static struct page *kpkeys_pool_grow_by_small(const struct kpkeys_pool *pool,
-					      int nid, gfp_t gfp,
-					      unsigned int order,
-					      enum kpkeys_kind kind, bool zero,
-					      bool *more)
-{
-	unsigned int got = order;
-	struct page *pages;
-	int err;
-
-	*more = false;
-	pages = kpkeys_pool_get_few(nid, gfp, &got);
-	if (!pages)
-		return NULL;
-
-	guard(mutex)(&pool->sync->grow);
-	nid = page_to_nid(pages);
-	err = kpkeys_block_add(pool, pages, got, KPKEYS_MIN_SPARE);
-	*more = !err || err == -EADDRINUSE;
-	return err ? NULL : kpkeys_pool_take(pool, nid, order, kind, zero);
-}
-
-/**
- * kpkeys_pool_grow_and_take() - Add pages to a pool and take some of them.
- * @pool: the pool.
- * @nid: preferred node.
- * @gfp: flags for the page allocator.
- * @order: order of the run to take, naturally aligned.
- * @kind: what it is taken for.
- * @zero: whether to clear it.
- *
- * Context: may sleep.
- * Return: the pages, in the same state as from kpkeys_pool_take(), or NULL.
- */
-struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool, int nid,
-				       gfp_t gfp, unsigned int order,
-				       enum kpkeys_kind kind, bool zero)
-{
-	struct page *page;
-	bool more = true;
-	int i;
-
-	page = kpkeys_pool_grow_by_block(pool, nid, order, kind, zero);
-	gfp &= ~(__GFP_ZERO | __GFP_ACCOUNT | __GFP_COMP | GFP_ZONEMASK);
-	for (i = 0; !page && more && i < SMALL_TRIES; i++)
-		page = kpkeys_pool_grow_by_small(pool, nid, gfp, order, kind,
-						 zero, &more);
-	return page;
+	return kpkeys_block_search_and_tag(pool, page, order, min_spare);
 }
 
 /* === Shrinking: the grow mutex is held ================================== */
@@ -478,6 +374,9 @@ static struct kpkeys_region *kpkeys_block_claim_whole(const struct kpkeys_pool *
 	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
 	CLASS(kpkeys_pool_level, level)(pool);
 
+	/* What is added at once must not be given back at once. */
+	if (keep)
+		keep = max(keep, kpkeys_blocks_at_once(node));
 	if (node->nr_empty <= keep)
 		return NULL;
 	region = list_last_entry(&node->empty, typeof(*region), list);
@@ -619,8 +518,8 @@ static unsigned long kpkeys_pool_trim_locked(const struct kpkeys_pool *pool,
 		scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid)) {
 			CLASS(kpkeys_pool_level, level)(pool);
 			kept = min3(node->nr_empty, keep, KPKEYS_IDLE_BLOCKS);
-			node->trim_at = node->nr_avail +
-					(KPKEYS_IDLE_BLOCKS - kept) * KPKEYS_BLOCK_PAGES;
+			node->trim_at = node->nr_avail + KPKEYS_BLOCK_PAGES *
+				(KPKEYS_IDLE_BLOCKS - kept + kpkeys_blocks_at_once(node) - 1);
 		}
 		kpkeys_pool_report_idle(pool, nid);
 	}
@@ -658,9 +557,10 @@ unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool)
 		const struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 		unsigned long empty = READ_ONCE(node->nr_empty);
 		unsigned long avail = READ_ONCE(node->nr_avail);
+		unsigned long keep = kpkeys_blocks_at_once(node);
 
-		if (empty > 1)
-			nr += (empty - 1) * KPKEYS_BLOCK_PAGES;
+		if (empty > keep)
+			nr += (empty - keep) * KPKEYS_BLOCK_PAGES;
 		if (avail > KPKEYS_POOL_LOW)
 			nr += min(READ_ONCE(node->nr_small),
 				  avail - KPKEYS_POOL_LOW);
@@ -688,36 +588,6 @@ unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool)
 }
 
 /* === In the background ================================================== */
-
-/* Returns false if it should not be tried again soon. */
-static bool kpkeys_pool_refill_node(const struct kpkeys_pool *pool, int nid)
-{
-	const struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
-	unsigned int order = KPKEYS_BLOCK_ORDER;
-	struct page *page;
-	bool flushed = false;
-
-	if (READ_ONCE(node->nr_clean) < KPKEYS_POOL_LOW) {
-		guard(mutex)(&pool->sync->grow);
-		flushed = kpkeys_pool_clean(pool, nid);
-	}
-	while (READ_ONCE(node->nr_clean) < KPKEYS_POOL_LOW) {
-		/* Outside the mutex: reclaim may need page tables. */
-		page = kpkeys_pool_get_pages(nid, GFP_KERNEL | __GFP_NORETRY |
-					     __GFP_NOWARN | __GFP_THISNODE,
-					     order);
-		if (!page && order == KPKEYS_SMALL_ORDER)
-			return false;
-		if (!page) {
-			order = KPKEYS_SMALL_ORDER;
-			continue;
-		}
-		guard(mutex)(&pool->sync->grow);
-		if (kpkeys_block_add(pool, page, order, KPKEYS_MIN_SPARE))
-			return false;
-	}
-	return !flushed;
-}
 
 /**
  * kpkeys_pool_background() - Refill a pool, or give back idle memory.

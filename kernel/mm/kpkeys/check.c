@@ -24,6 +24,7 @@
 #include <linux/sched/task.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 
 #include "kpkeys.h"
 
@@ -104,6 +105,11 @@ static int kpkeys_check_table(struct kpkeys_walk *walk,
 	int err;
 
 	check->res->tables++;
+	if (tbl->mm != &init_mm && strcmp(tbl->level, "pgd") &&
+	    !kpkeys_is_linked(virt_to_page(tbl->addr))) {
+		check->res->unlinked++;
+		kpkeys_check_report(check, "unlinked", tbl->level, addr);
+	}
 	if (kpkeys_snapshot_has(&check->snap, addr) || arch_kpkeys_read_only(tbl->addr))
 		return 0;
 
@@ -338,6 +344,7 @@ static int kpkeys_check_show(struct seq_file *m, void *unused)
 	seq_printf(m, "tables %lu\n", res.tables);
 	seq_printf(m, "untagged %lu\n", res.untagged);
 	seq_printf(m, "aliases %lu\n", res.aliases);
+	seq_printf(m, "unlinked %lu\n", res.unlinked);
 	seq_printf(m, "foreign %lu\n", res.foreign);
 	return 0;
 }

@@ -76,6 +76,7 @@ struct kpkeys_walk {
 int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm);
 bool kpkeys_topmost_is_next(struct mm_struct *mm);
 bool kpkeys_page_is_ours(struct page *page);
+bool kpkeys_is_linked(struct page *page);
 
 extern struct kpkeys_pool kpkeys_pgtables_pool;
 
@@ -90,12 +91,14 @@ int kpkeys_untag_page(struct page *page, unsigned int order);
  * @tables: page table pages visited.
  * @untagged: page table pages that can be written at the default level.
  * @aliases: writable mappings of page table pages outside the linear map.
+ * @unlinked: page tables of processes that could be freed or used twice.
  * @foreign: tagged pages that are no page tables.
  */
 struct kpkeys_check_result {
 	unsigned long tables;
 	unsigned long untagged;
 	unsigned long aliases;
+	unsigned long unlinked;
 	unsigned long foreign;
 };
 

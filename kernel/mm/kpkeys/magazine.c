@@ -203,6 +203,11 @@ static bool kpkeys_pool_put_locked(const struct kpkeys_pool *pool,
 
 	if (!test_and_clear_bit(first, region->in_use))
 		return false;
+	/* An entry was made to point to it after the first look. */
+	if (test_bit(first, region->linked)) {
+		set_bit(first, region->in_use);
+		return false;
+	}
 
 	/* As in the page allocator, poisoned pages are not reused. */
 	if (PageHWPoison(page))

@@ -48,14 +48,25 @@ static bool kpkeys_ranges_meet(unsigned long pfn, unsigned long nr,
 	return pfn < other + nr_other && other < pfn + nr;
 }
 
+static bool kpkeys_is_offered(const struct kpkeys_pool_state *state,
+			      unsigned long pfn, unsigned long nr)
+{
+	unsigned long first = pfn >> KPKEYS_PROTECTED_ORDER;
+	unsigned long end = ((pfn + nr - 1) >> KPKEYS_PROTECTED_ORDER) + 1;
+
+	if (!kpkeys_ranges_meet(pfn, nr, READ_ONCE(state->first_offered),
+				READ_ONCE(state->nr_offered)))
+		return false;
+	end = min(end, kpkeys_nr_protected_blocks);
+	return find_next_bit(state->offered, end, first) < end;
+}
+
 static bool kpkeys_is_protected(unsigned long pfn, unsigned long nr)
 {
 	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
-	const struct kpkeys_pool_state *state = pool->state;
 	unsigned long end = pfn + nr;
 
-	if (kpkeys_ranges_meet(pfn, nr, READ_ONCE(state->offered),
-			       READ_ONCE(state->nr_offered)))
+	if (kpkeys_is_offered(pool->state, pfn, nr))
 		return true;
 
 	while (pfn < end) {
@@ -104,13 +115,6 @@ static bool kpkeys_is_table(const void *table)
 	       kpkeys_region_find(&kpkeys_pgtables_pool, PHYS_PFN(__pa(table)), &i);
 }
 
-static bool kpkeys_offered(const struct kpkeys_pool_state *state,
-			   unsigned long pfn, unsigned long size)
-{
-	return kpkeys_ranges_meet(pfn, size >> PAGE_SHIFT, state->offered,
-				  state->nr_offered);
-}
-
 static bool kpkeys_pte_maps(const struct kpkeys_pool_state *state, pmd_t pmd)
 {
 	pte_t *table = (pte_t *)pmd_page_vaddr(pmd);
@@ -121,7 +125,7 @@ static bool kpkeys_pte_maps(const struct kpkeys_pool_state *state, pmd_t pmd)
 	for (i = 0; i < PTRS_PER_PTE; i++) {
 		pte_t pte = ptep_get(&table[i]);
 
-		if (pte_present(pte) && kpkeys_offered(state, pte_pfn(pte), PAGE_SIZE))
+		if (pte_present(pte) && kpkeys_is_offered(state, pte_pfn(pte), 1))
 			return true;
 	}
 	return false;
@@ -140,7 +144,7 @@ static bool kpkeys_pmd_maps(const struct kpkeys_pool_state *state, pud_t *pudp,
 
 		if (!pmd_present(pmd))
 			continue;
-		if (pmd_leaf(pmd) ? kpkeys_offered(state, pmd_pfn(pmd), PMD_SIZE) :
+		if (pmd_leaf(pmd) ? kpkeys_is_offered(state, pmd_pfn(pmd), PMD_SIZE >> PAGE_SHIFT) :
 				    kpkeys_pte_maps(state, pmd))
 			return true;
 	}
@@ -161,7 +165,7 @@ static bool kpkeys_pud_maps(const struct kpkeys_pool_state *state, p4d_t *p4dp,
 
 		if (!pud_present(pud))
 			continue;
-		if (pud_leaf(pud) ? kpkeys_offered(state, pud_pfn(pud), PUD_SIZE) :
+		if (pud_leaf(pud) ? kpkeys_is_offered(state, pud_pfn(pud), PUD_SIZE >> PAGE_SHIFT) :
 				    kpkeys_pmd_maps(state, &table[i], pud))
 			return true;
 	}
@@ -226,43 +230,75 @@ static bool kpkeys_any_process_maps(const struct kpkeys_pool *pool)
 /* === Pages for a pool: the grow mutex is held =========================== */
 
 /**
- * kpkeys_mappings_offer() - Look whether pages may enter a pool.
+ * kpkeys_mappings_offer() - Refuse new mappings of pages that may enter a pool.
  * @pool: the pool.
  * @pfn: the first page frame.
  * @nr: number of pages; they do not cross a block boundary.
  *
- * New mappings of the pages are refused from now on, until
- * kpkeys_mappings_settle().
+ * To be called again for more pages, before kpkeys_mappings_search(): of whole
+ * blocks then. kpkeys_mappings_settle() ends it for all of them.
  *
- * Context: may sleep; the grow mutex is held.
- * Return: false if a process maps one of them, which has been reported.
+ * Context: the grow mutex is held.
  */
-bool kpkeys_mappings_offer(const struct kpkeys_pool *pool, unsigned long pfn,
+void kpkeys_mappings_offer(const struct kpkeys_pool *pool, unsigned long pfn,
 			   unsigned int nr)
 {
+	struct kpkeys_pool_state *state = pool->state;
+	unsigned long first = pfn, end = pfn + nr;
+
 	if (!static_branch_unlikely(&kpkeys_mappings_key))
-		return true;
+		return;
 
-	scoped_class(kpkeys_pool_level, level, pool) {
-		set_bit(pfn >> KPKEYS_PROTECTED_ORDER, pool->state->protected);
-		pool->state->offered = pfn;
-		WRITE_ONCE(pool->state->nr_offered, nr);
+	CLASS(kpkeys_pool_level, level)(pool);
+	if (state->nr_offered) {
+		first = min(first, state->first_offered);
+		end = max(end, state->first_offered + state->nr_offered);
 	}
+	set_bit(pfn >> KPKEYS_PROTECTED_ORDER, state->offered);
+	set_bit(pfn >> KPKEYS_PROTECTED_ORDER, state->protected);
+	state->first_offered = first;
+	WRITE_ONCE(state->nr_offered, end - first);
+}
 
+/**
+ * kpkeys_mappings_search() - Search all processes for what was offered.
+ * @pool: the pool.
+ *
+ * Context: may sleep; the grow mutex is held.
+ * Return: false if a process maps one of the pages, which has been reported.
+ */
+bool kpkeys_mappings_search(const struct kpkeys_pool *pool)
+{
 	/* No process exists before the scheduler runs. */
-	if (system_state < SYSTEM_SCHEDULING)
+	if (!static_branch_unlikely(&kpkeys_mappings_key) ||
+	    system_state < SYSTEM_SCHEDULING)
 		return true;
 
 	/* Entries that were being written are there now, or will be refused. */
 	synchronize_rcu_expedited();
 	if (kpkeys_any_process_maps(pool)) {
-		kpkeys_violation_refused("page frame 0x%lx for page tables, mapped by a process",
-					 pfn);
+		kpkeys_violation_refused("page frame 0x%lx for page tables, or one of the next %lu, mapped by a process",
+					 pool->state->first_offered,
+					 pool->state->nr_offered - 1);
 		return false;
 	}
 	/* Ordinary data decided who flushed when the mapping went away. */
 	kpkeys_pool_flush();
 	return true;
+}
+
+/**
+ * kpkeys_mappings_offered() - Was a block offered?
+ * @pool: the pool.
+ * @pfn: its first page frame, from ordinary memory.
+ *
+ * Context: the grow mutex is held.
+ * Return: true if so, and no page of it can have been mapped since.
+ */
+bool kpkeys_mappings_offered(const struct kpkeys_pool *pool, unsigned long pfn)
+{
+	return !static_branch_unlikely(&kpkeys_mappings_key) ||
+	       kpkeys_is_offered(pool->state, pfn, KPKEYS_BLOCK_PAGES);
 }
 
 /**
@@ -273,11 +309,17 @@ bool kpkeys_mappings_offer(const struct kpkeys_pool *pool, unsigned long pfn,
  */
 void kpkeys_mappings_settle(const struct kpkeys_pool *pool)
 {
-	if (!static_branch_unlikely(&kpkeys_mappings_key))
+	struct kpkeys_pool_state *state = pool->state;
+	unsigned long first, end;
+
+	if (!static_branch_unlikely(&kpkeys_mappings_key) || !state->nr_offered)
 		return;
 
 	CLASS(kpkeys_pool_level, level)(pool);
-	WRITE_ONCE(pool->state->nr_offered, 0);
+	first = state->first_offered >> KPKEYS_PROTECTED_ORDER;
+	end = ((state->first_offered + state->nr_offered - 1) >> KPKEYS_PROTECTED_ORDER) + 1;
+	WRITE_ONCE(state->nr_offered, 0);
+	bitmap_clear(state->offered, first, end - first);
 }
 
 /* === Start ============================================================== */

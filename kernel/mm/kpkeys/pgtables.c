@@ -55,23 +55,32 @@ static bool kpkeys_page_is_marked(struct page *page)
 	return test_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
 
-VISIBLE_IF_KUNIT int __init kpkeys_tag_page(struct page *page,
-					    unsigned int order)
+static void __init kpkeys_note_early(struct page *page, unsigned int order)
 {
 	unsigned int i;
-	int err;
 
 	for (i = 0; i < 1 << order; i++)
 		kpkeys_region_set_early(&kpkeys_pgtables_pool, page + i, true);
 	kpkeys_mark_page(page);
-	err = set_memory_pkey((unsigned long)page_address(page), 1 << order,
-			      KPKEYS_PKEY_PGTABLES);
+}
+
+static int __init kpkeys_tag_range(unsigned long addr, unsigned int nr)
+{
+	int err = set_memory_pkey(addr, nr, KPKEYS_PKEY_PGTABLES);
+
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
-	/* Even after a failure, part of the page may be tagged. */
-	kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, 1 << order);
+	/* Even after a failure, part of it may be tagged. */
+	kpkeys_stat_add(KPKEYS_STAT_PTPS_TAGGED, nr);
 	if (err)
 		kpkeys_stat_add(KPKEYS_STAT_TAG_FAILURES, 1);
 	return err;
+}
+
+VISIBLE_IF_KUNIT int __init kpkeys_tag_page(struct page *page,
+					    unsigned int order)
+{
+	kpkeys_note_early(page, order);
+	return kpkeys_tag_range((unsigned long)page_address(page), 1 << order);
 }
 
 VISIBLE_IF_KUNIT int __init kpkeys_untag_page(struct page *page,
@@ -356,15 +365,53 @@ static int __init kpkeys_early_batch(char *arg)
 }
 early_param("kpkeys.batch", kpkeys_early_batch);
 
+/*
+ * Tables that follow one another in memory are tagged at once, with one flush of
+ * TLBs. Those of the linear map do, and the walk meets them in that order.
+ */
+struct kpkeys_run {
+	unsigned long start;
+	unsigned int nr;
+};
+
+static int __init kpkeys_tag_run(struct kpkeys_run *run)
+{
+	unsigned int nr = run->nr;
+
+	run->nr = 0;
+	return nr ? kpkeys_tag_range(run->start, nr) : 0;
+}
+
 static int __init kpkeys_tag_existing(struct kpkeys_walk *walk,
 				      const struct kpkeys_table *tbl)
 {
+	unsigned long addr = (unsigned long)tbl->addr;
 	struct page *page = virt_to_page(tbl->addr);
+	struct kpkeys_run *run = walk->private;
+	int err = 0;
 
 	/* Some tables are reached more than once. */
 	if (kpkeys_page_is_ours(page) || arch_kpkeys_read_only(tbl->addr))
 		return 0;
-	return kpkeys_tag_page(page, 0);
+
+	kpkeys_note_early(page, 0);
+	if (run->start + run->nr * PAGE_SIZE != addr) {
+		err = kpkeys_tag_run(run);
+		run->start = addr;
+	}
+	run->nr++;
+	return err;
+}
+
+static int __init kpkeys_tag_tables(void)
+{
+	struct kpkeys_run run = {};
+	struct kpkeys_walk tag = {
+		.table = kpkeys_tag_existing,
+		.private = &run,
+	};
+
+	return kpkeys_walk_tables(&tag, &init_mm) ? : kpkeys_tag_run(&run);
 }
 
 static int __init kpkeys_untag_existing(struct kpkeys_walk *walk,
@@ -406,7 +453,6 @@ static int __init kpkeys_tag_ledgers(void)
  */
 void __init kpkeys_hardened_pgtables_init(void)
 {
-	struct kpkeys_walk tag = { .table = kpkeys_tag_existing };
 	struct kpkeys_walk untag = { .table = kpkeys_untag_existing };
 	const char *reason;
 	int err;
@@ -435,7 +481,7 @@ void __init kpkeys_hardened_pgtables_init(void)
 
 	err = kpkeys_tag_ledgers();
 	if (!err)
-		err = kpkeys_walk_tables(&tag, &init_mm);
+		err = kpkeys_tag_tables();
 	if (err) {
 		/*
 		 * Tables that stay tagged can still be written under the guard.
@@ -490,11 +536,8 @@ void __init kpkeys_hardened_pgtables_suspend(void)
  */
 void __init kpkeys_hardened_pgtables_resume(void)
 {
-	struct kpkeys_walk tag = { .table = kpkeys_tag_existing };
-
 	suspended_for = NULL;
-	if (kpkeys_hardened_pgtables_enabled() &&
-	    kpkeys_walk_tables(&tag, &init_mm))
+	if (kpkeys_hardened_pgtables_enabled() && kpkeys_tag_tables())
 		pr_err("page tables that were allocated at boot are not protected\n");
 }
 

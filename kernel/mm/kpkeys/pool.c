@@ -211,6 +211,12 @@ bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page)
 	order = kpkeys_region_order(region, first);
 	if (!test_bit(first, region->in_use) || order != compound_order(page))
 		goto bad_free;
+	if (test_bit(first, region->linked)) {
+		kpkeys_pool_count(pool, KPKEYS_POOL_BAD_FREES);
+		kpkeys_violation_refused("page frame 0x%lx freed, a page table in use",
+					 page_to_pfn(page));
+		return true;
+	}
 
 	if (memcg_kmem_online() && PageMemcgKmem(page))
 		__memcg_kmem_uncharge_page(page, order);

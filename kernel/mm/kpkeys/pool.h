@@ -87,6 +87,7 @@ static_assert(KPKEYS_KIND_TABLE + KPKEYS_ANY_LEVEL == KPKEYS_KIND_KERNEL);
  * @inner: the other pages of an order above 0 that is handed out.
  * @early: tagged pages that do not belong to the pool and never will.
  * @stuck: pages to give back once they can be untagged.
+ * @linked: pages to which an entry of a page table points.
  * @kinds: for each kind, the pages of it.
  * @flushing: available pages that will be clean when TLBs have been flushed.
  * @owners: for roots, the mm each page was claimed for; NULL before the first.
@@ -106,6 +107,7 @@ struct kpkeys_region {
 	DECLARE_BITMAP(inner, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(early, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(stuck, KPKEYS_BLOCK_PAGES);
+	DECLARE_BITMAP(linked, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(kinds[KPKEYS_NR_KINDS], KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(flushing, KPKEYS_BLOCK_PAGES);
 	struct mm_struct **owners;
@@ -163,8 +165,10 @@ struct kpkeys_magazine {
  * @nr_spare: how many there are.
  * @nr_own: pages for the pool's own data, used or spare. It only grows.
  * @free_regions: unused descriptors.
- * @offered: first page frame of those that may enter the pool.
- * @nr_offered: how many there are; 0 if none are being looked at.
+ * @offered: a bit for each block with pages that may enter the pool.
+ * @first_offered: the first of these page frames.
+ * @nr_offered: how many there are from the first to the last; 0 if none are
+ *	being looked at.
  * @protected: a bit for each block that has a page in @owned or @early, or is
  *	offered.
  */
@@ -177,8 +181,8 @@ struct kpkeys_pool_state {
 	void *spare;
 	unsigned int nr_spare, nr_own;
 	struct list_head free_regions;
-	unsigned long offered, nr_offered;
-	unsigned long *protected;
+	unsigned long *offered, *protected;
+	unsigned long first_offered, nr_offered;
 };
 
 /* Pool statistics. Unprotected, because no decision depends on them. */
@@ -192,7 +196,7 @@ enum kpkeys_pool_event {
 	KPKEYS_POOL_FAILED_TAGS,
 	KPKEYS_POOL_FAILED_UNTAGS,
 	KPKEYS_POOL_BAD_TAKES,		/* page was not free, or not of the pool */
-	KPKEYS_POOL_BAD_FREES,		/* page was not handed out */
+	KPKEYS_POOL_BAD_FREES,		/* page was not handed out, or is linked */
 	KPKEYS_POOL_REFUSED,		/* pages that a process maps */
 	KPKEYS_POOL_NR_EVENTS
 };
@@ -452,13 +456,25 @@ void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu);
 /* === mappings.c: no page of the pool is mapped a second time ============= */
 
 #ifdef CONFIG_KPKEYS_CHECK_MAPPINGS
-bool kpkeys_mappings_offer(const struct kpkeys_pool *pool, unsigned long pfn,
+void kpkeys_mappings_offer(const struct kpkeys_pool *pool, unsigned long pfn,
 			   unsigned int nr);
+bool kpkeys_mappings_search(const struct kpkeys_pool *pool);
+bool kpkeys_mappings_offered(const struct kpkeys_pool *pool, unsigned long pfn);
 void kpkeys_mappings_settle(const struct kpkeys_pool *pool);
 void kpkeys_mappings_start(const struct kpkeys_pool *pool);
 #else
-static inline bool kpkeys_mappings_offer(const struct kpkeys_pool *pool,
+static inline void kpkeys_mappings_offer(const struct kpkeys_pool *pool,
 					 unsigned long pfn, unsigned int nr)
+{
+}
+
+static inline bool kpkeys_mappings_search(const struct kpkeys_pool *pool)
+{
+	return true;
+}
+
+static inline bool kpkeys_mappings_offered(const struct kpkeys_pool *pool,
+					   unsigned long pfn)
 {
 	return true;
 }
@@ -472,14 +488,16 @@ static inline void kpkeys_mappings_start(const struct kpkeys_pool *pool) { }
 int kpkeys_pool_init(struct kpkeys_pool *pool);
 int kpkeys_pool_late_init(const struct kpkeys_pool *pool);
 
-/* === blocks.c: growing and shrinking ==================================== */
+/* === blocks.c: memory that enters and leaves ============================ */
 
 int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
 		     unsigned int order, unsigned int min_spare);
-struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order);
-struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool, int nid,
-				       gfp_t gfp, unsigned int order,
-				       enum kpkeys_kind kind, bool zero);
+int kpkeys_block_tag(const struct kpkeys_pool *pool, struct page *page,
+		     unsigned int order, unsigned int min_spare);
+int kpkeys_block_search_and_tag(const struct kpkeys_pool *pool,
+				struct page *page, unsigned int order,
+				unsigned int min_spare);
+void kpkeys_block_free_pages(struct page *page, unsigned int nr);
 void kpkeys_pool_flush(void);
 void kpkeys_pool_report_idle(const struct kpkeys_pool *pool, unsigned int nid);
 unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
@@ -489,6 +507,15 @@ void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool);
 void kpkeys_pool_background(const struct kpkeys_pool *pool);
 unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool);
 unsigned long kpkeys_pool_scan_idle(const struct kpkeys_pool *pool);
+
+/* === grow.c: growing ==================================================== */
+
+struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order);
+unsigned int kpkeys_blocks_at_once(const struct kpkeys_pool_node *node);
+struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool, int nid,
+				       gfp_t gfp, unsigned int order,
+				       enum kpkeys_kind kind, bool zero);
+bool kpkeys_pool_refill_node(const struct kpkeys_pool *pool, int nid);
 
 /* A node with fewer clean pages gets some in the background. */
 #define KPKEYS_POOL_LOW		64

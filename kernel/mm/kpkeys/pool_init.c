@@ -95,7 +95,7 @@ static int __init kpkeys_pool_init_state(struct kpkeys_pool *pool)
 	size_t directory = kpkeys_directory_size(pool);
 	size_t protected = kpkeys_directory_end(pool) / KPKEYS_BLOCK_PAGES / BITS_PER_BYTE;
 	size_t size = sizeof(*pool->state) + nodes + mags + directory +
-		      protected + 5 * SMP_CACHE_BYTES;
+		      2 * protected + 6 * SMP_CACHE_BYTES;
 	unsigned int order = get_order(size);
 	struct kpkeys_pool_state *state;
 	unsigned int nid;
@@ -111,6 +111,7 @@ static int __init kpkeys_pool_init_state(struct kpkeys_pool *pool)
 	state->nodes = kpkeys_pool_align_take(&next, nodes);
 	state->magazines = kpkeys_pool_align_take(&next, mags);
 	pool->directory = kpkeys_pool_align_take(&next, directory);
+	state->offered = kpkeys_pool_align_take(&next, protected);
 	state->protected = kpkeys_pool_align_take(&next, protected);
 	INIT_LIST_HEAD(&state->free_regions);
 	for (nid = 0; nid < pool->nr_nodes; nid++)

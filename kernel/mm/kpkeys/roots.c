@@ -116,23 +116,46 @@ int kpkeys_root_claim(struct mm_struct *mm, pgd_t *root)
 }
 
 /**
+/* Entries of all levels have the bits of the lowest that say they are present. */
+static bool kpkeys_root_in_use(const pgd_t *root)
+{
+	unsigned int nr = kpkeys_topmost_is_next(&init_mm) ?
+		PAGE_SIZE / sizeof(*root) : USER_PTRS_PER_PGD;
+
+	while (nr--)
+		if (pte_present(__pte(pgd_val(READ_ONCE(root[nr])))))
+			return true;
+	return false;
+}
+
+/**
  * kpkeys_root_release() - Forget for which mm a table was claimed.
  * @root: the table, about to be freed.
  *
+ * The count of those who use an mm is ordinary data. While it has page tables,
+ * somebody does.
+ *
  * Context: any in which page tables are freed, at the default level.
+ * Return: false if the table must not be freed.
  */
-void kpkeys_root_release(pgd_t *root)
+bool kpkeys_root_release(pgd_t *root)
 {
 	struct mm_struct **note;
 
 	if (!kpkeys_hardened_pgtables_enabled())
-		return;
+		return true;
 	note = kpkeys_root_note(root);
 	if (!note || !READ_ONCE(*note))
-		return;
+		return true;
+	if (kpkeys_root_in_use(root)) {
+		kpkeys_violation_refused("root 0x%lx freed, but in use",
+					 (unsigned long)root);
+		return false;
+	}
 
 	guard(kpkeys_hardened_pgtables)();
 	WRITE_ONCE(*note, NULL);
+	return true;
 }
 
 /* === Forged roots ======================================================= */

@@ -19,6 +19,7 @@
 #include <linux/gfp.h>
 #include <linux/init.h>
 #include <linux/kpkeys_batch.h>
+#include <linux/kpkeys_links.h>
 #include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/mm_types.h>
@@ -75,14 +76,22 @@ VISIBLE_IF_KUNIT void *ephmap_new_table(void)
 
 static void ephmap_free_table(void *table)
 {
+	kpkeys_unlink_table(true, PHYS_PFN(__pa(table)));
 	pagetable_dtor_free(virt_to_ptdesc(table));
+}
+
+static void ephmap_note_table(void *table)
+{
+	kpkeys_link_table(&init_mm, PHYS_PFN(__pa(table)), PGTABLE_LEVEL_PTE,
+			  /* set by the caller */);
 }
 
 /* Link the upper tables, which all CPUs share; returns their number. */
 static unsigned int ephmap_link_tables(struct mm_struct *mm, void **new)
 {
 	pgd_t *pgd = pgd_offset(mm, EPHMAP_BASE_ADDR);
-	unsigned int nr = 0;
+	unsigned int i, nr = 0;
+	void *top;
 	pud_t *pud;
 	pmd_t *pmd;
 	pgd_t entry;
@@ -91,16 +100,18 @@ static unsigned int ephmap_link_tables(struct mm_struct *mm, void **new)
 	pud = new[nr++];
 	set_pud(pud + pud_index(EPHMAP_BASE_ADDR),
 		__pud(_KERNPG_TABLE | __pa(pmd)));
-	mm->context.ephmap = pud;
+	top = pud;
 	if (pgtable_l5_enabled()) {
 		p4d_t *p4d = new[nr++];
 
 		set_p4d(p4d + p4d_index(EPHMAP_BASE_ADDR),
 			__p4d(_KERNPG_TABLE | __pa(pud)));
-		mm->context.ephmap = p4d;
+		top = p4d;
 	}
+	for (i = 0; i < nr; i++)
+		ephmap_note_table(new[i]);
 	/* In both address spaces: the CPU may leave with a window open. */
-	entry = __pgd(_KERNPG_TABLE | __pa(mm->context.ephmap));
+	entry = __pgd(_KERNPG_TABLE | __pa(top));
 	set_pgd(pgd, entry);
 	set_pgd(asi_restricted_pgd(pgd), entry);
 	return nr;
@@ -111,20 +122,23 @@ static noinline bool ephmap_make_tables(struct mm_struct *mm,
 					unsigned long addr)
 {
 	unsigned int nr = 0, used = 0, needed;
+	pgd_t *pgd = pgd_offset(mm, 0);
 	bool made = false;
 	void *new[4];
 	pmd_t *pmd;
 
-	needed = READ_ONCE(mm->context.ephmap) ? 1 : 3 + pgtable_l5_enabled();
+	needed = ephmap_pmd(pgd, addr) ? 1 : 3 + pgtable_l5_enabled();
 	while (nr < needed && (new[nr] = ephmap_new_table()))
 		nr++;
 
 	scoped_guard(spinlock, &mm->page_table_lock) {
-		if (!mm->context.ephmap && nr == needed)
+		if (!ephmap_pmd(pgd, addr) && nr == needed)
 			used = ephmap_link_tables(mm, new);
-		pmd = ephmap_pmd(pgd_offset(mm, 0), addr);
-		if (pmd && pmd_none(*pmd) && used < nr)
+		pmd = ephmap_pmd(pgd, addr);
+		if (pmd && pmd_none(*pmd) && used < nr) {
+			ephmap_note_table(new[used]);
 			set_pmd(pmd, __pmd(_KERNPG_TABLE | __pa(new[used++])));
+		}
 		made = pmd && !pmd_none(*pmd);
 	}
 	while (used < nr)
@@ -134,29 +148,28 @@ static noinline bool ephmap_make_tables(struct mm_struct *mm,
 
 /**
  * ephmap_free() - Free the page tables of windows.
- * @mm: the mm, which no CPU has loaded and nothing uses any more.
+ * @root: the topmost table of an mm, which no CPU has loaded and nothing uses
+ *	any more. A pointer elsewhere could be forged.
  *
  * Context: any but interrupts.
  */
-void ephmap_free(struct mm_struct *mm)
+void ephmap_free(pgd_t *root)
 {
-	void *top = mm->context.ephmap;
-	pud_t *pud = top;
+	pgd_t *pgd = pgd_offset_pgd(root, EPHMAP_BASE_ADDR);
+	pud_t *pud = asi_pud_offset(root, EPHMAP_BASE_ADDR);
 	unsigned int i;
 	pmd_t *pmd;
 
-	if (!top)
+	if (!pud)
 		return;
-	if (pgtable_l5_enabled()) {
-		pud = p4d_pgtable(((p4d_t *)top)[p4d_index(EPHMAP_BASE_ADDR)]);
-		ephmap_free_table(top);
-	}
-	pmd = pud_pgtable(pud[pud_index(EPHMAP_BASE_ADDR)]);
-	ephmap_free_table(pud);
+	pmd = pud_pgtable(*pud);
 	for (i = 0; i < PTRS_PER_PMD; i++)
 		if (!pmd_none(pmd[i]))
 			ephmap_free_table((void *)pmd_page_vaddr(pmd[i]));
 	ephmap_free_table(pmd);
+	ephmap_free_table((void *)((unsigned long)pud & PAGE_MASK));
+	if (pgtable_l5_enabled())
+		ephmap_free_table((void *)pgd_page_vaddr(*pgd));
 }
 
 /* === Other CPUs ========================================================== */

@@ -399,6 +399,30 @@ static void trampoline_table_is_protected(struct kunit *test)
 	expect_table_is_protected(test, pud_offset(p4d, 0));
 }
 
+/* When small blocks of a pool are given back. */
+static void linear_map_is_merged_again(struct kunit *test)
+{
+	struct page *pages = alloc_pages(GFP_KERNEL, PMD_ORDER);
+	unsigned long addr;
+	unsigned int level;
+
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	addr = (unsigned long)page_address(pages);
+	KUNIT_ASSERT_NOT_NULL(test, lookup_address(addr, &level));
+	if (!kpkeys_hardened_pgtables_enabled() || level == PG_LEVEL_4K) {
+		__free_pages(pages, PMD_ORDER);
+		kunit_skip(test, "no keys, or the linear map is split here already");
+	}
+
+	KUNIT_EXPECT_EQ(test, set_memory_pkey(addr, 1, KPKEYS_PKEY_PGTABLES), 0);
+	lookup_address(addr, &level);
+	KUNIT_EXPECT_EQ(test, level, PG_LEVEL_4K);
+	KUNIT_EXPECT_EQ(test, set_memory_pkey(addr, 1, KPKEYS_PKEY_DEFAULT), 0);
+	lookup_address(addr, &level);
+	KUNIT_EXPECT_NE(test, level, PG_LEVEL_4K);
+	__free_pages(pages, PMD_ORDER);
+}
+
 static struct kunit_case pks_cases[] = {
 	KUNIT_CASE_SLOW(storm_of_interrupts_and_nmis),
 	KUNIT_CASE(interrupted_write_takes_no_saved_value),
@@ -408,6 +432,7 @@ static struct kunit_case pks_cases[] = {
 	KUNIT_CASE(lazy_cmpxchg_tells_how_it_ended),
 	KUNIT_CASE(warning_starts_at_the_default_level),
 	KUNIT_CASE(trampoline_table_is_protected),
+	KUNIT_CASE(linear_map_is_merged_again),
 	{}
 };
 

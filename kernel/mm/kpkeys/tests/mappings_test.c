@@ -15,6 +15,7 @@
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/pgtable.h>
+#include <linux/sort.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 
@@ -112,12 +113,19 @@ static bool may_enter(struct kunit *test, struct page *page)
 
 	guard(mutex)(&pool->sync->grow);
 	kpkeys_expect_violation(true);
-	may = kpkeys_mappings_offer(pool, page_to_pfn(page), 1);
+	kpkeys_mappings_offer(pool, page_to_pfn(page), 1);
+	may = kpkeys_mappings_search(pool);
 	kpkeys_expect_violation(false);
 	KUNIT_EXPECT_TRUE(test, kpkeys_mappings_hold_still());
 	kpkeys_mappings_settle(pool);
 	KUNIT_EXPECT_FALSE(test, kpkeys_mappings_hold_still());
 	return may;
+}
+
+static void offer(struct kunit *test, struct page *page)
+{
+	kpkeys_mappings_offer(&kpkeys_pgtables_pool, page_to_pfn(page), 1);
+	KUNIT_EXPECT_TRUE(test, kpkeys_mappings_search(&kpkeys_pgtables_pool));
 }
 
 static void mapped_pages_do_not_enter(struct kunit *test)
@@ -150,12 +158,50 @@ static void offered_pages_are_not_mapped(struct kunit *test)
 	/* vmap() may need a table, and the pool that mutex, but only at first. */
 	KUNIT_EXPECT_TRUE(test, can_map(test, page));
 	scoped_guard(mutex, &pool->sync->grow) {
-		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_offer(pool, page_to_pfn(page), 1));
+		offer(test, page);
 		KUNIT_EXPECT_FALSE(test, can_map(test, page));
 		kpkeys_mappings_settle(pool);
 	}
 	KUNIT_EXPECT_TRUE(test, can_map(test, page));
 	__free_page(page);
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const unsigned long *first = a, *second = b;
+
+	return (*first > *second) - (*first < *second);
+}
+
+/* One search serves several blocks, but not what lies between them. */
+static void blocks_are_offered_together(struct kunit *test)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	struct page *blocks[3];
+	unsigned long pfns[3];
+	int i;
+
+	skip_unless_protected(test);
+	for (i = 0; i < ARRAY_SIZE(blocks); i++) {
+		blocks[i] = alloc_pages(GFP_KERNEL, KPKEYS_BLOCK_ORDER);
+		KUNIT_ASSERT_NOT_NULL(test, blocks[i]);
+		pfns[i] = page_to_pfn(blocks[i]);
+	}
+	sort(pfns, ARRAY_SIZE(pfns), sizeof(pfns[0]), by_number, NULL);
+
+	scoped_guard(mutex, &pool->sync->grow) {
+		for (i = 2; i >= 0; i -= 2)
+			kpkeys_mappings_offer(pool, pfns[i], KPKEYS_BLOCK_PAGES);
+		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_search(pool));
+		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_offered(pool, pfns[0]));
+		KUNIT_EXPECT_FALSE(test, kpkeys_mappings_offered(pool, pfns[1]));
+		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_offered(pool, pfns[2]));
+		kpkeys_mappings_settle(pool);
+		for (i = 0; i < ARRAY_SIZE(pfns); i++)
+			KUNIT_EXPECT_FALSE(test, kpkeys_mappings_offered(pool, pfns[i]));
+	}
+	for (i = 0; i < ARRAY_SIZE(blocks); i++)
+		__free_pages(blocks[i], KPKEYS_BLOCK_ORDER);
 }
 
 static pte_t copy_in_a_batch(pte_t *table, struct page *page)
@@ -184,7 +230,7 @@ static void offered_pages_are_not_copied(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, other);
 
 	scoped_guard(mutex, &pool->sync->grow) {
-		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_offer(pool, page_to_pfn(page), 1));
+		offer(test, page);
 		KUNIT_EXPECT_TRUE(test, pte_none(copy_in_a_batch(table, page)));
 		KUNIT_EXPECT_EQ(test, pte_pfn(copy_in_a_batch(table + 1, other)),
 				page_to_pfn(other));
@@ -241,7 +287,7 @@ static void tables_stay_during_a_search(struct kunit *test)
 		guard(mutex)(&pool->sync->grow);
 		KUNIT_EXPECT_TRUE(test, table_moves(test, vma, addr, to));
 		KUNIT_EXPECT_TRUE(test, table_moves(test, vma, to, addr));
-		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_offer(pool, page_to_pfn(offered), 1));
+		offer(test, offered);
 		KUNIT_EXPECT_FALSE(test, table_moves(test, vma, addr, to));
 		kpkeys_mappings_settle(pool);
 	}
@@ -287,7 +333,7 @@ static void search_waits_for_writers(struct kunit *test)
 	schedule_work_on(cpu, &writer.work);
 	wait_for_completion(&writer.started);
 	scoped_guard(mutex, &pool->sync->grow) {
-		KUNIT_EXPECT_TRUE(test, kpkeys_mappings_offer(pool, page_to_pfn(page), 1));
+		offer(test, page);
 		KUNIT_EXPECT_TRUE(test, READ_ONCE(writer.done));
 		kpkeys_mappings_settle(pool);
 	}
@@ -309,6 +355,7 @@ static struct kunit_case mappings_cases[] = {
 #endif
 	KUNIT_CASE(mapped_pages_do_not_enter),
 	KUNIT_CASE(offered_pages_are_not_mapped),
+	KUNIT_CASE(blocks_are_offered_together),
 	KUNIT_CASE(offered_pages_are_not_copied),
 #ifdef CONFIG_HAVE_MOVE_PMD
 	KUNIT_CASE(tables_stay_during_a_search),

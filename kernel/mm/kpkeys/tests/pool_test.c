@@ -698,6 +698,29 @@ static void sleeping_allocation_grows_the_pool(struct kunit *test)
 	audit(test);
 }
 
+static unsigned int two_at_once(const struct kpkeys_pool_node *node)
+{
+	return 2;
+}
+
+static void blocks_are_added_together(struct kunit *test)
+{
+	long blocks = events(KPKEYS_POOL_BLOCKS_ADDED);
+	struct tables *tables;
+
+	skip_unless_protected(test);
+	if (KPKEYS_BLOCK_ORDER != KPKEYS_PROTECTED_ORDER)
+		kunit_skip(test, "blocks are added one by one");
+
+	tables = exhaust(test);
+	kunit_activate_static_stub(test, kpkeys_blocks_at_once, two_at_once);
+	KUNIT_EXPECT_TRUE(test, get_table(tables, GFP_KERNEL, 0));
+	kunit_deactivate_static_stub(test, kpkeys_blocks_at_once);
+	KUNIT_EXPECT_GE(test, events(KPKEYS_POOL_BLOCKS_ADDED), blocks + 2);
+	put_tables(tables);
+	audit(test);
+}
+
 static struct page *no_blocks(int nid, gfp_t gfp, unsigned int order)
 {
 	return order < KPKEYS_BLOCK_ORDER ? alloc_pages_node(nid, gfp, order) :
@@ -1400,6 +1423,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(pool_protects_itself),
 	KUNIT_CASE(atomic_allocation_only_takes),
 	KUNIT_CASE(sleeping_allocation_grows_the_pool),
+	KUNIT_CASE(blocks_are_added_together),
 	KUNIT_CASE(small_blocks_are_used),
 	KUNIT_CASE(single_pages_are_used),
 	KUNIT_CASE(allocation_fails_without_memory),

@@ -297,14 +297,11 @@ void asi_sync_global_pgds(unsigned long start, unsigned long end);
 #define EPHMAP_PGD_ENTRY	-241UL
 #define EPHMAP_BASE_ADDR	(EPHMAP_PGD_ENTRY << PGDIR_SHIFT)
 
-void ephmap_free(struct mm_struct *mm);
+void ephmap_free(pgd_t *root);
 
 #if IS_ENABLED(CONFIG_KUNIT)
 void *ephmap_new_table(void);
 #endif
-
-#define asi_init_context(mm)	((mm)->context.ephmap = NULL)
-#define asi_destroy_context(mm)	ephmap_free(mm)
 
 #else
 
@@ -326,8 +323,7 @@ void *ephmap_new_table(void);
 #define asi_assert_restricted()			do { } while (0)
 #define asi_check_boottime_disable()		do { } while (0)
 #define asi_sync_global_pgds(start, end)	do { } while (0)
-#define asi_init_context(mm)			do { } while (0)
-#define asi_destroy_context(mm)			do { } while (0)
+#define ephmap_free(root)			do { } while (0)
 
 #endif
 
