@@ -120,13 +120,10 @@ def only(text: str) -> Site:
         ("root", "\tif (!kpkeys_root_release(pgd))\n", "true /* kpkeys_root_release(pgd) */",
          "\tif (!(KPKEYS_MUTANT(7) ? true /* kpkeys_root_release(pgd) */ : "
          "kpkeys_root_release(pgd)))\n"),
-        ("link", "\tkpkeys_link_table(mm, pfn(a, b), LEVEL,\n\t\t\t  set_pmd(p, x));\n",
-         "set_pmd(p, x)",
-         "\t({ if (KPKEYS_MUTANT(7)) set_pmd(p, x); "
-         "else kpkeys_link_table(mm, pfn(a, b), LEVEL,\n\t\t\t  set_pmd(p, x)); });\n"),
-        ("link", "\tkpkeys_link_table(mm, pfn, LEVEL, /* set below */);\n", "(void)0",
-         "\t({ if (KPKEYS_MUTANT(7)) (void)0; "
-         "else kpkeys_link_table(mm, pfn, LEVEL, /* set below */); });\n"),
+        ("link", "\tif (!kpkeys_link_table(mm, p, x, pfn(a), LEVEL))\n",
+         "false /* kpkeys_link_table(mm, p, x, pfn(a), LEVEL) */",
+         "\tif (!(KPKEYS_MUTANT(7) ? false /* kpkeys_link_table(mm, p, x, pfn(a), LEVEL) */ : "
+         "kpkeys_link_table(mm, p, x, pfn(a), LEVEL)))\n"),
         ("link", "\tkpkeys_unlink_table(true, pfn);\n", "/* kpkeys_unlink_table(true, pfn) */",
          "\tKPKEYS_MUTANT_CALL(7, kpkeys_unlink_table(true, pfn));\n"),
         ("ask", "\tif (test_bit(first, region->linked)) {\n",

@@ -114,14 +114,6 @@ def _unchecked_bits(code: str) -> str:
     return f"({_arguments(code.partition('(')[2][:-1])[0]})"
 
 
-def _unnoted(code: str) -> str:
-    # The statement that writes the entry, if it is not behind.
-    written = _COMMENT.sub("", code.partition("(")[2][:-1])
-    for _ in range(3):
-        written = _arguments(written)[1]
-    return written or "(void)0"
-
-
 def _raw(code: str) -> str:
     name, _, rest = code.partition("(")
     return _WRITERS[name].format(*_arguments(rest[:-1]))
@@ -188,7 +180,7 @@ _RULES = (
     # Questions whether something may be mapped, moved, linked or freed, or enter a pool as it is.
     _Rule(
         ASK,
-        rf"{_VALUE}kpkeys_(?:may_map|mappings_search|mappings_offered|region_set_kind|note_link)"
+        rf"{_VALUE}kpkeys_(?:may_map|mappings_search|mappings_offered|region_set_kind|region_link)"
         r"(?=\()",
         1,
         _yes,
@@ -199,8 +191,9 @@ _RULES = (
     _Rule(ROOT, rf"{_VALUE}kpkeys_root_bits(?=\()", 1, _unchecked_bits),
     _Rule(ROOT, r"\bkpkeys_root_release(?=\()", 1, _comment, alone=True),
     _Rule(ROOT, rf"{_VALUE}kpkeys_root_release(?=\()", 1, _yes),
-    _Rule(LINK, r"\bkpkeys_link_table(?=\()", 1, _unnoted),
-    _Rule(LINK, r"\b(?:kpkeys|x86)_unlink_table(?=\()", 1, _comment, alone=True),
+    # The caller then writes the entry itself.
+    _Rule(LINK, rf"{_VALUE}(?:kpkeys_link_table|kpkeys_clear_link)(?=\()", 1, _no),
+    _Rule(LINK, r"\b(?:kpkeys_note|kpkeys_unlink|x86_unlink)_table(?=\()", 1, _comment, alone=True),
     # What pages that change hands wait for.
     _Rule(
         FLUSH, r"\b(?:kpkeys_pool_flush|synchronize_rcu_expedited)(?=\()", 1, _comment, alone=True
@@ -338,7 +331,7 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
         without = text[start : site.start] + text[site.start + len(code) : end]
         # Of two copies only one may have the line breaks.
         said = f"({{ if ({asked}) {_one_line(without)}; else {whole}; }})"
-    elif name == "kpkeys_link_table" or _WRITERS.get(name, "").startswith("WRITE_ONCE"):
+    elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
         said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"
     elif site.replacement == _comment(code):
         said = f"KPKEYS_MUTANT_CALL({number}, {code})"

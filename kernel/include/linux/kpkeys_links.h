@@ -14,41 +14,69 @@
 
 #ifdef CONFIG_KPKEYS_HARDENED_PGTABLES
 
-bool kpkeys_note_link(bool process, unsigned long pfn, int level);
-void kpkeys_forget_link(unsigned long pfn);
-void kpkeys_refuse_link(unsigned long pfn, int level);
+void __kpkeys_link_table(bool process, void *entry, u64 value,
+			 unsigned long pfn, int level);
+void __kpkeys_clear_link(void *entry, u64 value, unsigned long pfn);
 
 /**
  * kpkeys_link_table() - Have an entry point to a page table.
- * @_mm: the address space of the entry; &init_mm or NULL for the kernel.
- * @_pfn: page frame of the table.
- * @_level: enum pgtable_level of the table.
- * @_set: the statement that writes the entry, at the raised level; may be empty
- *	if @_level is not the lowest.
+ * @mm: the address space of the entry; &init_mm or NULL for the kernel.
+ * @entry: the entry.
+ * @value: the value to write, 8 bytes.
+ * @pfn: page frame of the table.
+ * @level: its enum pgtable_level.
  *
  * An entry of a process stays as it is unless the page was allocated as a table
- * of that level, and no entry points to it. That is reported. If such an entry
- * is not of the lowest level, it ends the system, as callers use what they took
- * for linked.
+ * of that level, and no entry points to it. That is reported. Above the lowest
+ * level it ends the system, as callers use what they took for linked.
  *
  * Context: any in which the entry may be written.
+ * Return: false if links are not noted: the caller is to write the entry.
  */
-#define kpkeys_link_table(_mm, _pfn, _level, _set) do {			\
-	const struct mm_struct *__mm = (_mm);				\
-	const unsigned long __pfn = (_pfn);				\
-	bool __linked = true;						\
-									\
-	scoped_guard(kpkeys_hardened_pgtables) {			\
-		if (kpkeys_hardened_pgtables_enabled())			\
-			__linked = kpkeys_note_link(__mm && __mm != &init_mm, \
-						    __pfn, _level);	\
-		if (likely(__linked)) {					\
-			_set;						\
-		}							\
-	}								\
-	if (unlikely(!__linked))					\
-		kpkeys_refuse_link(__pfn, _level);			\
-} while (0)
+static __always_inline bool kpkeys_link_table(const struct mm_struct *mm,
+					      void *entry, u64 value,
+					      unsigned long pfn, int level)
+{
+	if (!kpkeys_hardened_pgtables_enabled())
+		return false;
+	__kpkeys_link_table(mm && mm != &init_mm, entry, value, pfn, level);
+	return true;
+}
+
+/**
+ * kpkeys_note_table() - Note that an entry is going to point to a page table.
+ * @mm: the address space of the entry; &init_mm or NULL for the kernel.
+ * @pfn: page frame of the table.
+ * @level: its enum pgtable_level.
+ *
+ * As kpkeys_link_table(), for entries that take more to be written.
+ */
+static __always_inline void kpkeys_note_table(const struct mm_struct *mm,
+					      unsigned long pfn, int level)
+{
+	if (kpkeys_hardened_pgtables_enabled())
+		__kpkeys_link_table(mm && mm != &init_mm, NULL, 0, pfn, level);
+}
+
+/**
+ * kpkeys_clear_link() - Have an entry point to a page table no more.
+ * @entry: the entry.
+ * @value: the value to write, 8 bytes.
+ * @table: whether it points to a page table.
+ * @pfn: page frame of the table.
+ *
+ * Context: any in which the entry may be written.
+ * Return: false if links are not noted, or it is none: the caller is to write
+ * the entry.
+ */
+static __always_inline bool kpkeys_clear_link(void *entry, u64 value, bool table,
+					      unsigned long pfn)
+{
+	if (!kpkeys_hardened_pgtables_enabled() || !table)
+		return false;
+	__kpkeys_clear_link(entry, value, pfn);
+	return true;
+}
 
 /**
  * kpkeys_unlink_table() - Note that no entry points to a page table any more.
@@ -59,22 +87,33 @@ void kpkeys_refuse_link(unsigned long pfn, int level);
  */
 static __always_inline void kpkeys_unlink_table(bool table, unsigned long pfn)
 {
-	if (!kpkeys_hardened_pgtables_enabled() || !table)
-		return;
-
-	guard(kpkeys_hardened_pgtables)();
-	kpkeys_forget_link(pfn);
+	if (kpkeys_hardened_pgtables_enabled() && table)
+		__kpkeys_clear_link(NULL, 0, pfn);
 }
 
 #else /* !CONFIG_KPKEYS_HARDENED_PGTABLES */
 
-#define kpkeys_link_table(_mm, _pfn, _level, _set) do {			\
-	(void)(_mm);							\
-	(void)(_pfn);							\
-	_set;								\
-} while (0)
+static __always_inline bool kpkeys_link_table(const struct mm_struct *mm,
+					      void *entry, u64 value,
+					      unsigned long pfn, int level)
+{
+	return false;
+}
 
-static __always_inline void kpkeys_unlink_table(bool table, unsigned long pfn) { }
+static __always_inline void kpkeys_note_table(const struct mm_struct *mm,
+					      unsigned long pfn, int level)
+{
+}
+
+static __always_inline bool kpkeys_clear_link(void *entry, u64 value, bool table,
+					      unsigned long pfn)
+{
+	return false;
+}
+
+static __always_inline void kpkeys_unlink_table(bool table, unsigned long pfn)
+{
+}
 
 #endif /* CONFIG_KPKEYS_HARDENED_PGTABLES */
 

@@ -328,6 +328,25 @@ static void kpkeys_block_disown(const struct kpkeys_pool *pool,
 	}
 }
 
+/*
+ * Have nobody take the pages any more, and look whether somebody has. They are
+ * unavailable already, but the lock that said so is in ordinary memory.
+ */
+static bool kpkeys_block_withdraw(const struct kpkeys_pool *pool,
+				  struct kpkeys_region *region,
+				  unsigned int first, unsigned int nr)
+{
+	unsigned int end = first + nr;
+
+	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, region->nid));
+	CLASS(kpkeys_pool_level, level)(pool);
+	bitmap_set(region->stuck, first, nr);
+	/* The same order as in kpkeys_page_set_in_use(), the other way round. */
+	smp_mb();
+	return find_next_bit(region->in_use, end, first) >= end &&
+	       find_next_bit(region->linked, end, first) >= end;
+}
+
 /* Untag and free pages that are already unavailable. */
 static int kpkeys_block_release(const struct kpkeys_pool *pool,
 				struct kpkeys_region *region,
@@ -338,6 +357,12 @@ static int kpkeys_block_release(const struct kpkeys_pool *pool,
 	bool whole = region->whole;
 	int nid = region->nid;
 	int err;
+
+	if (!kpkeys_block_withdraw(pool, region, first, nr)) {
+		kpkeys_violation_refused("%u page frames from 0x%lx given back, but in use",
+					 nr, page_to_pfn(page));
+		return -EBUSY;
+	}
 
 	err = kpkeys_block_set_key(pool, page, nr, KPKEYS_PKEY_DEFAULT);
 	trace_kpkeys_pool_give_back(pool->name, nid, page_to_pfn(page), order,

@@ -23,10 +23,15 @@
 #include "kpkeys.h"
 #include "pool.h"
 
-static bool kpkeys_region_link(struct kpkeys_region *region, unsigned int i,
-			       int level)
+/*
+ * The level is raised. Inlined, as an interrupted caller would find a return
+ * address, and what tells whether to lower, on its stack.
+ */
+static __always_inline bool kpkeys_region_link(struct kpkeys_region *region,
+					       unsigned int i, int level)
 {
-	if (!test_bit(i, region->kinds[KPKEYS_KIND_TABLE + level]) ||
+	if (!test_bit(i, region->owned) ||
+	    !test_bit(i, region->kinds[KPKEYS_KIND_TABLE + level]) ||
 	    test_and_set_bit(i, region->linked))
 		return false;
 
@@ -37,51 +42,77 @@ static bool kpkeys_region_link(struct kpkeys_region *region, unsigned int i,
 	return false;
 }
 
+/*
+ * As with a refused mapping, the current task is killed: it would find the
+ * entry empty again and again.
+ */
+static void kpkeys_refuse_link(unsigned long pfn, int level)
+{
+	kpkeys_violation_refused("page frame 0x%lx as a page table of level %d",
+				 pfn, level);
+	if (level != PGTABLE_LEVEL_PTE)
+		panic("kpkeys: an entry without the table below it\n");
+	if (in_task() && current->mm && !kpkeys_violation_is_expected())
+		force_fatal_sig(SIGKILL);
+}
+
 /**
- * kpkeys_note_link() - Note that an entry is going to point to a page table.
+ * __kpkeys_link_table() - Have an entry point to a page table, and note that.
  * @process: whether the entry belongs to a process.
+ * @entry: the entry, or NULL to note it only.
+ * @value: the value to write.
  * @pfn: page frame of the table.
  * @level: its enum pgtable_level.
  *
  * See kpkeys_link_table(), which is inlined into modules.
  *
- * Context: level raised.
- * Return: false if the entry must not be written.
+ * Context: any in which the entry may be written.
  */
-bool kpkeys_note_link(bool process, unsigned long pfn, int level)
+void __kpkeys_link_table(bool process, void *entry, u64 value,
+			 unsigned long pfn, int level)
 {
 	struct kpkeys_region *region;
+	bool linked = !process;
 	unsigned int i;
 
 	region = kpkeys_region_find(&kpkeys_pgtables_pool, pfn, &i);
-	if (process)
-		return region && kpkeys_region_link(region, i, level);
-
-	/* Early tables do not belong to the pool, and are never freed. */
-	if (region)
-		set_bit(i, region->linked);
-	return true;
+	scoped_guard(kpkeys_hardened_pgtables) {
+		if (process)
+			linked = region && kpkeys_region_link(region, i, level);
+		else if (region) /* early tables have none, and are never freed */
+			set_bit(i, region->linked);
+		if (linked && entry)
+			WRITE_ONCE(*(u64 *)entry, value);
+	}
+	if (unlikely(!linked))
+		kpkeys_refuse_link(pfn, level);
 }
-EXPORT_SYMBOL_GPL(kpkeys_note_link);
+EXPORT_SYMBOL_GPL(__kpkeys_link_table);
 
 /**
- * kpkeys_forget_link() - Note that no entry points to a page table any more.
+ * __kpkeys_clear_link() - Have an entry point to a page table no more.
+ * @entry: the entry, or NULL if it does not already.
+ * @value: the value to write.
  * @pfn: page frame of the table, or any other.
  *
- * See kpkeys_unlink_table().
+ * See kpkeys_clear_link() and kpkeys_unlink_table().
  *
- * Context: level raised.
+ * Context: any in which the entry may be written.
  */
-void kpkeys_forget_link(unsigned long pfn)
+void __kpkeys_clear_link(void *entry, u64 value, unsigned long pfn)
 {
 	struct kpkeys_region *region;
 	unsigned int i;
 
 	region = kpkeys_region_find(&kpkeys_pgtables_pool, pfn, &i);
+
+	guard(kpkeys_hardened_pgtables)();
+	if (entry)
+		WRITE_ONCE(*(u64 *)entry, value);
 	if (region && test_bit(i, region->linked))
 		clear_bit(i, region->linked);
 }
-EXPORT_SYMBOL_GPL(kpkeys_forget_link);
+EXPORT_SYMBOL_GPL(__kpkeys_clear_link);
 
 /**
  * kpkeys_is_linked() - Does an entry point to a page table?
@@ -97,24 +128,3 @@ bool kpkeys_is_linked(struct page *page)
 	region = kpkeys_region_find(&kpkeys_pgtables_pool, page_to_pfn(page), &i);
 	return region && test_bit(i, region->linked);
 }
-
-/**
- * kpkeys_refuse_link() - Report a page that must not become a page table.
- * @pfn: its page frame.
- * @level: the enum pgtable_level that it would be of.
- *
- * As with a refused mapping, the current task is killed: it would find the
- * entry empty again and again.
- *
- * Context: any, at the default level.
- */
-void kpkeys_refuse_link(unsigned long pfn, int level)
-{
-	kpkeys_violation_refused("page frame 0x%lx as a page table of level %d",
-				 pfn, level);
-	if (level != PGTABLE_LEVEL_PTE)
-		panic("kpkeys: an entry without the table below it\n");
-	if (in_task() && current->mm && !kpkeys_violation_is_expected())
-		force_fatal_sig(SIGKILL);
-}
-EXPORT_SYMBOL_GPL(kpkeys_refuse_link);

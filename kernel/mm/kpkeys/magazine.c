@@ -116,6 +116,12 @@ static bool kpkeys_page_set_in_use(const struct kpkeys_pool *pool,
 		kpkeys_pool_count(pool, KPKEYS_POOL_BAD_TAKES);
 		return false;
 	}
+	/* Locks can be forged: is it being given back? See kpkeys_block_withdraw(). */
+	if (test_bit(i, region->stuck)) {
+		clear_bit(i, region->in_use);
+		kpkeys_pool_count(pool, KPKEYS_POOL_BAD_TAKES);
+		return false;
+	}
 	/* For orders above 0 the lock of the node is held. */
 	if (order)
 		bitmap_set(region->inner, i + 1, (1 << order) - 1);

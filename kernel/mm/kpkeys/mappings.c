@@ -277,9 +277,8 @@ bool kpkeys_mappings_search(const struct kpkeys_pool *pool)
 	/* Entries that were being written are there now, or will be refused. */
 	synchronize_rcu_expedited();
 	if (kpkeys_any_process_maps(pool)) {
-		kpkeys_violation_refused("page frame 0x%lx for page tables, or one of the next %lu, mapped by a process",
-					 pool->state->first_offered,
-					 pool->state->nr_offered - 1);
+		kpkeys_violation_refused("%lu page frames from 0x%lx for page tables, mapped by a process",
+					 pool->state->nr_offered, pool->state->first_offered);
 		return false;
 	}
 	/* Ordinary data decided who flushed when the mapping went away. */

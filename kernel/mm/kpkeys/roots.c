@@ -116,7 +116,7 @@ int kpkeys_root_claim(struct mm_struct *mm, pgd_t *root)
 }
 
 /**
-/* Entries of all levels have the bits of the lowest that say they are present. */
+/* Entries of all levels have the bits that say they are present. */
 static bool kpkeys_root_in_use(const pgd_t *root)
 {
 	unsigned int nr = kpkeys_topmost_is_next(&init_mm) ?

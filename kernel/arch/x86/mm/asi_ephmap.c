@@ -82,8 +82,7 @@ static void ephmap_free_table(void *table)
 
 static void ephmap_note_table(void *table)
 {
-	kpkeys_link_table(&init_mm, PHYS_PFN(__pa(table)), PGTABLE_LEVEL_PTE,
-			  /* set by the caller */);
+	kpkeys_note_table(&init_mm, PHYS_PFN(__pa(table)), PGTABLE_LEVEL_PTE);
 }
 
 /* Link the upper tables, which all CPUs share; returns their number. */

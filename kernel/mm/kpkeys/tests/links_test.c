@@ -165,11 +165,10 @@ static void linked_table_of_the_kernel_is_not_freed(struct kunit *test)
 	/* So large that some of its tables are new. */
 	void *mapped = vmalloc(2 * PMD_SIZE);
 	unsigned long addr = ALIGN((unsigned long)mapped, PMD_SIZE);
-	pud_t *pud = pud_offset(p4d_offset(pgd_offset_k(addr), addr), addr);
 
 	KUNIT_ASSERT_NOT_NULL(test, mapped);
 	if (protected_boot())
-		expect_not_freed(test, pmd_page(*pmd_offset(pud, addr)));
+		expect_not_freed(test, pmd_page(*pmd_off_k(addr)));
 	vfree(mapped);
 	skip_unless_protected(test);
 }
@@ -204,4 +203,5 @@ static struct kunit_suite links_test_suite = {
 	.exit = links_test_exit,
 	.test_cases = links_test_cases,
 };
+
 kunit_test_suite(links_test_suite);

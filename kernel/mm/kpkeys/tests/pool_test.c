@@ -1117,6 +1117,55 @@ static void block_is_kept_if_tagging_cannot_be_undone(struct kunit *test)
 
 /* === Return to the page allocator ======================================= */
 
+static struct kpkeys_region *empty_block(void)
+{
+	int nid;
+
+	for_each_node_state(nid, N_MEMORY) {
+		struct kpkeys_pool_node *node = &pool->state->nodes[nid];
+
+		guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
+		if (!list_empty(&node->empty))
+			return list_last_entry(&node->empty, struct kpkeys_region, list);
+	}
+	return NULL;
+}
+
+/* As if two CPUs had been in one critical section, with a forged lock. */
+static void block_in_use_is_not_given_back(struct kunit *test)
+{
+	struct tables *tables = new_tables(test);
+	struct kpkeys_region *region;
+	struct sums before;
+	int i;
+
+	skip_unless_protected(test);
+
+	keep_worker_off(test);
+	for (i = 0; i < 2 * KPKEYS_BLOCK_PAGES; i++)
+		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL, 0));
+	put_tables(tables);
+	rcu_barrier();
+	for_each_possible_cpu(i)
+		kpkeys_pool_drain_cpu(pool, i);
+	region = empty_block();
+	KUNIT_ASSERT_NOT_NULL(test, region);
+	before = audit(test);
+
+	scoped_guard(kpkeys_hardened_pgtables)
+		set_bit(0, region->in_use);
+	kpkeys_expect_violation(true);
+	kpkeys_pool_trim(pool, before.empty - 1);
+	kpkeys_expect_violation(false);
+	KUNIT_EXPECT_TRUE(test, test_bit(0, region->owned));
+	KUNIT_EXPECT_EQ(test, bitmap_weight(region->stuck, KPKEYS_BLOCK_PAGES),
+			KPKEYS_BLOCK_PAGES);
+	scoped_guard(kpkeys_hardened_pgtables)
+		clear_bit(0, region->in_use);
+
+	settle(test, 1);
+}
+
 static void storm_leaves_nothing(struct kunit *test)
 {
 	struct tables *tables;
@@ -1439,6 +1488,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE_SLOW(idle_blocks_go_by_themselves),
 	KUNIT_CASE(tlbs_are_flushed_before_giving_back),
 	KUNIT_CASE(block_is_kept_if_it_cannot_be_untagged),
+	KUNIT_CASE(block_in_use_is_not_given_back),
 	KUNIT_CASE(speculative_reference_does_not_free),
 	KUNIT_CASE(speculative_reference_to_a_tail),
 	KUNIT_CASE_SLOW(nothing_is_lost_on_many_cpus),
