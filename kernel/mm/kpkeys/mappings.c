@@ -277,7 +277,7 @@ bool kpkeys_mappings_search(const struct kpkeys_pool *pool)
 	/* Entries that were being written are there now, or will be refused. */
 	synchronize_rcu_expedited();
 	if (kpkeys_any_process_maps(pool)) {
-		kpkeys_violation_refused("%lu page frames from 0x%lx for page tables, mapped by a process",
+		kpkeys_violation_refused("%lu page frames from 0x%lx, mapped by a process",
 					 pool->state->nr_offered, pool->state->first_offered);
 		return false;
 	}

@@ -115,7 +115,6 @@ int kpkeys_root_claim(struct mm_struct *mm, pgd_t *root)
 	return 0;
 }
 
-/**
 /* Entries of all levels have the bits that say they are present. */
 static bool kpkeys_root_in_use(const pgd_t *root)
 {
