@@ -156,19 +156,22 @@ void ephmap_free(pgd_t *root)
 {
 	pgd_t *pgd = pgd_offset_pgd(root, EPHMAP_BASE_ADDR);
 	pud_t *pud = asi_pud_offset(root, EPHMAP_BASE_ADDR);
+	void *p4d = pgtable_l5_enabled() ? (void *)pgd_page_vaddr(*pgd) : NULL;
 	unsigned int i;
 	pmd_t *pmd;
 
 	if (!pud)
 		return;
 	pmd = pud_pgtable(*pud);
+	/* A root with tables below it is not freed. */
+	set_pgd(pgd, __pgd(0));
 	for (i = 0; i < PTRS_PER_PMD; i++)
 		if (!pmd_none(pmd[i]))
 			ephmap_free_table((void *)pmd_page_vaddr(pmd[i]));
 	ephmap_free_table(pmd);
 	ephmap_free_table((void *)((unsigned long)pud & PAGE_MASK));
-	if (pgtable_l5_enabled())
-		ephmap_free_table((void *)pgd_page_vaddr(*pgd));
+	if (p4d)
+		ephmap_free_table(p4d);
 }
 
 /* === Other CPUs ========================================================== */
