@@ -753,7 +753,7 @@ KERNEL_ARGS = 'Unknown kernel command line parameters "kpkeys_vuln=on", will be 
 STRESS = "stress: fork=12 module=3 cpu=2"
 HARDENED = "[    0.1] kpkeys: page tables hardened (pkey 1, x86/pks)"
 KEYLESS = "[    0.1] kpkeys: page tables not hardened: the CPU has no permission overlays (POE)"
-CLEAN = Walk(27, 0, 0, 0)
+CLEAN = Walk(27, 0, 0, 0, 0)
 
 
 def console(*lines: str, without: str = "") -> tuple[str, ...]:
@@ -818,9 +818,9 @@ def test_x86_64_is_protected(boots: dict[str, Any], tmp_path: Path) -> None:
         ({"console": console(HARDENED, without=STRESS)}, "no module of the package was loaded"),
         ({"console": (*console(HARDENED, without=STRESS), "stress: fork=1 module=0")},
          "no module of the package was loaded"),
-        ({"walks": (CLEAN, Walk(27, 1, 0, 0))}, "the checker: Walk(tables=27, untagged=1"),
-        ({"walks": (CLEAN, Walk(27, 0, 1, 0))}, "the checker: Walk(tables=27, untagged=0, ali"),
-        ({"walks": (Walk(0, 0, 0, 0), CLEAN)}, "the checker: Walk(tables=0"),
+        ({"walks": (CLEAN, Walk(27, 1, 0, 0, 0))}, "the checker: Walk(tables=27, untagged=1"),
+        ({"walks": (CLEAN, Walk(27, 0, 1, 0, 0))}, "the checker: Walk(tables=27, untagged=0, ali"),
+        ({"walks": (Walk(0, 0, 0, 0, 0), CLEAN)}, "the checker: Walk(tables=0"),
         ({"walks": (CLEAN,)}, "1 walks of the checker, expected 2"),
         ({"status": 1}, "ended with status 1"),
         ({"complaints": ("WARNING: x",)}, "kernel: WARNING: x"),

@@ -270,7 +270,7 @@ def report(
 
 def test_a_message_of_the_kernel_behind_a_count() -> None:
     console = ("tables 120pagefault_out_of_memory: 13 callbacks suppressed", *CLEAN[1:])
-    assert check.parse_walks(console) == (Walk(120, 0, 0, 0),)
+    assert check.parse_walks(console) == (Walk(120, 0, 0, 0, 0),)
 
 
 def test_audits_of_address_space_isolation() -> None:
@@ -295,7 +295,7 @@ def test_audits_of_address_space_isolation() -> None:
 
 def test_two_walks() -> None:
     console = (*CLEAN, "@stress: ops=5 errors=0", "tables 130", "untagged 0", "foreign 0")
-    assert check.parse_walks(console) == (Walk(120, 0, 0, 0), Walk(130, 0, 0, 0))
+    assert check.parse_walks(console) == (Walk(120, 0, 0, 0, 0), Walk(130, 0, 0, 0, 0))
     assert report(console).ok
     assert report(console).as_json() == {
         "target": "um", "variant": "on", "tables": 130, "untagged": 0, "foreign": 0, "splats": 0,

@@ -52,7 +52,10 @@ def test_a_kernel_that_dies_of_a_violation() -> None:
 
 def test_a_kernel_under_stress() -> None:
     result = ended("check-um-on")
-    assert check.parse_walks(result.console) == (check.Walk(33, 0, 0, 0), check.Walk(72, 0, 0, 0))
+    assert check.parse_walks(result.console) == (
+        check.Walk(33, 0, 0, 0, 0),
+        check.Walk(72, 0, 0, 0, 0),
+    )
     assert not experiment.bad_end(result)
     (stress,) = filter(None, map(check._STRESS.match, result.console))
     assert stress.groups() == ("5226", "0", "huge,collapse,swap,ldt,module,cpu")

@@ -28,7 +28,7 @@ from redoubt.trial.selftests import AGAIN, Outcome, Report, Round
 
 MACHINE = machine()
 ON = get_variant(X86_64, "on")
-CLEAN = Walk(9, 0, 0, 0)
+CLEAN = Walk(9, 0, 0, 0, 0)
 SPLAT = "[    1.5] WARNING: mm/memory.c:12 at do_fault+0x10/0x20, CPU#0: cow/81"
 
 
@@ -298,7 +298,7 @@ def test_a_complaint_of_ours_alone_is_a_failure() -> None:
     assert report([other], ours).complaints == []
 
 
-@pytest.mark.parametrize("walks", [[], [Walk(9, 1, 0, 0)], [CLEAN, Walk(9, 0, 0, 1)]])
+@pytest.mark.parametrize("walks", [[], [Walk(9, 1, 0, 0, 0)], [CLEAN, Walk(9, 0, 0, 0, 1)]])
 def test_page_tables_have_to_be_protected_at_the_end(walks: list[Walk]) -> None:
     both = [a_round(cow="ok")]
     assert report(both, both).ok
