@@ -399,7 +399,7 @@ static struct kpkeys_region *kpkeys_block_claim_whole(const struct kpkeys_pool *
 	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
 	CLASS(kpkeys_pool_level, level)(pool);
 
-	/* What is added at once must not be given back at once. */
+	/* Blocks that are added at once must not be given back at once. */
 	if (keep)
 		keep = max(keep, kpkeys_blocks_at_once(node));
 	if (node->nr_empty <= keep)

@@ -19,6 +19,7 @@
 #include <linux/pgtable.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/task_stack.h>
 
 #include "kpkeys.h"
 #include "pool.h"
@@ -44,13 +45,14 @@ static __always_inline bool kpkeys_region_link(struct kpkeys_region *region,
 
 /*
  * As with a refused mapping, the current task is killed: it would find the
- * entry empty again and again.
+ * entry empty again and again. A caller that links to a variable fills the
+ * table through it, as when a huge page is split, and cannot go on.
  */
-static void kpkeys_refuse_link(unsigned long pfn, int level)
+static void kpkeys_refuse_link(unsigned long pfn, int level, const void *entry)
 {
 	kpkeys_violation_refused("page frame 0x%lx as a page table of level %d",
 				 pfn, level);
-	if (level != PGTABLE_LEVEL_PTE)
+	if (level != PGTABLE_LEVEL_PTE || object_is_on_stack(entry))
 		panic("kpkeys: an entry without the table below it\n");
 	if (in_task() && current->mm && !kpkeys_violation_is_expected())
 		force_fatal_sig(SIGKILL);
@@ -85,7 +87,7 @@ void __kpkeys_link_table(bool process, void *entry, u64 value,
 			WRITE_ONCE(*(u64 *)entry, value);
 	}
 	if (unlikely(!linked))
-		kpkeys_refuse_link(pfn, level);
+		kpkeys_refuse_link(pfn, level, entry);
 }
 EXPORT_SYMBOL_GPL(__kpkeys_link_table);
 
