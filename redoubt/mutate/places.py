@@ -193,7 +193,7 @@ _RULES = (
     _Rule(ROOT, rf"{_VALUE}kpkeys_root_release(?=\()", 1, _yes),
     # The caller then writes the entry itself.
     _Rule(LINK, rf"{_VALUE}(?:kpkeys_link_table|kpkeys_clear_link)(?=\()", 1, _no),
-    _Rule(LINK, r"\b(?:kpkeys_note|kpkeys_unlink|x86_unlink)_table(?=\()", 1, _comment, alone=True),
+    _Rule(LINK, r"\bkpkeys_(?:note|unlink)_table(?=\()", 1, _comment, alone=True),
     # What pages that change hands wait for.
     _Rule(
         FLUSH, r"\b(?:kpkeys_pool_flush|synchronize_rcu_expedited)(?=\()", 1, _comment, alone=True

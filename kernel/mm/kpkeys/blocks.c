@@ -57,6 +57,20 @@ void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool)
 		schedule_delayed_work(&pool->sync->work, HZ);
 }
 
+/**
+ * kpkeys_node_is_idle() - Should a node give back memory?
+ * @node: the node.
+ *
+ * Return: true if it has much available, or more empty blocks than it may keep.
+ */
+bool kpkeys_node_is_idle(const struct kpkeys_pool_node *node)
+{
+	unsigned long empty = READ_ONCE(node->nr_empty);
+
+	return READ_ONCE(node->nr_avail) > READ_ONCE(node->trim_at) ||
+	       (empty > KPKEYS_IDLE_BLOCKS && empty > kpkeys_blocks_at_once(node));
+}
+
 /* === The reserve ======================================================== */
 
 /* Refill the reserve before a split, or after one that added no pages. */
@@ -73,7 +87,7 @@ static void kpkeys_reserve_replenish(const struct kpkeys_pool *pool, int nid)
 	CLASS(kpkeys_pool_level, level)(pool);
 	while (state->nr_reserve < KPKEYS_POOL_RESERVE) {
 		page = kpkeys_node_take(kpkeys_pool_node(pool, nid), 0,
-					KPKEYS_KIND_CLEAN);
+					KPKEYS_KIND_CLEAN, true);
 		if (!page)
 			break;
 		state->reserve[state->nr_reserve++] = page;
@@ -129,6 +143,21 @@ void kpkeys_block_free_pages(struct page *page, unsigned int nr)
 		__free_page(page++);
 }
 
+/*
+ * A page that is not given back: one of those that the node has, or else the
+ * next of the @nr pages that enter.
+ */
+static struct page *kpkeys_block_keep_page(struct kpkeys_pool_node *node,
+					   enum kpkeys_kind kind, struct page *page,
+					   unsigned int *i, unsigned int nr)
+{
+	struct page *kept = kpkeys_node_take(node, 0, kind, true);
+
+	if (!kept && *i < nr)
+		kept = page + (*i)++;
+	return kept;
+}
+
 /* Enter tagged pages into the pool, as stuck ones if not @usable. */
 static int kpkeys_block_enter(const struct kpkeys_pool *pool, struct page *page,
 			      unsigned int order, unsigned int min_spare,
@@ -141,12 +170,17 @@ static int kpkeys_block_enter(const struct kpkeys_pool *pool, struct page *page,
 	bool whole = order == KPKEYS_BLOCK_ORDER;
 	struct kpkeys_region *region;
 	unsigned int first;
+	struct page *kept;
 
 	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
 	CLASS(kpkeys_pool_level, level)(pool);
 
-	while (usable && state->nr_spare < min_spare && i < nr - 1)
-		kpkeys_spare_push(pool, page_address(page + i++));
+	while (usable && state->nr_spare < min_spare) {
+		kept = kpkeys_block_keep_page(node, KPKEYS_KIND_DATA, page, &i, nr - 1);
+		if (!kept)
+			break;
+		kpkeys_spare_push(pool, page_address(kept));
+	}
 
 	region = kpkeys_region_add(pool, page, nr, whole);
 	if (WARN_ON_ONCE(!region))
@@ -168,9 +202,14 @@ static int kpkeys_block_enter(const struct kpkeys_pool *pool, struct page *page,
 		return 0;
 	}
 
-	while (state->nr_reserve < KPKEYS_POOL_RESERVE && i < nr)
-		state->reserve[state->nr_reserve++] = page + i++;
+	while (state->nr_reserve < KPKEYS_POOL_RESERVE) {
+		kept = kpkeys_block_keep_page(node, KPKEYS_KIND_CLEAN, page, &i, nr);
+		if (!kept)
+			break;
+		state->reserve[state->nr_reserve++] = kept;
+	}
 	kpkeys_region_make_available(node, region, first + i, nr - i);
+	region->lasting |= i;
 	return 0;
 }
 
@@ -575,7 +614,9 @@ unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
  */
 unsigned long kpkeys_pool_count_idle(const struct kpkeys_pool *pool)
 {
-	unsigned long nr = atomic_long_read(&pool->sync->nr_stuck);
+	/* A cached page may be all that keeps a block. */
+	unsigned long nr = atomic_long_read(&pool->sync->nr_stuck) +
+			   kpkeys_pool_cached(pool);
 	int nid;
 
 	for_each_node_state(nid, N_MEMORY) {
@@ -630,7 +671,7 @@ void kpkeys_pool_background(const struct kpkeys_pool *pool)
 
 		if (!kpkeys_pool_refill_node(pool, nid))
 			WRITE_ONCE(*kpkeys_pool_retry_at(pool, nid), jiffies + HZ);
-		idle |= READ_ONCE(node->nr_avail) > READ_ONCE(node->trim_at);
+		idle |= kpkeys_node_is_idle(node);
 	}
 	if (idle)
 		kpkeys_pool_trim(pool, 1);

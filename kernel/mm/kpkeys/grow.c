@@ -147,8 +147,8 @@ static unsigned long kpkeys_node_unclean(const struct kpkeys_pool_node *node)
 
 /* Take available pages, or add a block and take of that. */
 static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
-					      int nid, unsigned int order,
-					      enum kpkeys_kind kind, bool zero)
+					      int nid, gfp_t gfp, unsigned int order,
+					      enum kpkeys_kind kind)
 {
 	struct page *page, *blocks[KPKEYS_MOST_BLOCKS];
 	unsigned int nr;
@@ -157,14 +157,14 @@ static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
 	guard(mutex)(&pool->sync->grow);
 
 	/* Another CPU may have added a block meanwhile. */
-	page = kpkeys_pool_take(pool, nid, order, kind, zero);
+	page = kpkeys_pool_take(pool, nid, gfp, order, kind);
 	if (page)
 		return page;
 
 	/* A flush for a few pages would soon be followed by another. */
 	if (kpkeys_node_unclean(kpkeys_pool_node(pool, nid)) >= KPKEYS_POOL_LOW &&
 	    kpkeys_pool_clean(pool, nid)) {
-		page = kpkeys_pool_take(pool, nid, order, kind, zero);
+		page = kpkeys_pool_take(pool, nid, gfp, order, kind);
 		if (page)
 			return page;
 	}
@@ -181,72 +181,63 @@ static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
 		if (err && err != -EADDRINUSE)
 			return NULL;
 	} while (err);
-	return kpkeys_pool_take(pool, nid, order, kind, zero);
+	return kpkeys_pool_take(pool, nid, gfp, order, kind);
 }
 
-/* Only for what the caller needs is memory reclaimed, or a process killed. */
-static struct page *kpkeys_pool_get_few(int nid, gfp_t gfp, unsigned int *order)
+/* Add pages of order @by, and take of them; *@failed is set if they got no key. */
+static struct page *kpkeys_pool_grow_by_few(const struct kpkeys_pool *pool,
+					    int nid, gfp_t gfp, unsigned int by,
+					    unsigned int order,
+					    enum kpkeys_kind kind, bool *failed)
 {
-	unsigned int needed = *order;
-	struct page *pages;
+	gfp_t plain = gfp & ~(__GFP_ZERO | __GFP_ACCOUNT | __GFP_COMP | GFP_ZONEMASK);
+	struct page *page, *pages;
+	int i, err, got;
 
-	*order = KPKEYS_SMALL_ORDER;
-	pages = kpkeys_pool_get_pages(nid, gfp | __GFP_NORETRY | __GFP_NOWARN,
-				      KPKEYS_SMALL_ORDER);
-	if (pages)
-		return pages;
-	*order = needed;
-	return kpkeys_pool_get_pages(nid, gfp, needed);
-}
+	for (i = 0, page = NULL; !page && i < SMALL_TRIES; i++) {
+		pages = kpkeys_pool_get_pages(nid, plain, by);
+		if (!pages)
+			break;
 
-/* Add a few pages and take of them; *@more is set if a retry may help. */
-static struct page *kpkeys_pool_grow_by_small(const struct kpkeys_pool *pool,
-					      int nid, gfp_t gfp,
-					      unsigned int order,
-					      enum kpkeys_kind kind, bool zero,
-					      bool *more)
-{
-	unsigned int got = order;
-	struct page *pages;
-	int err;
-
-	*more = false;
-	pages = kpkeys_pool_get_few(nid, gfp, &got);
-	if (!pages)
-		return NULL;
-
-	guard(mutex)(&pool->sync->grow);
-	nid = page_to_nid(pages);
-	err = kpkeys_block_add(pool, pages, got, KPKEYS_MIN_SPARE);
-	*more = !err || err == -EADDRINUSE;
-	return err ? NULL : kpkeys_pool_take(pool, nid, order, kind, zero);
+		guard(mutex)(&pool->sync->grow);
+		got = page_to_nid(pages);
+		err = kpkeys_block_add(pool, pages, by, KPKEYS_MIN_SPARE);
+		*failed = err && err != -EADDRINUSE;
+		if (*failed)
+			break;
+		if (!err)
+			page = kpkeys_pool_take(pool, got, gfp, order, kind);
+	}
+	return page;
 }
 
 /**
  * kpkeys_pool_grow_and_take() - Add pages to a pool and take some of them.
  * @pool: the pool.
  * @nid: preferred node.
- * @gfp: flags for the page allocator.
+ * @gfp: as for kpkeys_pool_alloc().
  * @order: order of the run to take, naturally aligned.
  * @kind: what it is taken for.
- * @zero: whether to clear it.
  *
  * Context: may sleep.
  * Return: the pages, in the same state as from kpkeys_pool_take(), or NULL.
  */
 struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool, int nid,
 				       gfp_t gfp, unsigned int order,
-				       enum kpkeys_kind kind, bool zero)
+				       enum kpkeys_kind kind)
 {
 	struct page *page;
-	bool more = true;
-	int i;
+	bool failed = false;
 
-	page = kpkeys_pool_grow_by_block(pool, nid, order, kind, zero);
-	gfp &= ~(__GFP_ZERO | __GFP_ACCOUNT | __GFP_COMP | GFP_ZONEMASK);
-	for (i = 0; !page && more && i < SMALL_TRIES; i++)
-		page = kpkeys_pool_grow_by_small(pool, nid, gfp, order, kind,
-						 zero, &more);
+	page = kpkeys_pool_grow_by_block(pool, nid, gfp, order, kind);
+	if (!page)
+		page = kpkeys_pool_grow_by_few(pool, nid, gfp | __GFP_NORETRY | __GFP_NOWARN,
+					       KPKEYS_SMALL_ORDER, order, kind, &failed);
+	/* Before memory is reclaimed, or a process killed, for what is needed. */
+	if (!page)
+		page = kpkeys_pool_take_kept(pool, nid, gfp, order, kind);
+	if (!page && !failed)
+		page = kpkeys_pool_grow_by_few(pool, nid, gfp, order, order, kind, &failed);
 	return page;
 }
 

@@ -4,6 +4,7 @@
  * of the CPU. Nothing here adds pages to the pool.
  */
 #include <linux/bitmap.h>
+#include <linux/gfp.h>
 #include <linux/irqflags.h>
 #include <linux/mm.h>
 #include <linux/page-flags.h>
@@ -26,6 +27,15 @@ static void kpkeys_node_put(const struct kpkeys_pool *pool,
 	kpkeys_region_make_available(node, region, first, 1 << order);
 }
 
+/*
+ * Tables of the kernel are rarely given back, and data of the pool never. The
+ * kernel also has tables of each level, which do not come from magazines.
+ */
+static bool kpkeys_kind_lasts(enum kpkeys_kind kind)
+{
+	return kind < KPKEYS_KIND_TABLE;
+}
+
 static void kpkeys_magazine_fill(struct kpkeys_pool_node *node,
 				 struct kpkeys_magazine *mag, int nid,
 				 enum kpkeys_kind kind)
@@ -34,7 +44,7 @@ static void kpkeys_magazine_fill(struct kpkeys_pool_node *node,
 
 	mag->nid = nid;
 	while (mag->nr < mag->size / 2) {
-		page = kpkeys_node_take(node, 0, kind);
+		page = kpkeys_node_take(node, 0, kind, kpkeys_kind_lasts(kind));
 		if (!page)
 			break;
 		mag->page[mag->nr++] = page;
@@ -70,6 +80,22 @@ void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu)
 		CLASS(kpkeys_pool_level, level)(pool);
 		kpkeys_magazine_drain(pool, kpkeys_pool_node(pool, nid), mag, 0);
 	}
+}
+
+/**
+ * kpkeys_pool_cached() - Count the pages in the magazines of all CPUs.
+ * @pool: the pool.
+ *
+ * Return: an estimate.
+ */
+unsigned long kpkeys_pool_cached(const struct kpkeys_pool *pool)
+{
+	unsigned int i, nr_magazines = pool->nr_cpus * KPKEYS_NR_KINDS;
+	unsigned long nr = 0;
+
+	for (i = 0; i < nr_magazines; i++)
+		nr += READ_ONCE(pool->state->magazines[i].nr);
+	return nr;
 }
 
 /*
@@ -128,11 +154,18 @@ static bool kpkeys_page_set_in_use(const struct kpkeys_pool *pool,
 	return true;
 }
 
+/* Tables of processes are charged to their memory cgroup. */
+static bool kpkeys_gfp_lasts(gfp_t gfp)
+{
+	return !(gfp & __GFP_ACCOUNT);
+}
+
 static struct page *kpkeys_pool_take_locked(const struct kpkeys_pool *pool,
 					    struct kpkeys_magazine *mag,
-					    int nid, unsigned int order,
-					    enum kpkeys_kind kind, bool zero)
+					    int nid, gfp_t gfp, unsigned int order,
+					    enum kpkeys_kind kind)
 {
+	bool zero = want_init_on_alloc(gfp);
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
 	struct page *page = NULL;
 	unsigned int i;
@@ -140,7 +173,7 @@ static struct page *kpkeys_pool_take_locked(const struct kpkeys_pool *pool,
 	CLASS(kpkeys_pool_level, level)(pool);
 
 	if (!mag) {
-		page = kpkeys_node_take(node, order, kind);
+		page = kpkeys_node_take(node, order, kind, kpkeys_gfp_lasts(gfp));
 	} else {
 		if (!mag->nr)
 			kpkeys_magazine_fill(node, mag, nid, kind);
@@ -159,17 +192,18 @@ static struct page *kpkeys_pool_take_locked(const struct kpkeys_pool *pool,
  * kpkeys_pool_take() - Take available pages of a node.
  * @pool: the pool.
  * @nid: the node.
+ * @gfp: honours __GFP_ZERO; without __GFP_ACCOUNT, the pages may never be given
+ *	back.
  * @order: order of the run, naturally aligned.
  * @kind: what they are taken for.
- * @zero: whether to clear the pages.
  *
  * Context: any but hardirq, at the default level.
  * Return: the pages, marked in use, with their struct page not yet prepared; or
  * NULL.
  */
 struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
-			      unsigned int order, enum kpkeys_kind kind,
-			      bool zero)
+			      gfp_t gfp, unsigned int order,
+			      enum kpkeys_kind kind)
 {
 	unsigned int cpu = raw_smp_processor_id();
 	struct kpkeys_magazine *mag = kpkeys_pool_magazine(pool, cpu, kind);
@@ -177,24 +211,43 @@ struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
 	unsigned long flags;
 
 	if (order || nid != cpu_to_mem(cpu) ||
+	    kpkeys_gfp_lasts(gfp) != kpkeys_kind_lasts(kind) ||
 	    !kpkeys_magazine_trylock(pool, cpu, &flags)) {
 		scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid))
-			page = kpkeys_pool_take_locked(pool, NULL, nid, order,
-						       kind, zero);
+			page = kpkeys_pool_take_locked(pool, NULL, nid, gfp, order,
+						       kind);
 		kpkeys_pool_report_idle(pool, nid);
 		return page;
 	}
 
 	if (mag->nr && mag->nid == nid) {
-		page = kpkeys_pool_take_locked(pool, mag, nid, 0, kind, zero);
+		page = kpkeys_pool_take_locked(pool, mag, nid, gfp, 0, kind);
 	} else {
 		scoped_guard(spinlock_irqsave, kpkeys_pool_node_lock(pool, nid))
 			page = kpkeys_pool_take_locked(pool, mag->nr ? NULL : mag,
-						       nid, 0, kind, zero);
+						       nid, gfp, 0, kind);
 		kpkeys_pool_report_idle(pool, nid);
 	}
 	kpkeys_magazine_unlock(pool, cpu, flags);
 	return page;
+}
+
+/**
+ * kpkeys_pool_take_kept() - Take pages that were kept for what lasts, too.
+ * @pool: the pool.
+ * @nid: the node.
+ * @gfp: as for kpkeys_pool_take().
+ * @order: likewise.
+ * @kind: likewise.
+ *
+ * Context: any but hardirq, at the default level.
+ * Return: as kpkeys_pool_take().
+ */
+struct page *kpkeys_pool_take_kept(const struct kpkeys_pool *pool, int nid,
+				   gfp_t gfp, unsigned int order,
+				   enum kpkeys_kind kind)
+{
+	return kpkeys_pool_take(pool, nid, gfp & ~__GFP_ACCOUNT, order, kind);
 }
 
 static bool kpkeys_pool_put_locked(const struct kpkeys_pool *pool,

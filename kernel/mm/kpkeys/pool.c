@@ -116,13 +116,13 @@ static struct page *kpkeys_pool_find_page(const struct kpkeys_pool *pool,
 					  enum kpkeys_kind kind)
 {
 	int nid, wanted = kpkeys_pool_wanted_node();
-	bool zero = want_init_on_alloc(gfp);
 	struct page *page;
 
 	if (unlikely(kpkeys_pool_is_splitting(pool)))
-		return order ? NULL : kpkeys_pool_take_reserve(pool, kind, zero);
+		return order ? NULL :
+			kpkeys_pool_take_reserve(pool, kind, want_init_on_alloc(gfp));
 
-	page = kpkeys_pool_take(pool, wanted, order, kind, zero);
+	page = kpkeys_pool_take(pool, wanted, gfp, order, kind);
 	if (READ_ONCE(kpkeys_pool_node(pool, wanted)->nr_clean) <
 	    KPKEYS_POOL_LOW)
 		kpkeys_pool_ask_for_refill(pool, wanted);
@@ -130,13 +130,12 @@ static struct page *kpkeys_pool_find_page(const struct kpkeys_pool *pool,
 		return page;
 
 	if (kpkeys_pool_may_grow(gfp)) {
-		page = kpkeys_pool_grow_and_take(pool, wanted, gfp, order, kind,
-						 zero);
+		page = kpkeys_pool_grow_and_take(pool, wanted, gfp, order, kind);
 		if (page)
 			return page;
 	}
 	for_each_node_state(nid, N_MEMORY) {
-		page = kpkeys_pool_take(pool, nid, order, kind, zero);
+		page = kpkeys_pool_take_kept(pool, nid, gfp, order, kind);
 		if (page)
 			return page;
 	}
@@ -146,8 +145,9 @@ static struct page *kpkeys_pool_find_page(const struct kpkeys_pool *pool,
 /**
  * kpkeys_pool_alloc() - Allocate pages with the key of a pool.
  * @pool: the pool.
- * @gfp: honours __GFP_ZERO and __GFP_ACCOUNT; without blocking allowed, only
- *	pages that the pool already has are used.
+ * @gfp: honours __GFP_ZERO and __GFP_ACCOUNT, without which the pages may never
+ *	be given back; without blocking allowed, only pages that the pool already
+ *	has are used.
  * @order: at most KPKEYS_MAX_ORDER.
  * @kind: what the pages are for.
  *
@@ -201,7 +201,6 @@ err_put:
 bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page)
 {
 	struct kpkeys_region *region;
-	struct kpkeys_pool_node *node;
 	unsigned int first, order;
 
 	region = kpkeys_region_find(pool, page_to_pfn(page), &first);
@@ -225,8 +224,7 @@ bool kpkeys_pool_free(const struct kpkeys_pool *pool, struct page *page)
 	if (!kpkeys_pool_put(pool, region, first, order))
 		goto bad_free;
 
-	node = kpkeys_pool_node(pool, region->nid);
-	if (READ_ONCE(node->nr_avail) > READ_ONCE(node->trim_at))
+	if (kpkeys_node_is_idle(kpkeys_pool_node(pool, region->nid)))
 		kpkeys_pool_ask_for_trim(pool);
 	return true;
 

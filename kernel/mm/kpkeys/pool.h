@@ -81,6 +81,8 @@ static_assert(KPKEYS_KIND_TABLE + KPKEYS_ANY_LEVEL == KPKEYS_KIND_KERNEL);
  * @nr_owned: pages that belong to the pool.
  * @nr_avail: owned pages that can be handed out.
  * @whole: the block was allocated and tagged as a whole.
+ * @lasting: something that may never be given back was taken from it, and it was
+ *	not empty since.
  * @owned: pages that belong to the pool.
  * @avail: pages that can be handed out.
  * @in_use: pages that are handed out; only the first for orders above 0.
@@ -100,7 +102,7 @@ struct kpkeys_region {
 	unsigned long base;
 	int nid;
 	unsigned short nr_owned, nr_avail;
-	bool whole;
+	bool whole, lasting;
 	DECLARE_BITMAP(owned, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(avail, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(in_use, KPKEYS_BLOCK_PAGES);
@@ -423,7 +425,8 @@ void kpkeys_region_make_unavailable(struct kpkeys_pool_node *node,
 void kpkeys_region_enlist(struct kpkeys_pool_node *node,
 			  struct kpkeys_region *region);
 struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
-			      unsigned int order, enum kpkeys_kind kind);
+			      unsigned int order, enum kpkeys_kind kind,
+			      bool lasting);
 
 void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr);
 void *kpkeys_spare_pop(const struct kpkeys_pool *pool);
@@ -444,13 +447,17 @@ unsigned long kpkeys_pool_clean(const struct kpkeys_pool *pool, int nid);
 /* === magazine.c: taking available pages and putting them back ============ */
 
 struct page *kpkeys_pool_take(const struct kpkeys_pool *pool, int nid,
-			      unsigned int order, enum kpkeys_kind kind,
-			      bool zero);
+			      gfp_t gfp, unsigned int order,
+			      enum kpkeys_kind kind);
+struct page *kpkeys_pool_take_kept(const struct kpkeys_pool *pool, int nid,
+				   gfp_t gfp, unsigned int order,
+				   enum kpkeys_kind kind);
 bool kpkeys_pool_put(const struct kpkeys_pool *pool,
 		     struct kpkeys_region *region, unsigned int first,
 		     unsigned int order);
 struct page *kpkeys_pool_take_reserve(const struct kpkeys_pool *pool,
 				      enum kpkeys_kind kind, bool zero);
+unsigned long kpkeys_pool_cached(const struct kpkeys_pool *pool);
 void kpkeys_pool_drain_cpu(const struct kpkeys_pool *pool, unsigned int cpu);
 
 /* === mappings.c: no page of the pool is mapped a second time ============= */
@@ -502,6 +509,7 @@ void kpkeys_pool_flush(void);
 void kpkeys_pool_report_idle(const struct kpkeys_pool *pool, unsigned int nid);
 unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
 			       unsigned int keep);
+bool kpkeys_node_is_idle(const struct kpkeys_pool_node *node);
 void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid);
 void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool);
 void kpkeys_pool_background(const struct kpkeys_pool *pool);
@@ -514,7 +522,7 @@ struct page *kpkeys_pool_get_pages(int nid, gfp_t gfp, unsigned int order);
 unsigned int kpkeys_blocks_at_once(const struct kpkeys_pool_node *node);
 struct page *kpkeys_pool_grow_and_take(const struct kpkeys_pool *pool, int nid,
 				       gfp_t gfp, unsigned int order,
-				       enum kpkeys_kind kind, bool zero);
+				       enum kpkeys_kind kind);
 bool kpkeys_pool_refill_node(const struct kpkeys_pool *pool, int nid);
 
 /* A node with fewer clean pages gets some in the background. */

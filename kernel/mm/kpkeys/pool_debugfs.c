@@ -23,16 +23,6 @@ static const char * const event_names[KPKEYS_POOL_NR_EVENTS] = {
 	[KPKEYS_POOL_REFUSED]		= "refused",
 };
 
-static unsigned long kpkeys_pool_cached(const struct kpkeys_pool *pool)
-{
-	unsigned int i, nr_magazines = pool->nr_cpus * KPKEYS_NR_KINDS;
-	unsigned long nr = 0;
-
-	for (i = 0; i < nr_magazines; i++)
-		nr += READ_ONCE(pool->state->magazines[i].nr);
-	return nr;
-}
-
 static int kpkeys_pool_show(struct seq_file *m, void *unused)
 {
 	const struct kpkeys_pool *pool = m->private;

@@ -318,6 +318,8 @@ static void kpkeys_region_relist(struct kpkeys_pool_node *node,
 	bool empty = kpkeys_region_is_empty(region);
 	struct list_head *list;
 
+	if (region->nr_avail == region->nr_owned)
+		region->lasting = false;
 	if (empty)
 		list = &node->empty;
 	else if (region->nr_avail)
@@ -432,32 +434,49 @@ static int kpkeys_region_find_available(const struct kpkeys_region *region,
 	return i < KPKEYS_BLOCK_PAGES ? i : -1;
 }
 
+/* Of a region for pages that last, others leave so many pages. */
+#define KEPT_FOR_LASTING	(KPKEYS_BLOCK_PAGES / 2)
+
+static bool kpkeys_region_serves(const struct kpkeys_region *region, bool lasting,
+				 bool is_first_choice)
+{
+	if (is_first_choice)
+		return region->lasting == lasting;
+	return lasting || !region->lasting || region->nr_avail > KEPT_FOR_LASTING;
+}
+
 /**
  * kpkeys_node_take() - Take available pages of a node.
  * @node: the node.
  * @order: order of the run, naturally aligned.
  * @kind: what they are taken for; KPKEYS_KIND_CLEAN if that is not known yet.
+ * @lasting: they may never be given back.
  *
- * Partly used regions come first, and those that drain last among them, so that
- * regions become empty.
+ * Regions are to become empty, so those that are partly used come first, and
+ * among them those that drain last. Pages that last have regions of their own:
+ * one is enough to keep all of a block.
  *
  * Context: level raised; the lock of the node is held.
  * Return: the pages, or NULL.
  */
 struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
-			      unsigned int order, enum kpkeys_kind kind)
+			      unsigned int order, enum kpkeys_kind kind,
+			      bool lasting)
 {
-	struct list_head *lists[] = { &node->partial, &node->empty };
+	struct list_head *lists[] = { &node->partial, &node->empty, &node->partial };
 	struct kpkeys_region *region;
 	int i, first;
 
 	for (i = 0; i < ARRAY_SIZE(lists); i++) {
 		list_for_each_entry(region, lists[i], list) {
+			if (!kpkeys_region_serves(region, lasting, !i))
+				continue;
 			first = kpkeys_region_find_available(region, order, kind);
 			if (first < 0)
 				continue;
 			kpkeys_region_make_unavailable(node, region, first,
 						       1 << order);
+			region->lasting |= lasting;
 			return pfn_to_page(region->base + first);
 		}
 	}

@@ -378,9 +378,34 @@ static void only_a_page_in_use_becomes_data(struct kunit *test)
 	audit(test);
 }
 
-static unsigned long take_pfn(struct kpkeys_pool_node *node)
+static unsigned long take_pfn(struct kpkeys_pool_node *node, bool lasting)
 {
-	return page_to_pfn(kpkeys_node_take(node, 0, KPKEYS_KIND_TABLE));
+	return page_to_pfn(kpkeys_node_take(node, 0, KPKEYS_KIND_TABLE, lasting));
+}
+
+/* A node with some regions, of which each has a few pages, or all. */
+static struct kpkeys_region *new_regions(struct kunit *test, int nr, unsigned int pages,
+					 struct kpkeys_pool_node **node)
+{
+	struct kpkeys_region *region;
+	int i;
+
+	*node = kunit_kzalloc(test, sizeof(**node), GFP_KERNEL);
+	region = kunit_kcalloc(test, nr, sizeof(*region), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, *node);
+	KUNIT_ASSERT_NOT_NULL(test, region);
+	INIT_LIST_HEAD(&(*node)->partial);
+	INIT_LIST_HEAD(&(*node)->full);
+	INIT_LIST_HEAD(&(*node)->empty);
+	for (i = 0; i < nr; i++) {
+		INIT_LIST_HEAD(&region[i].list);
+		region[i].base = i * KPKEYS_BLOCK_PAGES;
+		region[i].nr_owned = pages;
+		region[i].whole = pages == KPKEYS_BLOCK_PAGES;
+		kpkeys_region_set_clean(&region[i], 0, pages);
+		kpkeys_region_make_available(*node, &region[i], 0, pages);
+	}
+	return region;
 }
 
 /* Regions to which pages came back have a chance to become empty. */
@@ -390,26 +415,46 @@ static void region_that_drains_is_not_used(struct kunit *test)
 	struct kpkeys_region *region;
 	int i;
 
-	node = kunit_kzalloc(test, sizeof(*node), GFP_KERNEL);
-	region = kunit_kcalloc(test, 2, sizeof(*region), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, node);
-	KUNIT_ASSERT_NOT_NULL(test, region);
-	INIT_LIST_HEAD(&node->partial);
-	INIT_LIST_HEAD(&node->full);
-	INIT_LIST_HEAD(&node->empty);
-	for (i = 0; i < 2; i++) {
-		INIT_LIST_HEAD(&region[i].list);
-		region[i].base = i * KPKEYS_BLOCK_PAGES;
-		kpkeys_region_set_clean(&region[i], 0, 8);
-		kpkeys_region_make_available(node, &region[i], 0, 8);
-	}
-
+	region = new_regions(test, 2, 8, &node);
 	for (i = 0; i < 4; i++)
-		KUNIT_EXPECT_EQ(test, take_pfn(node), i);
+		KUNIT_EXPECT_EQ(test, take_pfn(node, false), i);
 	kpkeys_region_make_available(node, &region[0], 0, 1);
 	for (i = 0; i < 8; i++)
-		KUNIT_EXPECT_EQ(test, take_pfn(node), KPKEYS_BLOCK_PAGES + i);
-	KUNIT_EXPECT_EQ(test, take_pfn(node), 0);
+		KUNIT_EXPECT_EQ(test, take_pfn(node, false), KPKEYS_BLOCK_PAGES + i);
+	KUNIT_EXPECT_EQ(test, take_pfn(node, false), 0);
+}
+
+/* One page that is never given back keeps a whole block: they go together. */
+static void lasting_pages_share_a_block(struct kunit *test)
+{
+	struct kpkeys_pool_node *node;
+	struct kpkeys_region *region;
+	int i;
+
+	region = new_regions(test, 3, KPKEYS_BLOCK_PAGES, &node);
+	for (i = 0; i < 3; i++) {
+		KUNIT_EXPECT_EQ(test, take_pfn(node, true), i);
+		KUNIT_EXPECT_EQ(test, take_pfn(node, false), KPKEYS_BLOCK_PAGES + i);
+	}
+	KUNIT_EXPECT_EQ(test, node->nr_empty, 1);
+
+	/* Others take some there when there are no others, */
+	for (; i < 2 * KPKEYS_BLOCK_PAGES; i++)
+		take_pfn(node, false);
+	KUNIT_EXPECT_EQ(test, node->nr_empty, 0);
+	for (i = 3; i < KPKEYS_BLOCK_PAGES / 2; i++)
+		KUNIT_EXPECT_EQ(test, take_pfn(node, false), i);
+	KUNIT_EXPECT_NULL(test, kpkeys_node_take(node, 0, KPKEYS_KIND_TABLE, false));
+	KUNIT_EXPECT_EQ(test, take_pfn(node, true), i++);
+	/* and the other way round. */
+	kpkeys_region_make_unavailable(node, &region[0], i, KPKEYS_BLOCK_PAGES - i);
+	kpkeys_region_make_available(node, &region[1], 7, 2);
+	KUNIT_EXPECT_EQ(test, take_pfn(node, true), KPKEYS_BLOCK_PAGES + 7);
+	KUNIT_EXPECT_TRUE(test, region[1].lasting);
+
+	/* An empty block is for anything again. */
+	kpkeys_region_make_available(node, &region[0], 0, KPKEYS_BLOCK_PAGES);
+	KUNIT_EXPECT_FALSE(test, region[0].lasting);
 }
 
 /* === Kinds ============================================================== */
@@ -1462,6 +1507,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(descriptors_are_reset),
 	KUNIT_CASE(only_a_page_in_use_becomes_data),
 	KUNIT_CASE(region_that_drains_is_not_used),
+	KUNIT_CASE(lasting_pages_share_a_block),
 	KUNIT_CASE(level_changes_after_a_flush_only),
 	KUNIT_CASE(table_of_a_flush_is_not_clean),
 	KUNIT_CASE(page_of_another_level_is_refused),
