@@ -10,9 +10,10 @@
 #define _LINUX_KPKEYS_MAPPINGS_H
 
 #include <linux/types.h>
+#include <vdso/page.h>
 
-/* log2 of the pages that a bit for protected memory stands for. */
-#define KPKEYS_PROTECTED_ORDER	9
+/* log2 of the pages that a bit for protected memory stands for: 2 MB. */
+#define KPKEYS_PROTECTED_ORDER	(21 - PAGE_SHIFT)
 
 #ifdef CONFIG_KPKEYS_CHECK_MAPPINGS
 

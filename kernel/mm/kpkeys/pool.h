@@ -10,19 +10,21 @@
 #include <linux/cache.h>
 #include <linux/kpkeys.h>
 #include <linux/list.h>
+#include <linux/log2.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/pgtable.h>
 #include <linux/shrinker.h>
+#include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
 /*
- * The unit of tagging: the memory that one entry of the linear map covers,
- * unless that is too large (512 MB with 64 KB pages).
+ * The unit of tagging: the memory that one entry of the linear map covers, or
+ * as many contiguous entries as a TLB can join where pages are larger than 4 KB.
  */
-#define KPKEYS_BLOCK_ORDER	MIN_T(int, MIN(PMD_SHIFT - PAGE_SHIFT, 9), \
+#define KPKEYS_BLOCK_ORDER	MIN_T(int, MIN(PMD_SHIFT, ilog2(SZ_2M)) - PAGE_SHIFT, \
 				      MAX_PAGE_ORDER)
 #define KPKEYS_BLOCK_PAGES	(1 << KPKEYS_BLOCK_ORDER)
 

@@ -20,8 +20,8 @@
  */
 static unsigned int __init kpkeys_pool_initial_spare(void)
 {
-	unsigned long blocks = 4 * (totalram_pages() >>
-				    (2 * KPKEYS_BLOCK_ORDER));
+	unsigned long blocks = 4 * (totalram_pages() / PTRS_PER_PTE >>
+				    KPKEYS_BLOCK_ORDER);
 	unsigned long descriptors = blocks * sizeof(struct kpkeys_region) /
 				    PAGE_SIZE;
 	unsigned long leaves = totalram_pages() >> KPKEYS_BLOCK_ORDER >>

@@ -46,12 +46,6 @@ const char * __init arch_kpkeys_init(void)
 	if (!can_set_direct_map())
 		return "the linear map is made of blocks, rodata=full makes it of pages";
 	/*
-	 * Blocks of the pool are smaller than those of the linear map:
-	 * untested.
-	 */
-	if (PAGE_SIZE != SZ_4K)
-		return "pages are larger than 4 KiB";
-	/*
 	 * The kernel's initial tables are in rodata, which must be read-only.
 	 */
 	if (!rodata_enabled)

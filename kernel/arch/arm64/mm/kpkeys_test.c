@@ -255,6 +255,8 @@ static void the_pool_leaves_blocks_whole(struct kunit *test)
 
 	if (!system_supports_bbml3())
 		kunit_skip(test, "the linear map is made of pages");
+	if (PAGE_SIZE > SZ_4K)
+		kunit_skip(test, "blocks of the pool are smaller than those of the linear map");
 	if (!kpkeys_hardened_pgtables_enabled())
 		kunit_skip(test, "page tables are not hardened in this boot");
 
@@ -323,7 +325,8 @@ static void root_is_written(struct kunit *test)
 	/* Find a part of the linear map without memory. */
 	while (pgd_val(READ_ONCE(*pgdp)) && pgdp > swapper_pg_dir)
 		pgdp--;
-	KUNIT_ASSERT_EQ(test, pgd_val(READ_ONCE(*pgdp)), 0);
+	if (pgd_val(READ_ONCE(*pgdp)))
+		kunit_skip(test, "each entry of the root is in use");
 
 	/* An invalid entry, which the CPU ignores. */
 	set_swapper_pgd(pgdp, __pgd(BIT(12)));

@@ -12,6 +12,7 @@
 
 #include <asm/pgalloc.h>
 
+#include "../pool.h"
 #include "test.h"
 
 static bool batched_boot(void)
@@ -344,8 +345,22 @@ static struct kunit_case batch_cases[] = {
 	{}
 };
 
+/* No batch raises while processes are searched for mappings. */
+static int keep_searches_off(struct kunit *test)
+{
+	disable_delayed_work_sync(&kpkeys_pgtables_pool.sync->work);
+	return 0;
+}
+
+static void allow_searches(struct kunit *test)
+{
+	enable_delayed_work(&kpkeys_pgtables_pool.sync->work);
+}
+
 static struct kunit_suite batch_suite = {
 	.name = "kpkeys_batch",
+	.init = keep_searches_off,
+	.exit = allow_searches,
 	.test_cases = batch_cases,
 };
 

@@ -267,7 +267,7 @@ static void tables_stay_during_a_search(struct kunit *test)
 	skip_unless_protected(test);
 	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
 	addr = kunit_vm_mmap(test, NULL, 0, 4 * PMD_SIZE, PROT_READ | PROT_WRITE,
-			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+			     MAP_ANONYMOUS | MAP_PRIVATE | MAP_NORESERVE, 0);
 	KUNIT_ASSERT_NE(test, addr, 0);
 	addr = ALIGN(addr, PMD_SIZE);
 	to = addr + 2 * PMD_SIZE;

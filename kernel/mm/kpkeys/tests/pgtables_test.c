@@ -420,10 +420,13 @@ static void *early_table(void)
 {
 	unsigned long addr = (unsigned long)page_address(ZERO_PAGE(0));
 	void *table = init_mm.pgd;
+	pud_t *pud;
 
 	if (!arch_kpkeys_read_only(table))
 		return lm_alias(table);
-	table = pud_offset(p4d_offset(pgd_offset_k(addr), addr), addr);
+	pud = pud_offset(p4d_offset(pgd_offset_k(addr), addr), addr);
+	/* With three levels this is still the topmost one. */
+	table = arch_kpkeys_read_only(pud) ? (void *)pmd_offset(pud, addr) : pud;
 	return PTR_ALIGN_DOWN(table, PAGE_SIZE);
 }
 
