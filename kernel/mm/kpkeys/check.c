@@ -130,27 +130,35 @@ static int kpkeys_check_table(struct kpkeys_walk *walk,
 	return 0;
 }
 
+static bool kpkeys_maps_ours(unsigned long pfn, unsigned long nr)
+{
+	unsigned long end = pfn + nr;
+
+	for (; pfn < end; pfn++)
+		if (pfn_valid(pfn) && kpkeys_page_is_ours(pfn_to_page(pfn)))
+			return true;
+	return false;
+}
+
 static int kpkeys_check_writable(struct kpkeys_walk *walk, unsigned long addr,
-				 pte_t *ptep)
+				 pte_t *entry, unsigned long nr)
 {
 	struct check *check = walk->private;
-	unsigned long pfn = pte_pfn(ptep_get(ptep));
-	struct page *page;
-
-	if (!pfn_valid(pfn))
-		return 0;
+	pte_t pte = ptep_get(entry);
+	/* In a large entry, x86 has one more bit of attributes there. */
+	unsigned long pfn = ALIGN_DOWN(pte_pfn(pte), nr);
 
 	/* In the linear map itself, the key of the entry protects the page. */
-	page = pfn_to_page(pfn);
-	if ((unsigned long)page_address(page) == addr || !PageTable(page) ||
-	    arch_kpkeys_pte_tagged(ptep_get(ptep)))
+	if (!pfn_valid(pfn) || (unsigned long)page_address(pfn_to_page(pfn)) == addr ||
+	    arch_kpkeys_pte_tagged(pte) || !kpkeys_maps_ours(pfn, nr))
 		return 0;
 
 	/*
 	 * Recheck the entry: the page may have been unmapped, freed and reused.
 	 */
 	smp_rmb();
-	if (!pte_present(ptep_get(ptep)) || pte_pfn(ptep_get(ptep)) != pfn)
+	pte = ptep_get(entry);
+	if (!pte_present(pte) || ALIGN_DOWN(pte_pfn(pte), nr) != pfn)
 		return 0;
 
 	check->res->aliases++;

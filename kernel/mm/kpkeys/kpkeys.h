@@ -58,9 +58,9 @@ struct kpkeys_table {
 struct kpkeys_walk {
 	/* Called for each page table page. */
 	int (*table)(struct kpkeys_walk *walk, const struct kpkeys_table *tbl);
-	/* Called for each writable entry at the lowest level, or NULL. */
+	/* Called for each writable entry that maps @nr pages, or NULL. */
 	int (*writable)(struct kpkeys_walk *walk, unsigned long addr,
-			pte_t *ptep);
+			pte_t *entry, unsigned long nr);
 	void *private;
 };
 
@@ -90,7 +90,8 @@ int kpkeys_untag_page(struct page *page, unsigned int order);
  * struct kpkeys_check_result - what the checker found.
  * @tables: page table pages visited.
  * @untagged: page table pages that can be written at the default level.
- * @aliases: writable mappings of page table pages outside the linear map.
+ * @aliases: entries that map a page of the pool, or a table that is older than
+ *	the pool, writable and outside of the linear map.
  * @unlinked: page tables of processes that could be freed or used twice.
  * @foreign: tagged pages that are no page tables.
  */

@@ -200,6 +200,17 @@ static int kpkeys_visit_table(struct kpkeys_walk *walk, struct mm_struct *mm,
 	return walk->table(walk, &tbl);
 }
 
+/* @entry is of any level: they have one layout. */
+static int kpkeys_visit_leaf(struct kpkeys_walk *walk, unsigned long addr,
+			     void *entry, unsigned long nr)
+{
+	pte_t pte = ptep_get(entry);
+
+	if (!walk->writable || !pte_present(pte) || !pte_write(pte))
+		return 0;
+	return walk->writable(walk, arch_kpkeys_walk_addr(addr), entry, nr);
+}
+
 static int kpkeys_walk_pte(struct kpkeys_walk *walk, struct mm_struct *mm,
 			   unsigned long addr, pmd_t *pmd)
 {
@@ -211,12 +222,7 @@ static int kpkeys_walk_pte(struct kpkeys_walk *walk, struct mm_struct *mm,
 		return err;
 
 	for (i = 0; i < PTRS_PER_PTE; i++, addr += PAGE_SIZE) {
-		pte_t pte = ptep_get(&table[i]);
-
-		if (!pte_present(pte) || !pte_write(pte))
-			continue;
-		err = walk->writable(walk, arch_kpkeys_walk_addr(addr),
-				     &table[i]);
+		err = kpkeys_visit_leaf(walk, addr, &table[i], 1);
 		if (err)
 			return err;
 	}
@@ -236,9 +242,10 @@ static int kpkeys_walk_pmd(struct kpkeys_walk *walk, struct mm_struct *mm,
 	}
 
 	for (i = 0; i < PTRS_PER_PMD; i++, pmd++, addr += PMD_SIZE) {
-		if (!pmd_present(*pmd) || pmd_leaf(*pmd) || kpkeys_entry_repeats(pmd, i))
+		if (!pmd_present(*pmd) || kpkeys_entry_repeats(pmd, i))
 			continue;
-		err = kpkeys_walk_pte(walk, mm, addr, pmd);
+		err = pmd_leaf(*pmd) ? kpkeys_visit_leaf(walk, addr, pmd, PTRS_PER_PTE) :
+				       kpkeys_walk_pte(walk, mm, addr, pmd);
 		if (err)
 			return err;
 	}
@@ -258,9 +265,11 @@ static int kpkeys_walk_pud(struct kpkeys_walk *walk, struct mm_struct *mm,
 	}
 
 	for (i = 0; i < PTRS_PER_PUD; i++, pud++, addr += PUD_SIZE) {
-		if (!pud_present(*pud) || pud_leaf(*pud) || kpkeys_entry_repeats(pud, i))
+		if (!pud_present(*pud) || kpkeys_entry_repeats(pud, i))
 			continue;
-		err = kpkeys_walk_pmd(walk, mm, addr, pud);
+		err = pud_leaf(*pud) ?
+			kpkeys_visit_leaf(walk, addr, pud, PTRS_PER_PMD * PTRS_PER_PTE) :
+			kpkeys_walk_pmd(walk, mm, addr, pud);
 		if (err)
 			return err;
 	}

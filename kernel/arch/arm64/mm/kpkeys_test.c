@@ -23,6 +23,7 @@
 #include <asm/por.h>
 #include <asm/ptrace.h>
 #include <asm/sections.h>
+#include <asm/text-patching.h>
 
 static void overlays_of_levels(struct kunit *test)
 {
@@ -335,6 +336,26 @@ static void root_is_written(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pgd_val(READ_ONCE(*pgdp)), 0);
 }
 
+/* As if the address of an instruction had been forged to that of a table. */
+static void tables_are_not_patched(struct kunit *test)
+{
+	bool refused = IS_ENABLED(CONFIG_KPKEYS_CHECK_MAPPINGS) &&
+		       kpkeys_hardened_pgtables_enabled();
+	pte_t *table = pte_alloc_one_kernel(&init_mm);
+
+	KUNIT_ASSERT_NOT_NULL(test, table);
+	/* Otherwise Linux notices that this is no address of code. */
+	if (!IS_ENABLED(CONFIG_DEBUG_VIRTUAL)) {
+		kpkeys_expect_violation(true);
+		KUNIT_EXPECT_EQ(test, aarch64_insn_write(table, AARCH64_BREAK_FAULT),
+				refused ? -EFAULT : 0);
+		kpkeys_expect_violation(false);
+		KUNIT_EXPECT_EQ(test, pte_val(*table), refused ? 0 : AARCH64_BREAK_FAULT);
+		set_pte(table, __pte(0));
+	}
+	pte_free_kernel(&init_mm, table);
+}
+
 static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(overlays_of_levels),
 	KUNIT_CASE(permissions_of_entries),
@@ -351,6 +372,7 @@ static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(the_pool_leaves_blocks_whole),
 	KUNIT_CASE(no_block_is_left),
 	KUNIT_CASE(root_is_written),
+	KUNIT_CASE(tables_are_not_patched),
 	{}
 };
 
