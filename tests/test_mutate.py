@@ -471,7 +471,8 @@ def test_places_of_each_target(real: Real) -> None:
     }
     assert {name for name in files["um"] if name.startswith("arch/")} == {
         "arch/um/include/asm/pgalloc.h", "arch/um/include/asm/pgtable-4level.h",
-        "arch/um/include/asm/pgtable.h", "arch/um/kernel/kpkeys.c", "arch/um/kernel/mem.c", "arch/um/kernel/tlb.c",
+        "arch/um/include/asm/pgtable.h", "arch/um/kernel/kpkeys.c", "arch/um/kernel/mem.c",
+        "arch/um/kernel/tlb.c",
     }  # fmt: skip
     assert not any("/um/" in name or "arm64" in name for name in files["x86_64"])
     assert not any("/um/" in name or "x86" in name for name in files["arm64"])
