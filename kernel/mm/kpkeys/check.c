@@ -27,6 +27,7 @@
 #include <linux/string.h>
 
 #include "kpkeys.h"
+#include "pool.h"
 
 /* A page that is freed and reused between each of so many looks is unlikely. */
 #define FOREIGN_LOOKS	5
@@ -130,16 +131,6 @@ static int kpkeys_check_table(struct kpkeys_walk *walk,
 	return 0;
 }
 
-static bool kpkeys_maps_ours(unsigned long pfn, unsigned long nr)
-{
-	unsigned long end = pfn + nr;
-
-	for (; pfn < end; pfn++)
-		if (pfn_valid(pfn) && kpkeys_page_is_ours(pfn_to_page(pfn)))
-			return true;
-	return false;
-}
-
 static int kpkeys_check_writable(struct kpkeys_walk *walk, unsigned long addr,
 				 pte_t *entry, unsigned long nr)
 {
@@ -150,7 +141,8 @@ static int kpkeys_check_writable(struct kpkeys_walk *walk, unsigned long addr,
 
 	/* In the linear map itself, the key of the entry protects the page. */
 	if (!pfn_valid(pfn) || (unsigned long)page_address(pfn_to_page(pfn)) == addr ||
-	    arch_kpkeys_pte_tagged(pte) || !kpkeys_maps_ours(pfn, nr))
+	    arch_kpkeys_pte_tagged(pte) ||
+	    !kpkeys_pool_protects(&kpkeys_pgtables_pool, pfn, nr))
 		return 0;
 
 	/*

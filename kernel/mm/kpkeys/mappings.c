@@ -64,22 +64,9 @@ static bool kpkeys_is_offered(const struct kpkeys_pool_state *state,
 static bool kpkeys_is_protected(unsigned long pfn, unsigned long nr)
 {
 	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
-	unsigned long end = pfn + nr;
 
-	if (kpkeys_is_offered(pool->state, pfn, nr))
-		return true;
-
-	while (pfn < end) {
-		struct kpkeys_region *region = kpkeys_region_around(pool, pfn);
-		unsigned long first = pfn % KPKEYS_BLOCK_PAGES;
-		unsigned long stop = min(first + end - pfn, KPKEYS_BLOCK_PAGES);
-
-		if (region && (find_next_bit(region->owned, stop, first) < stop ||
-			       find_next_bit(region->early, stop, first) < stop))
-			return true;
-		pfn += stop - first;
-	}
-	return false;
+	return kpkeys_is_offered(pool->state, pfn, nr) ||
+	       kpkeys_pool_protects(pool, pfn, nr);
 }
 
 /**

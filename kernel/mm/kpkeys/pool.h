@@ -410,6 +410,8 @@ bool kpkeys_region_fits(const struct kpkeys_pool *pool, struct page *page,
 			unsigned int nr);
 struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
 					 unsigned long pfn, unsigned int *index);
+bool kpkeys_pool_protects(const struct kpkeys_pool *pool, unsigned long pfn,
+			  unsigned long nr);
 struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 					struct page *page, unsigned int nr,
 					bool whole);

@@ -176,6 +176,34 @@ struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
 	return region;
 }
 
+/**
+ * kpkeys_pool_protects() - Has a page the key of a pool?
+ * @pool: the pool.
+ * @pfn: the first page frame.
+ * @nr: number of pages.
+ *
+ * Context: any level. The answer may be outdated unless the caller holds the
+ * pages.
+ * Return: true if one of them belongs to the pool, or got the key without it.
+ */
+bool kpkeys_pool_protects(const struct kpkeys_pool *pool, unsigned long pfn,
+			  unsigned long nr)
+{
+	unsigned long end = pfn + nr;
+
+	while (pfn < end) {
+		struct kpkeys_region *region = kpkeys_region_around(pool, pfn);
+		unsigned long first = pfn % KPKEYS_BLOCK_PAGES;
+		unsigned long stop = min(first + end - pfn, KPKEYS_BLOCK_PAGES);
+
+		if (region && (find_next_bit(region->owned, stop, first) < stop ||
+			       find_next_bit(region->early, stop, first) < stop))
+			return true;
+		pfn += stop - first;
+	}
+	return false;
+}
+
 static struct kpkeys_region **kpkeys_directory_slot(const struct kpkeys_pool *pool,
 						    unsigned long pfn)
 {
