@@ -462,7 +462,7 @@ static int kpkeys_region_find_available(const struct kpkeys_region *region,
 	return i < KPKEYS_BLOCK_PAGES ? i : -1;
 }
 
-/* Of a region for pages that last, others leave so many pages. */
+/* Others leave so many pages of a region for pages that last. */
 #define KEPT_FOR_LASTING	(KPKEYS_BLOCK_PAGES / 2)
 
 static bool kpkeys_region_serves(const struct kpkeys_region *region, bool lasting,
