@@ -57,20 +57,6 @@ void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool)
 		schedule_delayed_work(&pool->sync->work, HZ);
 }
 
-/**
- * kpkeys_node_is_idle() - Should a node give back memory?
- * @node: the node.
- *
- * Return: true if it has much available, or more empty blocks than it may keep.
- */
-bool kpkeys_node_is_idle(const struct kpkeys_pool_node *node)
-{
-	unsigned long empty = READ_ONCE(node->nr_empty);
-
-	return READ_ONCE(node->nr_avail) > READ_ONCE(node->trim_at) ||
-	       (empty > KPKEYS_IDLE_BLOCKS && empty > kpkeys_blocks_at_once(node));
-}
-
 /* === The reserve ======================================================== */
 
 /* Refill the reserve before a split, or after one that added no pages. */

@@ -165,8 +165,8 @@ static struct page *kpkeys_pool_take_locked(const struct kpkeys_pool *pool,
 					    int nid, gfp_t gfp, unsigned int order,
 					    enum kpkeys_kind kind)
 {
-	bool zero = want_init_on_alloc(gfp);
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, nid);
+	bool zero = want_init_on_alloc(gfp);
 	struct page *page = NULL;
 	unsigned int i;
 

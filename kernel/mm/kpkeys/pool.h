@@ -9,14 +9,13 @@
 #include <linux/bitmap.h>
 #include <linux/cache.h>
 #include <linux/kpkeys.h>
+#include <linux/kpkeys_mappings.h>
 #include <linux/list.h>
-#include <linux/log2.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/pgtable.h>
 #include <linux/shrinker.h>
-#include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
@@ -24,7 +23,8 @@
  * The unit of tagging: the memory that one entry of the linear map covers, or
  * as many contiguous entries as a TLB can join where pages are larger than 4 KB.
  */
-#define KPKEYS_BLOCK_ORDER	MIN_T(int, MIN(PMD_SHIFT, ilog2(SZ_2M)) - PAGE_SHIFT, \
+#define KPKEYS_BLOCK_ORDER	MIN_T(int, MIN(PMD_SHIFT - PAGE_SHIFT,	\
+					       KPKEYS_PROTECTED_ORDER),	\
 				      MAX_PAGE_ORDER)
 #define KPKEYS_BLOCK_PAGES	(1 << KPKEYS_BLOCK_ORDER)
 
@@ -513,7 +513,6 @@ void kpkeys_pool_flush(void);
 void kpkeys_pool_report_idle(const struct kpkeys_pool *pool, unsigned int nid);
 unsigned long kpkeys_pool_trim(const struct kpkeys_pool *pool,
 			       unsigned int keep);
-bool kpkeys_node_is_idle(const struct kpkeys_pool_node *node);
 void kpkeys_pool_ask_for_refill(const struct kpkeys_pool *pool, int nid);
 void kpkeys_pool_ask_for_trim(const struct kpkeys_pool *pool);
 void kpkeys_pool_background(const struct kpkeys_pool *pool);
@@ -534,6 +533,15 @@ bool kpkeys_pool_refill_node(const struct kpkeys_pool *pool, int nid);
 
 /* A node may keep this many idle blocks before a trim. */
 #define KPKEYS_IDLE_BLOCKS	2
+
+/* Has a node much available, or more empty blocks than it may keep? */
+static inline bool kpkeys_node_is_idle(const struct kpkeys_pool_node *node)
+{
+	unsigned long empty = READ_ONCE(node->nr_empty);
+
+	return READ_ONCE(node->nr_avail) > READ_ONCE(node->trim_at) ||
+	       (empty > KPKEYS_IDLE_BLOCKS && empty > kpkeys_blocks_at_once(node));
+}
 
 /* === pool.c: allocation and freeing ===================================== */
 

@@ -160,21 +160,11 @@ static void linked_table_is_not_freed(struct kunit *test)
 	expect_not_freed(test, l->table);
 }
 
-static int leave_entry(pte_t *ptep, unsigned long addr, void *unused)
-{
-	return 0;
-}
-
 static void linked_table_of_the_kernel_is_not_freed(struct kunit *test)
 {
-	/* So large that one of its tables is new. */
-	struct vm_struct *area = get_vm_area(2 * PMD_SIZE, VM_MAP);
-	unsigned long addr;
+	struct vm_struct *area;
+	unsigned long addr = map_nothing(test, &area);
 
-	KUNIT_ASSERT_NOT_NULL(test, area);
-	addr = ALIGN((unsigned long)area->addr, PMD_SIZE);
-	KUNIT_EXPECT_EQ(test, apply_to_page_range(&init_mm, addr, PAGE_SIZE, leave_entry, NULL),
-			0);
 	if (protected_boot())
 		expect_not_freed(test, pmd_page(*pmd_off_k(addr)));
 	free_vm_area(area);

@@ -10,6 +10,9 @@
 
 #include <kunit/test.h>
 #include <linux/kpkeys.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+#include <linux/vmalloc.h>
 
 #include "../kpkeys.h"
 
@@ -72,5 +75,29 @@ static inline void expect_protected(struct kunit *test, void *addr,
 
 #define EXPECT_WRITABLE(test, addr)					\
 	KUNIT_EXPECT_EQ(test, probe_write(addr), 0)
+
+static inline int leave_entry(pte_t *ptep, unsigned long addr, void *unused)
+{
+	return 0;
+}
+
+/**
+ * map_nothing() - Have page tables in vmalloc space that map nothing.
+ * @test: the test.
+ * @area: receives the area; to be freed with free_vm_area().
+ *
+ * Return: an address in the area, with a table of the lowest level of its own.
+ */
+static inline unsigned long map_nothing(struct kunit *test, struct vm_struct **area)
+{
+	unsigned long addr;
+
+	*area = get_vm_area(2 * PMD_SIZE, VM_MAP);
+	KUNIT_ASSERT_NOT_NULL(test, *area);
+	addr = ALIGN((unsigned long)(*area)->addr, PMD_SIZE);
+	KUNIT_ASSERT_EQ(test, apply_to_page_range(&init_mm, addr, PAGE_SIZE, leave_entry, NULL),
+			0);
+	return addr;
+}
 
 #endif /* __MM_KPKEYS_TESTS_TEST_H */
