@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* kpkeys on permission overlays (POE). */
+#include <kunit/static_stub.h>
 #include <linux/bitfield.h>
 #include <linux/cache.h>
 #include <linux/export.h>
@@ -293,11 +294,23 @@ void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry)
 	pt_regs_write_reg(regs, reg_old, old);
 }
 
-/* Would this write map what has a key? The batch did not ask. */
-static bool kpkeys_lazy_write_may_map(const struct pt_regs *regs, int data)
+/**
+ * arm64_kpkeys_lazy_may_map() - Would this write map what has a key?
+ * @regs: registers at the fault.
+ * @data: instruction and operands, from the exception table.
+ *
+ * The batch did not ask. Not static, so that tests can stub it.
+ *
+ * Context: as arm64_kpkeys_lazy_write().
+ * Return: false if so.
+ */
+bool arm64_kpkeys_lazy_may_map(const struct pt_regs *regs, int data)
 {
-	pte_t pte = __pte(pt_regs_read_reg(regs, FIELD_GET(EX_DATA_REG_NEW, data)));
+	pte_t pte;
 
+	KUNIT_STATIC_STUB_REDIRECT(arm64_kpkeys_lazy_may_map, regs, data);
+
+	pte = __pte(pt_regs_read_reg(regs, FIELD_GET(EX_DATA_REG_NEW, data)));
 	if (FIELD_GET(EX_DATA_KPKEYS, data) != EX_DATA_KPKEYS_STR)
 		return true;
 	return kpkeys_may_map(pte_pfn(pte), 1, pte_present(pte));
@@ -338,7 +351,7 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 	if (!ex || ex->type != EX_TYPE_KPKEYS)
 		return false;
 
-	if (!kpkeys_lazy_write_may_map(regs, ex->data)) {
+	if (!arm64_kpkeys_lazy_may_map(regs, ex->data)) {
 		regs->pc = (unsigned long)&ex->fixup + ex->fixup;
 		return true;
 	}

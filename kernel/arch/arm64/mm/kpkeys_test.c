@@ -3,6 +3,7 @@
  * KUnit: register values and page table entries of kpkeys. Most cases need no
  * CPU with POE.
  */
+#include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <linux/bitfield.h>
 #include <linux/extable.h>
@@ -246,6 +247,43 @@ static void saved_registers_are_not_believed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, *table, 0);
 	pagetable_free(pt);
 }
+
+/* A breakpoint in what the handler calls leaves its own address. */
+static bool break_while_asked(const struct pt_regs *regs, int data)
+{
+	write_sysreg((unsigned long)break_while_asked, elr_el1);
+	return true;
+}
+
+static bool redo_refused_write(struct pt_regs *regs, u64 *entry)
+{
+	guard(irqsave)();
+	write_sysreg(regs->pc, elr_el1);
+	write_sysreg((unsigned long)entry, far_el1);
+	write_sysreg(FIELD_PREP(ESR_ELx_EC_MASK, ESR_ELx_EC_DABT_CUR) | ESR_ELx_WNR |
+		     ESR_ELx_FSC_PERM_L(3), esr_el1);
+	return __arm64_kpkeys_lazy_abort(regs);
+}
+
+static void overwritten_registers_are_noticed(struct kunit *test)
+{
+	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
+	struct pt_regs regs = { .regs[0] = 8, .pc = lazy_instruction() };
+	u64 *table;
+
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	table = ptdesc_address(pt);
+
+	kunit_activate_static_stub(test, arm64_kpkeys_lazy_may_map, break_while_asked);
+	KUNIT_EXPECT_FALSE(test, redo_refused_write(&regs, table));
+	KUNIT_EXPECT_EQ(test, *table, 0);
+	kunit_deactivate_static_stub(test, arm64_kpkeys_lazy_may_map);
+
+	KUNIT_EXPECT_EQ(test, redo_refused_write(&regs, table),
+			kpkeys_hardened_pgtables_enabled());
+	KUNIT_EXPECT_EQ(test, *table, kpkeys_hardened_pgtables_enabled() ? 8 : 0);
+	pagetable_free(pt);
+}
 #endif
 
 /* The pool tags whole blocks, so page tables do not split any. */
@@ -369,6 +407,7 @@ static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(lazy_writes_take_any_register),
 #ifdef lazy_set_ptes
 	KUNIT_CASE(saved_registers_are_not_believed),
+	KUNIT_CASE(overwritten_registers_are_noticed),
 #endif
 	KUNIT_CASE(the_pool_leaves_blocks_whole),
 	KUNIT_CASE(no_block_is_left),

@@ -144,6 +144,7 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max);
 
 void arm64_kpkeys_switch(void);
 void arm64_kpkeys_return_to_raised(unsigned long frame);
+bool arm64_kpkeys_lazy_may_map(const struct pt_regs *regs, int data);
 void arm64_kpkeys_lazy_write(struct pt_regs *regs, int data, u64 *entry);
 bool arm64_kpkeys_can_split(void);
 bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs);
