@@ -27,6 +27,18 @@ extern unsigned long kpkeys_nr_protected_blocks;
 
 bool kpkeys_refuse_mapping(unsigned long pfn, unsigned long nr);
 
+static __always_inline bool __kpkeys_may_map(unsigned long pfn, unsigned long nr,
+					     bool present)
+{
+	unsigned long first = pfn >> KPKEYS_PROTECTED_ORDER;
+	unsigned long last = (pfn + nr - 1) >> KPKEYS_PROTECTED_ORDER;
+
+	if (likely(first >= kpkeys_nr_protected_blocks ||
+		   (first == last && !test_bit(first, kpkeys_protected_blocks))))
+		return true;
+	return !present || !kpkeys_refuse_mapping(pfn, nr);
+}
+
 /**
  * kpkeys_may_map() - May an entry map these pages?
  * @pfn: the first page frame.
@@ -34,24 +46,16 @@ bool kpkeys_refuse_mapping(unsigned long pfn, unsigned long nr);
  * @present: whether the entry maps anything.
  *
  * To be asked before an entry is written that may map what no entry of that
- * address space mapped before.
+ * address space mapped before. A macro, so that nothing is computed without
+ * protection.
  *
  * Context: any.
  * Return: false if one of them is a page table or belongs to a pool; that has
  * been reported, and the entry must stay as it is.
  */
-static __always_inline bool kpkeys_may_map(unsigned long pfn, unsigned long nr,
-					   bool present)
-{
-	unsigned long first = pfn >> KPKEYS_PROTECTED_ORDER;
-	unsigned long last = (pfn + nr - 1) >> KPKEYS_PROTECTED_ORDER;
-
-	if (!static_branch_unlikely(&kpkeys_mappings_key) ||
-	    likely(first >= kpkeys_nr_protected_blocks ||
-		   (first == last && !test_bit(first, kpkeys_protected_blocks))))
-		return true;
-	return !present || !kpkeys_refuse_mapping(pfn, nr);
-}
+#define kpkeys_may_map(pfn, nr, present)				\
+	(!static_branch_unlikely(&kpkeys_mappings_key) ||		\
+	 __kpkeys_may_map(pfn, nr, present))
 
 /* Page frames that are being looked for; in memory with a key. */
 extern unsigned long *kpkeys_nr_offered;

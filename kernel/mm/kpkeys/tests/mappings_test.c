@@ -83,6 +83,29 @@ static void other_pages_are_mapped(struct kunit *test)
 	__free_page(page);
 }
 
+static int set_entry(pte_t *ptep, unsigned long addr, void *page)
+{
+	set_pte_at(&init_mm, addr, ptep, mk_pte(page, PAGE_KERNEL));
+	return 0;
+}
+
+/* um passes entries of the kernel to the host when it is told to flush, or later. */
+static void entries_are_seen_without_a_flush(struct kunit *test)
+{
+	struct page *page = alloc_page(GFP_KERNEL);
+	struct vm_struct *area;
+	unsigned long addr;
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	addr = map_nothing(test, &area);
+	memset(page_address(page), 0x5a, PAGE_SIZE);
+
+	KUNIT_EXPECT_EQ(test, apply_to_page_range(&init_mm, addr, PAGE_SIZE, set_entry, page), 0);
+	KUNIT_EXPECT_NULL(test, memchr_inv((void *)addr, 0x5a, PAGE_SIZE));
+	free_vm_area(area);
+	__free_page(page);
+}
+
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 /* A table anywhere in the range of a large entry. */
 static void large_entries_over_a_table_are_refused(struct kunit *test)
@@ -350,6 +373,7 @@ static struct kunit_case mappings_cases[] = {
 	KUNIT_CASE(ledgers_are_not_mapped_again),
 	KUNIT_CASE(data_of_the_pool_is_not_mapped_again),
 	KUNIT_CASE(other_pages_are_mapped),
+	KUNIT_CASE(entries_are_seen_without_a_flush),
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 	KUNIT_CASE(large_entries_over_a_table_are_refused),
 #endif
