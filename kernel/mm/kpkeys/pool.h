@@ -175,6 +175,8 @@ struct kpkeys_magazine {
  *	being looked at.
  * @protected: a bit for each block that has a page in @owned or @early, or is
  *	offered.
+ * @lost_roots: whether a root was kept because its tables were in use when its
+ *	mm was freed.
  */
 struct kpkeys_pool_state {
 	struct kpkeys_pool_node *nodes;
@@ -187,6 +189,7 @@ struct kpkeys_pool_state {
 	struct list_head free_regions;
 	unsigned long *offered, *protected;
 	unsigned long first_offered, nr_offered;
+	bool lost_roots;
 };
 
 /* Pool statistics. Unprotected, because no decision depends on them. */

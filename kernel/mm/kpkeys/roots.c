@@ -43,6 +43,35 @@ static __always_inline struct mm_struct **kpkeys_root_note(const pgd_t *root)
 	return owners ? &owners[pfn % KPKEYS_BLOCK_PAGES] : NULL;
 }
 
+static pgd_t *kpkeys_root_in(const struct kpkeys_region *region,
+			     const struct mm_struct *mm)
+{
+	struct mm_struct **owners = READ_ONCE(region->owners);
+	unsigned int i;
+
+	for (i = 0; owners && i < KPKEYS_BLOCK_PAGES; i++)
+		if (READ_ONCE(owners[i]) == mm)
+			return page_address(pfn_to_page(region->base + i));
+	return NULL;
+}
+
+/* The root that was claimed for an mm, by looking at all notes. */
+static pgd_t *kpkeys_root_search(const struct mm_struct *mm)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	unsigned long pfn, end = kpkeys_directory_end(pool);
+	struct kpkeys_region *region;
+	pgd_t *root;
+
+	for (pfn = 0; pfn < end; pfn += KPKEYS_BLOCK_PAGES) {
+		region = kpkeys_region_around(pool, pfn);
+		root = region ? kpkeys_root_in(region, mm) : NULL;
+		if (root)
+			return root;
+	}
+	return NULL;
+}
+
 /*
  * Pages for notes are never given back: get some at a time, lest each pin a
  * block. They lie together, as they come out of the CPU's magazine.
@@ -85,6 +114,22 @@ static int kpkeys_root_prepare(struct kpkeys_region *region)
 	return kpkeys_root_give_notes(region, more, nr) ? 0 : -ENOMEM;
 }
 
+/* The owner of a root that outlived its mm. */
+#define KPKEYS_ROOT_LOST	((struct mm_struct *)1UL)
+
+/* Another mm has got the memory of one whose root was kept: not that root. */
+static void kpkeys_root_disown_lost(const struct mm_struct *mm)
+{
+	pgd_t *root;
+
+	if (likely(!READ_ONCE(kpkeys_pgtables_pool.state->lost_roots)))
+		return;
+	while ((root = kpkeys_root_search(mm))) {
+		guard(kpkeys_hardened_pgtables)();
+		WRITE_ONCE(*kpkeys_root_note(root), KPKEYS_ROOT_LOST);
+	}
+}
+
 /**
  * kpkeys_root_claim() - Note that a topmost page table belongs to an mm.
  * @mm: the address space.
@@ -109,6 +154,7 @@ int kpkeys_root_claim(struct mm_struct *mm, pgd_t *root)
 	err = kpkeys_root_prepare(region);
 	if (err)
 		return err;
+	kpkeys_root_disown_lost(mm);
 
 	guard(kpkeys_hardened_pgtables)();
 	WRITE_ONCE(region->owners[i], mm);
@@ -127,12 +173,18 @@ static bool kpkeys_root_in_use(const pgd_t *root)
 	return false;
 }
 
+static void kpkeys_root_set_lost(void)
+{
+	guard(kpkeys_hardened_pgtables)();
+	WRITE_ONCE(kpkeys_pgtables_pool.state->lost_roots, true);
+}
+
 /**
  * kpkeys_root_release() - Forget for which mm a table was claimed.
  * @root: the table, about to be freed.
  *
  * The count of those who use an mm is ordinary data. While it has page tables,
- * somebody does.
+ * somebody does, and may go on until something else gets the memory of the mm.
  *
  * Context: any in which page tables are freed, at the default level.
  * Return: false if the table must not be freed.
@@ -149,6 +201,7 @@ bool kpkeys_root_release(pgd_t *root)
 	if (kpkeys_root_in_use(root)) {
 		kpkeys_violation_refused("root 0x%lx freed, but in use",
 					 (unsigned long)root);
+		kpkeys_root_set_lost();
 		return false;
 	}
 
@@ -158,35 +211,6 @@ bool kpkeys_root_release(pgd_t *root)
 }
 
 /* === Forged roots ======================================================= */
-
-static pgd_t *kpkeys_root_in(const struct kpkeys_region *region,
-			     const struct mm_struct *mm)
-{
-	struct mm_struct **owners = READ_ONCE(region->owners);
-	unsigned int i;
-
-	for (i = 0; owners && i < KPKEYS_BLOCK_PAGES; i++)
-		if (READ_ONCE(owners[i]) == mm)
-			return page_address(pfn_to_page(region->base + i));
-	return NULL;
-}
-
-/* The root that was claimed for an mm, by looking at all notes. */
-static pgd_t *kpkeys_root_search(const struct mm_struct *mm)
-{
-	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
-	unsigned long pfn, end = kpkeys_directory_end(pool);
-	struct kpkeys_region *region;
-	pgd_t *root;
-
-	for (pfn = 0; pfn < end; pfn += KPKEYS_BLOCK_PAGES) {
-		region = kpkeys_region_around(pool, pfn);
-		root = region ? kpkeys_root_in(region, mm) : NULL;
-		if (root)
-			return root;
-	}
-	return NULL;
-}
 
 static void kpkeys_root_report(const struct mm_struct *mm, const pgd_t *root)
 {

@@ -434,6 +434,7 @@ static void __init tables_of_another_mm_are_filled(struct kunit *test)
 	phys_addr_t phys = __pa_symbol(_stext);
 	unsigned long addr = PMD_SIZE;
 	struct mm_struct *mm = mm_alloc();
+	pgd_t *pgd;
 	p4d_t *p4d;
 	pud_t *pud;
 	pmd_t *pmd;
@@ -442,7 +443,8 @@ static void __init tables_of_another_mm_are_filled(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, mm);
 	create_pgd_mapping(mm, phys, addr, 2 * PAGE_SIZE, PAGE_KERNEL_RO, true);
 
-	p4d = p4d_offset(pgd_offset(mm, addr), addr);
+	pgd = pgd_offset(mm, addr);
+	p4d = p4d_offset(pgd, addr);
 	pud = pud_offset(p4d, addr);
 	pmd = pmd_offset(pud, addr);
 	pte = pte_offset_kernel(pmd, addr);
@@ -450,13 +452,20 @@ static void __init tables_of_another_mm_are_filled(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pte_pfn(__ptep_get(pte + 1)), PHYS_PFN(phys) + 1);
 	KUNIT_EXPECT_TRUE(test, pte_none(__ptep_get(pte + 2)));
 
+	pmd_clear(pmd);
 	free_table(pte);
-	if (!mm_pmd_folded(mm))
+	if (!mm_pmd_folded(mm)) {
+		pud_clear(pud);
 		free_table(pmd);
-	if (!mm_pud_folded(mm))
+	}
+	if (!mm_pud_folded(mm)) {
+		p4d_clear(p4d);
 		free_table(pud);
-	if (!mm_p4d_folded(mm))
+	}
+	if (!mm_p4d_folded(mm)) {
+		pgd_clear(pgd);
 		free_table(p4d);
+	}
 	mmput(mm);
 }
 

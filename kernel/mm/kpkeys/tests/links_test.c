@@ -183,6 +183,31 @@ static void root_in_use_is_not_freed(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, kpkeys_root(l->mm), root);
 }
 
+/* The memory of a freed mm becomes that of another, with a root of its own. */
+static void kept_root_belongs_to_no_other(struct kunit *test)
+{
+	struct links *l = test->priv;
+	pgd_t *root = l->mm->pgd, *own;
+	struct ptdesc *pt;
+
+	skip_unless_protected(test);
+	pt = pagetable_alloc(GFP_PGTABLE_KERNEL, arch_kpkeys_pgd_order(l->mm));
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	own = ptdesc_address(pt);
+
+	kpkeys_expect_violation(true);
+	KUNIT_EXPECT_FALSE(test, kpkeys_root_release(root));
+	KUNIT_ASSERT_EQ(test, kpkeys_root_claim(l->mm, own), 0);
+	/* mm->pgd is the kept root, as forged. */
+	KUNIT_EXPECT_PTR_EQ(test, kpkeys_root(l->mm), own);
+	kpkeys_expect_violation(false);
+
+	KUNIT_ASSERT_EQ(test, kpkeys_root_claim(l->mm, root), 0);
+	WRITE_ONCE(l->mm->pgd, root);
+	KUNIT_EXPECT_TRUE(test, kpkeys_root_release(own));
+	pagetable_free(pt);
+}
+
 static struct kunit_case links_test_cases[] = {
 	KUNIT_CASE(table_is_linked_once),
 	KUNIT_CASE(ordinary_page_is_not_linked),
@@ -192,6 +217,7 @@ static struct kunit_case links_test_cases[] = {
 	KUNIT_CASE(linked_table_is_not_freed),
 	KUNIT_CASE(linked_table_of_the_kernel_is_not_freed),
 	KUNIT_CASE(root_in_use_is_not_freed),
+	KUNIT_CASE(kept_root_belongs_to_no_other),
 	{}
 };
 

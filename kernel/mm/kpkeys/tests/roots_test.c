@@ -211,6 +211,7 @@ static void root_is_claimed_and_released(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, READ_ONCE(t->mm->pgd), (pgd_t *)t->lower);
 
 	kpkeys_root_release(t->lower);
+	KUNIT_ASSERT_EQ(test, kpkeys_root_claim(t->mm, t->root), 0);
 	KUNIT_EXPECT_PTR_EQ(test, root_of(t->mm), t->root);
 	WRITE_ONCE(t->mm->pgd, t->root);
 }
