@@ -55,10 +55,27 @@ static bool kpkeys_page_is_marked(struct page *page)
 	return test_bit(PT_kpkeys, &page_ptdesc(page)->pt_flags.f);
 }
 
+/* Early tables may lie in more blocks than the pool has descriptors for. */
+static void __init kpkeys_feed_spare(void)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	struct page *page;
+
+	while (READ_ONCE(pool->state->nr_spare) <= KPKEYS_MIN_SPARE) {
+		page = kpkeys_pool_alloc(pool, GFP_KERNEL, 0, KPKEYS_KIND_DATA);
+		if (!page)
+			break;
+		guard(mutex)(&pool->sync->grow);
+		CLASS(kpkeys_pool_level, level)(pool);
+		kpkeys_spare_adopt(pool, page);
+	}
+}
+
 static void __init kpkeys_note_early(struct page *page, unsigned int order)
 {
 	unsigned int i;
 
+	kpkeys_feed_spare();
 	for (i = 0; i < 1 << order; i++)
 		kpkeys_region_set_early(&kpkeys_pgtables_pool, page + i, true);
 	kpkeys_mark_page(page);

@@ -278,26 +278,6 @@ struct kpkeys_region *kpkeys_region_add(const struct kpkeys_pool *pool,
 }
 
 /**
- * kpkeys_region_set_early() - Note whether a page has a key, but no pool.
- * @pool: the pool of pages with that key.
- * @page: the page.
- * @early: whether it has the key.
- *
- * Context: boot, at the default level.
- */
-void __init kpkeys_region_set_early(const struct kpkeys_pool *pool,
-				    struct page *page, bool early)
-{
-	struct kpkeys_region *region;
-
-	guard(mutex)(&pool->sync->grow);
-	CLASS(kpkeys_pool_level, level)(pool);
-	region = kpkeys_region_get(pool, page, false);
-	if (!WARN_ON_ONCE(!region))
-		__assign_bit(page_to_pfn(page) - region->base, region->early, early);
-}
-
-/**
  * kpkeys_region_remove() - Remove a region that owns no pages.
  * @pool: the pool.
  * @region: the region; in no list.
@@ -316,6 +296,29 @@ void kpkeys_region_remove(const struct kpkeys_pool *pool,
 	if (region->owners)
 		kpkeys_spare_link(pool->state, region->owners);
 	list_add(&region->list, &pool->state->free_regions);
+}
+
+/**
+ * kpkeys_region_set_early() - Note whether a page has a key, but no pool.
+ * @pool: the pool of pages with that key.
+ * @page: the page.
+ * @early: whether it has the key.
+ *
+ * Context: boot, at the default level.
+ */
+void __init kpkeys_region_set_early(const struct kpkeys_pool *pool,
+				    struct page *page, bool early)
+{
+	struct kpkeys_region *region;
+
+	guard(mutex)(&pool->sync->grow);
+	CLASS(kpkeys_pool_level, level)(pool);
+	region = kpkeys_region_get(pool, page, false);
+	if (WARN_ON_ONCE(!region))
+		return;
+	__assign_bit(page_to_pfn(page) - region->base, region->early, early);
+	if (!region->nr_owned && bitmap_empty(region->early, KPKEYS_BLOCK_PAGES))
+		kpkeys_region_remove(pool, region);
 }
 
 /* === Lists of a node: its lock is held, the level is raised ============= */

@@ -6,6 +6,7 @@
 #include <linux/kpkeys_mappings.h>
 #include <linux/mm.h>
 
+#include "../pool.h"
 #include "test.h"
 
 static int no_untagging(unsigned long addr, int numpages, int pkey)
@@ -59,8 +60,37 @@ static void __init early_tables_are_untagged(struct kunit *test)
 	__free_page(page);
 }
 
+/* Each block needs a descriptor, for which the pool has memory only so far. */
+static void __init early_tables_in_many_blocks_are_noted(struct kunit *test)
+{
+	struct page *pages[64];
+	unsigned int nr, i;
+
+	skip_unless_protected(test);
+
+	for (nr = 0; nr < ARRAY_SIZE(pages); nr++) {
+		pages[nr] = alloc_pages(GFP_KERNEL | __GFP_NORETRY | __GFP_NOWARN,
+					KPKEYS_BLOCK_ORDER);
+		if (!pages[nr])
+			break;
+		split_page(pages[nr], KPKEYS_BLOCK_ORDER);
+		for (i = 1; i < KPKEYS_BLOCK_PAGES; i++)
+			__free_page(pages[nr] + i);
+		KUNIT_EXPECT_EQ(test, kpkeys_tag_page(pages[nr], 0), 0);
+		KUNIT_EXPECT_TRUE(test, kpkeys_pool_protects(&kpkeys_pgtables_pool,
+							     page_to_pfn(pages[nr]), 1));
+	}
+	KUNIT_EXPECT_GT(test, nr, 0);
+
+	while (nr--) {
+		KUNIT_ASSERT_EQ(test, kpkeys_untag_page(pages[nr], 0), 0);
+		__free_page(pages[nr]);
+	}
+}
+
 static struct kunit_case __refdata init_cases[] = {
 	KUNIT_CASE(early_tables_are_untagged),
+	KUNIT_CASE(early_tables_in_many_blocks_are_noted),
 	{}
 };
 
