@@ -13,8 +13,8 @@
 /* One search serves at most so many blocks. */
 #define KPKEYS_MOST_BLOCKS	32
 
-/* Attempts with small blocks: the reserve or other CPUs may take the pages. */
-#define SMALL_TRIES	(3 + KPKEYS_POOL_RESERVE / 2)
+/* Pages to add at most: the reserve or other CPUs may take them. */
+#define MOST_SMALL_PAGES	(4 * (3 + KPKEYS_POOL_RESERVE / 2))
 
 /* === Blocks: the grow mutex is held, but for getting them ================ */
 
@@ -192,9 +192,10 @@ static struct page *kpkeys_pool_grow_by_few(const struct kpkeys_pool *pool,
 {
 	gfp_t plain = gfp & ~(__GFP_ZERO | __GFP_ACCOUNT | __GFP_COMP | GFP_ZONEMASK);
 	struct page *page, *pages;
-	int i, err, got;
+	unsigned int i;
+	int err, got;
 
-	for (i = 0, page = NULL; !page && i < SMALL_TRIES; i++) {
+	for (i = 0, page = NULL; !page && i < MOST_SMALL_PAGES; i += 1 << by) {
 		pages = kpkeys_pool_get_pages(nid, plain, by);
 		if (!pages)
 			break;

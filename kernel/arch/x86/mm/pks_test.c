@@ -87,12 +87,22 @@ static int pks_storm_send(void *unused)
 	return 0;
 }
 
+/* Did enough handlers run for the test to mean something? */
+static bool pks_storm_was_heavy(void)
+{
+	return atomic_read(&storm.nmis) > 100 && atomic_read(&storm.timers) > 100 &&
+	       atomic_read(&storm.raised) > 10;
+}
+
 static void write_under_storm(struct kunit *test, unsigned long *table)
 {
 	unsigned long end = jiffies + STORM_JIFFIES;
+	unsigned long latest = end + 20 * HZ;
 	unsigned int i = 0, wrong = 0;
 
-	while (time_before(jiffies, end)) {
+	/* An emulated CPU may be given little time. */
+	while (time_before(jiffies, end) ||
+	       (!pks_storm_was_heavy() && time_before(jiffies, latest))) {
 		i++;
 		/*
 		 * Sometimes hit both ends of the window with a self-sent NMI.
@@ -169,10 +179,7 @@ static void storm_of_interrupts_and_nmis(struct kunit *test)
 		   atomic_read(&storm.raised));
 	KUNIT_EXPECT_EQ(test, atomic_read(&storm.bad), 0);
 	KUNIT_EXPECT_TRUE(test, empty);
-	/* Check that enough handlers ran. */
-	KUNIT_EXPECT_GT(test, atomic_read(&storm.nmis), 100);
-	KUNIT_EXPECT_GT(test, atomic_read(&storm.timers), 100);
-	KUNIT_EXPECT_GT(test, atomic_read(&storm.raised), 10);
+	KUNIT_EXPECT_TRUE(test, pks_storm_was_heavy());
 }
 
 static noinline void pks_lower(void)
