@@ -109,7 +109,7 @@ static unsigned long count_clean(struct kunit *test, const struct kpkeys_region 
 	return clean;
 }
 
-/* What is owned of a small block goes back together. */
+/* The owned pages of a small block go back together. */
 static unsigned int count_idle_small(const struct kpkeys_region *region)
 {
 	unsigned int i, nr = 0;
