@@ -14,7 +14,7 @@
 #define KPKEYS_MOST_BLOCKS	32
 
 /* Pages to add at most: the reserve or other CPUs may take them. */
-#define MOST_SMALL_PAGES	(4 * (3 + KPKEYS_POOL_RESERVE / 2))
+#define MOST_SMALL_PAGES	(KPKEYS_SMALL_PAGES * (3 + KPKEYS_POOL_RESERVE / 2))
 
 /* === Blocks: the grow mutex is held, but for getting them ================ */
 

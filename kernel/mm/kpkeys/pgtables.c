@@ -67,7 +67,8 @@ static void __init kpkeys_feed_spare(void)
 			break;
 		guard(mutex)(&pool->sync->grow);
 		CLASS(kpkeys_pool_level, level)(pool);
-		kpkeys_spare_adopt(pool, page);
+		if (!kpkeys_spare_adopt(pool, page))
+			break;
 	}
 }
 

@@ -97,7 +97,7 @@ static bool pks_storm_was_heavy(void)
 static void write_under_storm(struct kunit *test, unsigned long *table)
 {
 	unsigned long end = jiffies + STORM_JIFFIES;
-	unsigned long latest = end + 20 * HZ;
+	unsigned long latest = end + 10 * HZ;
 	unsigned int i = 0, wrong = 0;
 
 	/* An emulated CPU may be given little time. */

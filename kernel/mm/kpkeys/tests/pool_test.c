@@ -805,12 +805,6 @@ static void blocks_are_added_together(struct kunit *test)
 	audit(test);
 }
 
-static int keep_entry(pte_t *ptep, unsigned long addr, void *kept)
-{
-	*(pte_t **)kept = ptep;
-	return 0;
-}
-
 /* Blocks to be added together; a process maps a page of the second. */
 static struct {
 	struct page *blocks[2];
@@ -848,7 +842,9 @@ static void mapped_block_stays_out(struct kunit *test)
 				      MAP_ANONYMOUS | MAP_PRIVATE, 0);
 	KUNIT_ASSERT_NE(test, together.addr, 0);
 	KUNIT_ASSERT_EQ(test, apply_to_page_range(current->mm, together.addr, PAGE_SIZE,
-						  keep_entry, &together.ptep), 0);
+						  leave_entry, NULL), 0);
+	together.ptep = pte_offset_kernel(pmd_off(current->mm, together.addr),
+					  together.addr);
 
 	tables = exhaust(test);
 	kunit_activate_static_stub(test, kpkeys_blocks_at_once, two_at_once);
