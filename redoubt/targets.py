@@ -195,6 +195,8 @@ _LEAVING = Variant("asi-leaving", (*_ISOLATED.boot_args, "asi_ephmap=off"))
 
 # Huge pages would hide what an entry costs; large folios go to the workload that asks for them.
 _SMALL_PAGES = ("transparent_hugepage=never", "thp_anon=64K:madvise")
+# A kernel that boots says things beside its first program, on the same serial port.
+ONLY_WARNINGS = "loglevel=5"
 
 UM = Target(
     name="um",
@@ -352,8 +354,7 @@ ARM64 = Target(
     shipped=("arm64-kpkeys", "arm64-linear-map", "deb", "deb-arm64"),
     small=("deb-small", "deb-small-arm64"),
     emulator=VIRT,
-    # The kernel says things beside its first program, on the same serial port: only warnings do.
-    bench_args=(*_SMALL_PAGES, "loglevel=5"),
+    bench_args=(*_SMALL_PAGES, ONLY_WARNINGS),
     cross_compile="aarch64-linux-gnu-",
 )
 
