@@ -60,7 +60,7 @@ def mutate_kernel(
             out.print(f"\n{len(picked)} of {len(sites)} places", markup=False)
             return
         enforcing = task.boots(chosen, host.needs_enforcing(chosen, where))
-        run = Run(chosen, where, False, task.display, judge.PATIENCE_S)
+        run = Run(chosen, where, False, task.display, judge.PATIENCE_S[enforcing])
         shop = judge.Workshop(run, enforcing, pristine, found, sites, paths.repo())
         if add and json_file:
             # Before hours of work, not after.

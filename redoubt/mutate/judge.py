@@ -22,7 +22,7 @@ from redoubt.core import paths, reasons
 from redoubt.core.errors import GuestError, RedoubtError
 from redoubt.linux import build, tree
 from redoubt.linux.source import version_of
-from redoubt.machine import boot, guest, kernels
+from redoubt.machine import boot, guest, host, kernels
 from redoubt.mutate import places
 from redoubt.mutate.places import Site, Source
 from redoubt.suite import boots
@@ -42,8 +42,8 @@ NOTICED, SURVIVED = "noticed", "survived"
 # No mutant: the place is not compiled.
 SAME = "no difference"
 
-# Seconds that a boot may take: many mutants hang, which is waited for.
-PATIENCE_S = 100.0
+# Seconds that a boot may take, by host: many mutants hang, which is waited for.
+PATIENCE_S = {host.NATIVE: 40.0, host.EMULATED: 100.0}
 
 _NUMBER = "mm/kpkeys/mutant.c"
 # The object that tells which place is missing.
