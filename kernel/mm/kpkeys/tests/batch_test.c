@@ -4,11 +4,14 @@
  */
 #include <linux/delay.h>
 #include <linux/hrtimer.h>
+#include <linux/io.h>
 #include <linux/kpkeys_batch.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
 #include <linux/pgtable.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/vmalloc.h>
 
 #include <asm/pgalloc.h>
 
@@ -74,6 +77,7 @@ static void section_switches_once(struct kunit *test)
 static void sections_pause(struct kunit *test)
 {
 	u64 inside, paused, resumed;
+	bool empty;
 
 	skip_unless_protected(test);
 
@@ -83,12 +87,58 @@ static void sections_pause(struct kunit *test)
 	paused = arch_kpkeys_read_reg();
 	kpkeys_batch_resume();
 	resumed = arch_kpkeys_read_reg();
+	/* Else another frame at this address might be raised. */
+	empty = kpkeys_ledger_is_top(0);
 	kpkeys_batch_end();
 
 	KUNIT_EXPECT_EQ(test, inside, level_reg_batch());
 	KUNIT_EXPECT_EQ(test, paused, level_reg_default());
 	KUNIT_EXPECT_EQ(test, resumed, level_reg_batch());
+	KUNIT_EXPECT_TRUE(test, empty);
 	EXPECT_LEVEL_DEFAULT(test);
+}
+
+/* Functions with a batch of their own that few callers have on some targets. */
+static void mapping_of_memory_ends_its_section(struct kunit *test)
+{
+	struct vm_struct *area = get_vm_area(2 * PAGE_SIZE, VM_MAP);
+	struct page *page = alloc_page(GFP_KERNEL);
+	unsigned long addr;
+
+	KUNIT_ASSERT_NOT_NULL(test, area);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	addr = (unsigned long)area->addr;
+
+	KUNIT_EXPECT_EQ(test, vmap_page_range(addr, addr + PAGE_SIZE, page_to_phys(page),
+					      PAGE_KERNEL), 0);
+	EXPECT_LEVEL_DEFAULT(test);
+	KUNIT_EXPECT_PTR_EQ(test, vmalloc_to_page(area->addr), page);
+
+	free_vm_area(area);
+	__free_page(page);
+}
+
+static void remapping_ends_its_section(struct kunit *test)
+{
+	struct page *page = alloc_page(GFP_KERNEL);
+	struct vm_area_struct *vma;
+	unsigned long addr;
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	addr = vm_mmap(NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(addr));
+
+	scoped_guard(mmap_write_lock, current->mm) {
+		vma = find_vma(current->mm, addr);
+		KUNIT_EXPECT_EQ(test, remap_pfn_range(vma, addr, page_to_pfn(page), PAGE_SIZE,
+						      vma->vm_page_prot), 0);
+	}
+	EXPECT_LEVEL_DEFAULT(test);
+
+	KUNIT_EXPECT_EQ(test, vm_munmap(addr, PAGE_SIZE), 0);
+	__free_page(page);
 }
 
 /* tlb_next_batch() does this for huge pages, outside of sections. */
@@ -334,6 +384,8 @@ static void allocation_inside_section_warns(struct kunit *test)
 static struct kunit_case batch_cases[] = {
 	KUNIT_CASE(section_switches_once),
 	KUNIT_CASE(sections_pause),
+	KUNIT_CASE(mapping_of_memory_ends_its_section),
+	KUNIT_CASE(remapping_ends_its_section),
 	KUNIT_CASE(pausing_no_section_raises_nothing),
 	KUNIT_CASE(forged_nesting_raises_nothing),
 	KUNIT_CASE(table_is_protected_after_a_section),

@@ -227,6 +227,16 @@ static void blocks_are_offered_together(struct kunit *test)
 		__free_pages(blocks[i], KPKEYS_BLOCK_ORDER);
 }
 
+static u64 level_in_a_batch(void)
+{
+	u64 reg;
+
+	kpkeys_batch_begin();
+	reg = arch_kpkeys_read_reg();
+	kpkeys_batch_end();
+	return reg;
+}
+
 static pte_t copy_in_a_batch(pte_t *table, struct page *page)
 {
 	kpkeys_expect_violation(true);
@@ -254,6 +264,7 @@ static void offered_pages_are_not_copied(struct kunit *test)
 
 	scoped_guard(mutex, &pool->sync->grow) {
 		offer(test, page);
+		KUNIT_EXPECT_EQ(test, level_in_a_batch(), level_reg_default());
 		KUNIT_EXPECT_TRUE(test, pte_none(copy_in_a_batch(table, page)));
 		KUNIT_EXPECT_EQ(test, pte_pfn(copy_in_a_batch(table + 1, other)),
 				page_to_pfn(other));
