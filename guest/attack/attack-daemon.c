@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,6 +108,27 @@ static noreturn void serve_by_register(int request, int reply,
 #endif
 }
 
+/*
+ * No daemon of root, but another program of the attacker's user, which keeps
+ * something from him, as an agent does that has his keys.
+ */
+static noreturn void serve_as_agent(char *secret, int request, int reply,
+				    const char *token)
+{
+	char c;
+
+	memcpy(secret, token, TOKEN_LEN);
+	if (setgroups(0, NULL) ||
+	    setresgid(ATTACKER_UID, ATTACKER_UID, ATTACKER_UID) ||
+	    setresuid(ATTACKER_UID, ATTACKER_UID, ATTACKER_UID) ||
+	    prctl(PR_SET_DUMPABLE, 1) || prctl(PR_SET_PDEATHSIG, SIGKILL) ||
+	    !ready(reply))
+		_exit(EXIT_BROKEN);
+	while (read(request, &c, 1) > 0)
+		;
+	_exit(0);
+}
+
 /* Fork the daemon; the attacker's ends of the pipes and arguments are set. */
 void daemon_start(struct prize *prize)
 {
@@ -128,6 +150,9 @@ void daemon_start(struct prize *prize)
 		close(reply[0]);
 		if (prize->kind == PRIZE_DAEMON_REG)
 			serve_by_register(request[0], reply[1], prize->token);
+		if (prize->kind == PRIZE_AGENT)
+			serve_as_agent((char *)policy, request[0], reply[1],
+				       prize->token);
 		serve_by_page(policy, request[0], reply[1], prize->token);
 	}
 

@@ -71,6 +71,16 @@ static void tell_driver(const char *token)
 	close(fd);
 }
 
+/* Nobody but root looks into other programs. */
+static void restrict_ptrace(void)
+{
+	int fd = open(PTRACE_SCOPE, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, "2", 1) != 1)
+		fail(PTRACE_SCOPE ": %s", strerror(errno));
+	close(fd);
+}
+
 void prize_prepare(struct prize *prize, enum prize_kind kind)
 {
 	memset(prize, 0, sizeof(*prize));
@@ -80,6 +90,7 @@ void prize_prepare(struct prize *prize, enum prize_kind kind)
 	make_token(prize->token);
 	make_work_dir();
 	unlink(SECRET_FILE);
+	unlink(LOOT_FILE);
 
 	switch (kind) {
 	case PRIZE_FILE:
@@ -88,6 +99,10 @@ void prize_prepare(struct prize *prize, enum prize_kind kind)
 		break;
 	case PRIZE_DAEMON_PAGE:
 	case PRIZE_DAEMON_REG:
+		daemon_start(prize);
+		break;
+	case PRIZE_AGENT:
+		restrict_ptrace();
 		daemon_start(prize);
 		break;
 	case PRIZE_KERNEL:
@@ -119,6 +134,10 @@ bool prize_verify(struct prize *prize, const char *loot, const char **text)
 			read || granted ? "secret of a root daemon given away" :
 			"intact";
 		return read && granted;
+	case PRIZE_AGENT:
+		daemon_stop(prize);
+		*text = read ? "secret of another program read" : "intact";
+		return read;
 	case PRIZE_KERNEL:
 		*text = read ? "secret kept by the kernel read" : "intact";
 		return read;

@@ -14,11 +14,14 @@
 #define WORK_DIR	"/tmp/redoubt-attack"
 #define SECRET_NAME	"secret"
 #define SECRET_FILE	WORK_DIR "/" SECRET_NAME
+#define LOOT_FILE	WORK_DIR "/loot"
+#define PTRACE_SCOPE	"/proc/sys/kernel/yama/ptrace_scope"
 
 enum prize_kind {
 	PRIZE_FILE,		/* a root-only file, to read and to alter */
 	PRIZE_DAEMON_PAGE,	/* the secret of a daemon that asks a page */
 	PRIZE_DAEMON_REG,	/* the same, but it asks a register */
+	PRIZE_AGENT,		/* that of another program of the attacker's user */
 	PRIZE_KERNEL,		/* a secret that a driver keeps */
 };
 

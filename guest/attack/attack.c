@@ -119,6 +119,32 @@ static const char *lacking_silence(void)
 			   "the kernel checks the counts of pages (DEBUG_VM, page_table_check)";
 }
 
+static const char *lacking_core_dumps(void)
+{
+	return access("/proc/sys/kernel/core_pattern", F_OK) ?
+		"the kernel does not dump core" : NULL;
+}
+
+/* A pipe writes to a page where the linear map has it. */
+static const char *lacking_alias(void)
+{
+	struct kpkeys_vuln_symbol symbol = { .name = "core_pattern" };
+	int fd = open_driver(), err;
+
+	err = ioctl(fd, KPKEYS_VULN_SYMBOL, &symbol);
+	close(fd);
+	if (err)
+		fail("asking for a symbol: %s", strerror(errno));
+	if (symbol.addr && !symbol.page)
+		return "the linear map does not have the data of the kernel";
+	return lacking_core_dumps();
+}
+
+static const char *lacking_yama(void)
+{
+	return access(PTRACE_SCOPE, F_OK) ? "the kernel has no Yama" : NULL;
+}
+
 static const struct attack attacks[] = {
 	{ "own-pte", true, PRIZE_FILE,
 	  "own PTE maps the page cache of a root-only file", NULL },
@@ -152,6 +178,14 @@ static const struct attack attacks[] = {
 	  "mm->pgd points to a forged topmost table that the CPU loads", NULL },
 	{ "forged-walk", true, PRIZE_FILE,
 	  "mm->pgd points to a forged hierarchy that a page fault walks", NULL },
+	{ "core-pattern", true, PRIZE_FILE,
+	  "core_pattern names a program of the attacker", lacking_core_dumps },
+	{ "pipe-page", true, PRIZE_FILE,
+	  "a pipe's buffer is the page of modprobe_path, and is written to",
+	  lacking_alias },
+	{ "lsm-off", true, PRIZE_AGENT,
+	  "the switch of Yama lets users look into their programs again",
+	  lacking_yama },
 	{ "cred", false, PRIZE_FILE,
 	  "uid 0 written into the attacker's own credentials", NULL },
 	{ "saved-reg", false, PRIZE_DAEMON_REG,

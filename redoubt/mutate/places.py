@@ -147,8 +147,10 @@ _RULES = (
     _Rule(WRITER, rf"\b(?:{'|'.join(_WRITERS)})(?=\()", 1, _raw),
     _Rule(RAISE, r"\bkpkeys_raise(?=\()", 1, _comment, alone=True),
     # Also where an interrupt ends that came in between.
-    _Rule(RAISE, r"\bx86_write_pkrs(?=\(PKRS_PGTABLES\))", 1, _comment, alone=True),
-    _Rule(RAISE, r"\barm64_write_por_el1(?=\(POR_EL1_PGTABLES\))", 1, _comment, alone=True),
+    _Rule(RAISE, r"\bx86_write_pkrs(?=\(PKRS_(?:PGTABLES|STATE)\))", 1, _comment, alone=True),
+    _Rule(
+        RAISE, r"\barm64_write_por_el1(?=\(POR_EL1_(?:PGTABLES|STATE)\))", 1, _comment, alone=True
+    ),
     _Rule(LOWER, r"\barm64_write_por_el1(?=\(POR_EL1_DEFAULT\))", 1, _comment, alone=True),
     _Rule(LOWER, r"\bx86_write_pkrs(?=\(PKRS_DEFAULT\))", 1, _comment, alone=True),
     # Behind the write of the register, in one statement with it.
@@ -185,6 +187,8 @@ _RULES = (
         1,
         _yes,
     ),
+    # Whether what is written is state.
+    _Rule(ASK, rf"{_VALUE}kpkeys_is_state(?=\()", 1, _yes),
     _Rule(ASK, rf"{_VALUE}test_bit(?=\(\w+, region->linked\))", 1, _no),
     _Rule(ASK, rf"{_VALUE}kpkeys_mappings_hold_still(?=\()", 1, _no),
     _Rule(ROOT, rf"{_VALUE}kpkeys_root(?=\()", 1, _unchecked_root),

@@ -150,6 +150,23 @@ u64 vuln_lazy(void)
 	return addr;
 }
 
+struct kpkeys_vuln_symbol vuln_symbol(const char *name)
+{
+	struct kpkeys_vuln_symbol symbol = { 0 };
+
+	strncpy(symbol.name, name, sizeof(symbol.name) - 1);
+	vuln_ioctl(KPKEYS_VULN_SYMBOL, &symbol, "leaking where a variable is");
+	return symbol;
+}
+
+u64 vuln_pipe(int fd)
+{
+	struct kpkeys_vuln_pipe p = { .fd = fd };
+
+	vuln_ioctl(KPKEYS_VULN_PIPE, &p, "leaking a buffer of a pipe");
+	return p.buffer;
+}
+
 /* Writes that tolerate faults; returns whether none was refused. */
 bool vuln_writes(struct kpkeys_vuln_write *list, size_t count)
 {

@@ -23,6 +23,7 @@ struct pt_regs;
  */
 #define KPKEYS_LVL_DEFAULT	0	/* every tagged page is read-only */
 #define KPKEYS_LVL_PGTABLES	1	/* page tables are writable as well */
+#define KPKEYS_LVL_STATE	2	/* variables with __kpkeys_state are */
 
 /* Marks a register that was not written; never a register value. */
 #define KPKEYS_PKEY_REG_INVAL	(~0ULL)
@@ -50,6 +51,21 @@ static inline void kpkeys_assert_current_default(void) { }
 #endif
 
 #ifdef CONFIG_ARCH_HAS_KPKEYS
+/**
+ * kpkeys_level_of() - Get the level that a value of the pkey register stands for.
+ * @pkey_reg: the value.
+ *
+ * Return: one of KPKEYS_LVL_*; the default for any value of no level.
+ */
+static __always_inline unsigned long kpkeys_level_of(u64 pkey_reg)
+{
+	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_PGTABLES))
+		return KPKEYS_LVL_PGTABLES;
+	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_STATE))
+		return KPKEYS_LVL_STATE;
+	return KPKEYS_LVL_DEFAULT;
+}
+
 /**
  * kpkeys_raise() - Raise the current CPU from the default to a kpkeys level.
  * @level: one of KPKEYS_LVL_*, a compile-time constant.
@@ -186,10 +202,12 @@ struct kpkeys_violation {
  * struct kpkeys_range - a tagged range of the linear map.
  * @start: first address.
  * @end: end address, exclusive.
+ * @pkey: its key.
  */
 struct kpkeys_range {
 	unsigned long start;
 	unsigned long end;
+	int pkey;
 };
 
 void kpkeys_report_violation(const struct kpkeys_violation *violation);
@@ -301,5 +319,26 @@ static inline bool kpkeys_pgtable_is_early(struct page *page) { return false; }
 #define __kpkeys_static_pgtable
 
 #endif /* CONFIG_KPKEYS_HARDENED_PGTABLES */
+
+/* === Hardened state ===================================================== */
+
+#ifdef CONFIG_KPKEYS_HARDENED_STATE
+DECLARE_STATIC_KEY_FALSE(kpkeys_hardened_state_key);
+
+/**
+ * kpkeys_hardened_state_enabled() - Is __kpkeys_state read-only by default?
+ *
+ * Return: true as soon as it starts to be tagged.
+ */
+static __always_inline bool kpkeys_hardened_state_enabled(void)
+{
+	return static_branch_unlikely(&kpkeys_hardened_state_key);
+}
+
+void kpkeys_hardened_state_init(void);
+#else
+static inline bool kpkeys_hardened_state_enabled(void) { return false; }
+static inline void kpkeys_hardened_state_init(void) { }
+#endif
 
 #endif /* _LINUX_KPKEYS_H */

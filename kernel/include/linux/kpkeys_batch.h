@@ -64,7 +64,8 @@ static __always_inline void kpkeys_batch_pause(void)
 {
 	if (kpkeys_hardened_pgtables_enabled() &&
 	    arch_kpkeys_level_in_force(KPKEYS_LVL_PGTABLES)) {
-		kpkeys_ledger_push((unsigned long)__builtin_frame_address(0));
+		kpkeys_ledger_push((unsigned long)__builtin_frame_address(0),
+				   KPKEYS_LVL_PGTABLES);
 		kpkeys_lower();
 	}
 }

@@ -4,10 +4,10 @@
  *
  * A handler starts at the default level, and the code that it interrupted
  * resumes at its own. A level saved on the stack could be forged while the
- * handler runs or sleeps. So each CPU has a page, writable at a raised level
- * only, with a stack of the frames to raise again. Entry from raised code
- * pushes its frame before it lowers the level; exit raises only if the stack
- * pointer matches the topmost frame.
+ * handler runs or sleeps. So each CPU has a page, with a key of its own that
+ * every raised level may write, with a stack of the frames to raise again and
+ * their levels. Entry from raised code pushes its frame before it lowers the
+ * level; exit raises only if the stack pointer matches the topmost frame.
  *
  * Entries belong to a CPU, so raised code must not be preempted. A context
  * switch drops all entries: their code resumes at the default level, and its
@@ -33,17 +33,20 @@
  * @level: the level of this CPU, for architectures where memory is faster to
  *	test than the register. Raised only while the register is.
  * @top_level: value of @level when @top was interrupted.
+ * @top_raised: level that the register had then.
  * @depth: number of entries of @below in use.
- * @below: saved @top and @top_level of the outer frames.
+ * @below: saved @top, @top_level and @top_raised of the outer frames.
  */
 struct kpkeys_ledger {
 	unsigned long top;
 	unsigned long level;
 	unsigned long top_level;
+	unsigned long top_raised;
 	unsigned long depth;
 	struct {
 		unsigned long frame;
 		unsigned long level;
+		unsigned long raised;
 	} below[KPKEYS_LEDGER_DEPTH];
 } __aligned(PAGE_SIZE);
 
@@ -52,6 +55,7 @@ DECLARE_PER_CPU_PAGE_ALIGNED(struct kpkeys_ledger, kpkeys_ledger);
 /**
  * kpkeys_ledger_push() - Record a frame to be raised again.
  * @frame: an address within the frame, unique among live frames.
+ * @raised: the level it had.
  *
  * An NMI may arrive between any two writes: it pushes and pops its own entry
  * and leaves everything below unchanged.
@@ -59,7 +63,8 @@ DECLARE_PER_CPU_PAGE_ALIGNED(struct kpkeys_ledger, kpkeys_ledger);
  * Context: raised level, not preemptible.
  * Return: false if the ledger is full; the frame then resumes at the default.
  */
-static __always_inline bool kpkeys_ledger_push(unsigned long frame)
+static __always_inline bool kpkeys_ledger_push(unsigned long frame,
+					       unsigned long raised)
 {
 	unsigned long depth = raw_cpu_read(kpkeys_ledger.depth);
 
@@ -72,8 +77,11 @@ static __always_inline bool kpkeys_ledger_push(unsigned long frame)
 		      raw_cpu_read(kpkeys_ledger.top));
 	raw_cpu_write(kpkeys_ledger.below[depth].level,
 		      raw_cpu_read(kpkeys_ledger.top_level));
+	raw_cpu_write(kpkeys_ledger.below[depth].raised,
+		      raw_cpu_read(kpkeys_ledger.top_raised));
 	barrier();
 	raw_cpu_write(kpkeys_ledger.top_level, raw_cpu_read(kpkeys_ledger.level));
+	raw_cpu_write(kpkeys_ledger.top_raised, raised);
 	barrier();
 	raw_cpu_write(kpkeys_ledger.top, frame);
 	return true;
@@ -92,6 +100,17 @@ static __always_inline bool kpkeys_ledger_is_top(unsigned long frame)
 }
 
 /**
+ * kpkeys_ledger_top_level() - Get the level to return the topmost frame to.
+ *
+ * Context: not preemptible. The ledger is not empty.
+ * Return: one of KPKEYS_LVL_*.
+ */
+static __always_inline unsigned long kpkeys_ledger_top_level(void)
+{
+	return raw_cpu_read(kpkeys_ledger.top_raised);
+}
+
+/**
  * kpkeys_ledger_pop() - Drop the topmost frame after it was raised again.
  *
  * Context: raised level, not preemptible. The ledger is not empty.
@@ -102,6 +121,8 @@ static __always_inline void kpkeys_ledger_pop(void)
 
 	raw_cpu_write(kpkeys_ledger.top_level,
 		      raw_cpu_read(kpkeys_ledger.below[depth].level));
+	raw_cpu_write(kpkeys_ledger.top_raised,
+		      raw_cpu_read(kpkeys_ledger.below[depth].raised));
 	barrier();
 	raw_cpu_write(kpkeys_ledger.top,
 		      raw_cpu_read(kpkeys_ledger.below[depth].frame));

@@ -11,11 +11,14 @@
 #include <linux/debugfs.h>
 #include <linux/delay.h>
 #include <linux/init.h>
+#include <linux/kpkeys_ledger.h>
+#include <linux/kpkeys_state.h>
 #include <linux/memory_hotplug.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/mutex.h>
 #include <linux/oom.h>
+#include <linux/percpu.h>
 #include <linux/pgtable.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/mm.h>
@@ -73,7 +76,8 @@ static int kpkeys_snapshot_take(struct snapshot *snap)
 	return err;
 }
 
-static bool kpkeys_snapshot_has(const struct snapshot *snap, unsigned long addr)
+/* Returns the key of a page. */
+static int kpkeys_snapshot_pkey(const struct snapshot *snap, unsigned long addr)
 {
 	int low = 0, high = snap->nr;
 
@@ -85,7 +89,9 @@ static bool kpkeys_snapshot_has(const struct snapshot *snap, unsigned long addr)
 		else
 			high = mid;
 	}
-	return low < snap->nr && addr >= snap->ranges[low].start;
+	if (low == snap->nr || addr < snap->ranges[low].start)
+		return KPKEYS_PKEY_DEFAULT;
+	return snap->ranges[low].pkey;
 }
 
 /* === Page tables ======================================================== */
@@ -111,7 +117,8 @@ static int kpkeys_check_table(struct kpkeys_walk *walk,
 		check->res->unlinked++;
 		kpkeys_check_report(check, "unlinked", tbl->level, addr);
 	}
-	if (kpkeys_snapshot_has(&check->snap, addr) || arch_kpkeys_read_only(tbl->addr))
+	if (kpkeys_snapshot_pkey(&check->snap, addr) == KPKEYS_PKEY_PGTABLES ||
+	    arch_kpkeys_read_only(tbl->addr))
 		return 0;
 
 	/*
@@ -123,7 +130,7 @@ static int kpkeys_check_table(struct kpkeys_walk *walk,
 	err = kpkeys_snapshot_try(&check->snap);
 	if (err)
 		return err;
-	if (kpkeys_snapshot_has(&check->snap, addr))
+	if (kpkeys_snapshot_pkey(&check->snap, addr) == KPKEYS_PKEY_PGTABLES)
 		return 0;
 
 	check->res->untagged++;
@@ -259,7 +266,8 @@ static int kpkeys_page_stays_foreign(struct check *check, unsigned long addr)
 	for (looks = 0; !err && foreign && looks < FOREIGN_LOOKS; looks++) {
 		msleep(20);
 		err = kpkeys_snapshot_take(now);
-		foreign = !err && kpkeys_snapshot_has(now, addr) &&
+		foreign = !err &&
+			  kpkeys_snapshot_pkey(now, addr) != KPKEYS_PKEY_DEFAULT &&
 			  kpkeys_page_is_foreign(addr);
 	}
 	kvfree(now->ranges);
@@ -287,6 +295,36 @@ static int kpkeys_check_foreign(struct check *check)
 		}
 	}
 	return 0;
+}
+
+/* === Other keys ========================================================= */
+
+static void kpkeys_check_pkey(struct check *check, const void *addr, int pkey,
+			      const char *what)
+{
+	if (kpkeys_snapshot_pkey(&check->snap, (unsigned long)addr) == pkey)
+		return;
+	check->res->untagged++;
+	kpkeys_check_report(check, "untagged", what, (unsigned long)addr);
+}
+
+static void kpkeys_check_other_keys(struct check *check)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		kpkeys_check_pkey(check, per_cpu_ptr(&kpkeys_ledger, cpu),
+				  KPKEYS_PKEY_LEDGER, "ledger");
+#ifdef CONFIG_KPKEYS_HARDENED_STATE
+	if (kpkeys_hardened_state_enabled()) {
+		const char *page;
+
+		for (page = __kpkeys_state_start; page < __kpkeys_state_end;
+		     page += PAGE_SIZE)
+			kpkeys_check_pkey(check, lm_alias(page),
+					  KPKEYS_PKEY_STATE, "state");
+	}
+#endif
 }
 
 /* === The check ========================================================== */
@@ -322,6 +360,8 @@ int kpkeys_check(struct kpkeys_check_result *res, struct seq_file *m)
 	if (!err)
 		err = kpkeys_snapshot_take(&check.snap);
 	if (!err) {
+		check.owner = "the kernel";
+		kpkeys_check_other_keys(&check);
 		check.owner = "nobody";
 		err = kpkeys_check_foreign(&check);
 	}

@@ -89,6 +89,8 @@ static const char *kpkeys_level_name(u64 pkey_reg)
 		return "default";
 	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_PGTABLES))
 		return "pgtables";
+	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_STATE))
+		return "state";
 	return "unknown";
 }
 

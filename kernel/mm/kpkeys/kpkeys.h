@@ -80,6 +80,8 @@ bool kpkeys_is_linked(struct page *page);
 
 extern struct kpkeys_pool kpkeys_pgtables_pool;
 
+int kpkeys_tag_early(unsigned long addr, int nr, int pkey);
+
 #if IS_ENABLED(CONFIG_KUNIT)
 int kpkeys_tag_page(struct page *page, unsigned int order);
 int kpkeys_untag_page(struct page *page, unsigned int order);
@@ -89,11 +91,12 @@ int kpkeys_untag_page(struct page *page, unsigned int order);
 /**
  * struct kpkeys_check_result - what the checker found.
  * @tables: page table pages visited.
- * @untagged: page table pages that can be written at the default level.
+ * @untagged: page table pages, ledgers and pages of __kpkeys_state that lack
+ *	their key.
  * @aliases: entries that map a page of the pool, or a table that is older than
  *	the pool, writable and outside of the linear map.
  * @unlinked: page tables of processes that could be freed or used twice.
- * @foreign: tagged pages that are no page tables.
+ * @foreign: tagged pages that should not be.
  */
 struct kpkeys_check_result {
 	unsigned long tables;

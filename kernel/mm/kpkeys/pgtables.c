@@ -82,9 +82,9 @@ static void __init kpkeys_note_early(struct page *page, unsigned int order)
 	kpkeys_mark_page(page);
 }
 
-static int __init kpkeys_tag_range(unsigned long addr, unsigned int nr)
+static int __init kpkeys_tag_range(unsigned long addr, unsigned int nr, int pkey)
 {
-	int err = set_memory_pkey(addr, nr, KPKEYS_PKEY_PGTABLES);
+	int err = set_memory_pkey(addr, nr, pkey);
 
 	kpkeys_stat_add(KPKEYS_STAT_TAG_CALLS, 1);
 	/* Even after a failure, part of it may be tagged. */
@@ -98,7 +98,26 @@ VISIBLE_IF_KUNIT int __init kpkeys_tag_page(struct page *page,
 					    unsigned int order)
 {
 	kpkeys_note_early(page, order);
-	return kpkeys_tag_range((unsigned long)page_address(page), 1 << order);
+	return kpkeys_tag_range((unsigned long)page_address(page), 1 << order,
+				KPKEYS_PKEY_PGTABLES);
+}
+
+/**
+ * kpkeys_tag_early() - Tag memory that was there before the pool.
+ * @addr: its address in the linear map.
+ * @nr: number of pages.
+ * @pkey: the key it gets for good.
+ *
+ * Context: boot, one CPU.
+ * Return: 0 or an error, possibly with part of it done.
+ */
+int __init kpkeys_tag_early(unsigned long addr, int nr, int pkey)
+{
+	int i;
+
+	for (i = 0; i < nr; i++)
+		kpkeys_note_early(virt_to_page((void *)addr) + i, 0);
+	return kpkeys_tag_range(addr, nr, pkey);
 }
 
 VISIBLE_IF_KUNIT int __init kpkeys_untag_page(struct page *page,
@@ -406,7 +425,7 @@ static int __init kpkeys_tag_run(struct kpkeys_run *run)
 	unsigned int nr = run->nr;
 
 	run->nr = 0;
-	return nr ? kpkeys_tag_range(run->start, nr) : 0;
+	return nr ? kpkeys_tag_range(run->start, nr, KPKEYS_PKEY_PGTABLES) : 0;
 }
 
 static int __init kpkeys_tag_existing(struct kpkeys_walk *walk,
@@ -463,7 +482,8 @@ static int __init kpkeys_tag_ledgers(void)
 		/* With percpu_alloc=page the ledger has a second mapping. */
 		if (is_vmalloc_addr(ledger))
 			return -EOPNOTSUPP;
-		err = kpkeys_tag_page(phys_to_page(per_cpu_ptr_to_phys(ledger)), 0);
+		ledger = page_address(phys_to_page(per_cpu_ptr_to_phys(ledger)));
+		err = kpkeys_tag_early((unsigned long)ledger, 1, KPKEYS_PKEY_LEDGER);
 		if (err)
 			return err;
 	}
@@ -522,6 +542,7 @@ void __init kpkeys_hardened_pgtables_init(void)
 
 	pr_info("page tables hardened (pkey %d, %s)\n", KPKEYS_PKEY_PGTABLES,
 		KPKEYS_ARCH_NAME);
+	kpkeys_hardened_state_init();
 }
 
 /**

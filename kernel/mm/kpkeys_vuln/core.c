@@ -125,6 +125,10 @@ static long kpkeys_vuln_ioctl(struct file *file, unsigned int cmd,
 		return kpkeys_vuln_writes(arg);
 	case KPKEYS_VULN_LAZY:
 		return kpkeys_vuln_leak_lazy(arg);
+	case KPKEYS_VULN_SYMBOL:
+		return kpkeys_vuln_leak_symbol(arg);
+	case KPKEYS_VULN_PIPE:
+		return kpkeys_vuln_leak_pipe(arg);
 	default:
 		return -ENOTTY;
 	}

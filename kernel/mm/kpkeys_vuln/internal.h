@@ -27,6 +27,8 @@ int kpkeys_vuln_leak_mm(void __user *arg);
 int kpkeys_vuln_leak_word(void __user *arg);
 int kpkeys_vuln_leak_frame(void __user *arg);
 int kpkeys_vuln_leak_lazy(void __user *arg);
+int kpkeys_vuln_leak_symbol(void __user *arg);
+int kpkeys_vuln_leak_pipe(void __user *arg);
 
 int kpkeys_vuln_obj_ioctl(struct kpkeys_vuln_objs *objs, unsigned int cmd,
 			  void __user *arg);

@@ -115,6 +115,23 @@ struct kpkeys_vuln_frame {
 };
 
 /*
+ * Leak: where a variable of the kernel is, by its name, and the struct page
+ * behind it.
+ */
+struct kpkeys_vuln_symbol {
+	char name[32];
+	__u64 addr;	/* out: 0 if there is none */
+	__u64 page;	/* out: 0 if the linear map does not have it */
+};
+
+/* Leak: where the kernel describes the first buffer of a pipe. */
+struct kpkeys_vuln_pipe {
+	__s32 fd;
+	__u32 pad;
+	__u64 buffer;	/* out: of a struct pipe_buffer: page, offset, length */
+};
+
+/*
  * Arbitrary writes, one after the other, by code that tolerates faults: a
  * refused write ends the list with an error, but does not kill the task.
  */
@@ -168,5 +185,8 @@ struct kpkeys_vuln_policy {
 #define KPKEYS_VULN_WRITES	_IOW('V', 17, struct kpkeys_vuln_writes)
 /* Leak: the address of the caller's lazy MMU nesting count, one byte. */
 #define KPKEYS_VULN_LAZY	_IOR('V', 18, __u64)
+
+#define KPKEYS_VULN_SYMBOL	_IOWR('V', 19, struct kpkeys_vuln_symbol)
+#define KPKEYS_VULN_PIPE	_IOWR('V', 20, struct kpkeys_vuln_pipe)
 
 #endif /* KPKEYS_VULN_H */

@@ -126,7 +126,10 @@ void noinstr arm64_kpkeys_return_to_raised(unsigned long frame)
 		return;
 
 	kpkeys_restart_lowering((struct pt_regs *)frame);
-	arm64_write_por_el1(POR_EL1_PGTABLES);
+	if (kpkeys_ledger_top_level() == KPKEYS_LVL_STATE)
+		arm64_write_por_el1(POR_EL1_STATE);
+	else
+		arm64_write_por_el1(POR_EL1_PGTABLES);
 	kpkeys_ledger_pop();
 	__preempt_count_sub(PREEMPT_OFFSET);
 }
@@ -137,29 +140,32 @@ struct scan {
 	struct kpkeys_range *ranges;
 	int nr, max;
 	unsigned long last_end;
+	int last_pkey;
 	pteval_t last;
 };
 
 static int kpkeys_scan_add(struct mm_walk *walk, pteval_t val,
 			   unsigned long addr, unsigned long end)
 {
+	int pkey = FIELD_GET(PTE_PO_IDX_MASK, val);
 	struct scan *scan = walk->private;
 
 	scan->last = val;
 	if (!pte_valid(__pte(val)) || !arm64_kpkeys_tagged(val))
 		return 0;
 
-	if (scan->nr && scan->last_end == addr) {
+	if (scan->nr && scan->last_end == addr && scan->last_pkey == pkey) {
 		if (scan->nr <= scan->max)
 			scan->ranges[scan->nr - 1].end = end;
 	} else {
 		if (scan->nr < scan->max)
 			scan->ranges[scan->nr] = (struct kpkeys_range) {
-				.start = addr, .end = end,
+				.start = addr, .end = end, .pkey = pkey,
 			};
 		scan->nr++;
 	}
 	scan->last_end = end;
+	scan->last_pkey = pkey;
 	return 0;
 }
 
@@ -404,7 +410,7 @@ bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 	struct kpkeys_violation violation = {
 		.addr = addr,
 		.ip = regs->pc,
-		.pkey = KPKEYS_PKEY_PGTABLES,
+		.pkey = FIELD_GET(PTE_PO_IDX_MASK, kpkeys_leaf_of(addr)),
 		.pkey_reg = raw_cpu_read(arm64_kpkeys_at_entry),
 	};
 

@@ -28,19 +28,27 @@
 
 static void overlays_of_levels(struct kunit *test)
 {
-	int pkey;
+	static const struct {
+		u64 por;
+		unsigned long writes;	/* to these keys */
+	} levels[] = {
+		{ POR_EL1_DEFAULT, BIT(0) },
+		{ POR_EL1_PGTABLES, BIT(0) | BIT(ARM64_PKEY_PGTABLES) | BIT(ARM64_PKEY_LEDGER) },
+		{ POR_EL1_STATE, BIT(0) | BIT(ARM64_PKEY_STATE) | BIT(ARM64_PKEY_LEDGER) },
+	};
+	int i, pkey;
 
-	for (pkey = 0; pkey < 8; pkey++) {
-		bool used = pkey <= ARM64_PKEY_MAX, own = !pkey;
-		u64 low = POR_EL1_DEFAULT, high = POR_EL1_PGTABLES;
+	for (i = 0; i < ARRAY_SIZE(levels); i++) {
+		u64 por = levels[i].por;
 
-		/* The levels differ in the key of page tables only. */
-		KUNIT_EXPECT_EQ(test, por_elx_allows_read(low, pkey), used);
-		KUNIT_EXPECT_EQ(test, por_elx_allows_read(high, pkey), used);
-		KUNIT_EXPECT_EQ(test, por_elx_allows_write(low, pkey), own);
-		KUNIT_EXPECT_EQ(test, por_elx_allows_write(high, pkey), used);
-		KUNIT_EXPECT_EQ(test, por_elx_allows_exec(low, pkey), own);
-		KUNIT_EXPECT_EQ(test, por_elx_allows_exec(high, pkey), own);
+		for (pkey = 0; pkey < 8; pkey++) {
+			KUNIT_EXPECT_EQ(test, por_elx_allows_read(por, pkey),
+					pkey <= ARM64_PKEY_MAX);
+			KUNIT_EXPECT_EQ(test, por_elx_allows_write(por, pkey),
+					test_bit(pkey, &levels[i].writes));
+			KUNIT_EXPECT_EQ(test, por_elx_allows_exec(por, pkey), !pkey);
+		}
+		KUNIT_EXPECT_EQ(test, !!(por & POR_EL1_RAISED), i > 0);
 	}
 }
 
@@ -117,7 +125,7 @@ static int resumed_at(int insn)
 
 	scoped_guard(irqsave) {
 		kpkeys_raise(KPKEYS_LVL_PGTABLES);
-		kpkeys_ledger_push((unsigned long)&regs);
+		kpkeys_ledger_push((unsigned long)&regs, KPKEYS_LVL_PGTABLES);
 		__preempt_count_add(PREEMPT_OFFSET);
 		kpkeys_lower();
 		arm64_kpkeys_return_to_raised((unsigned long)&regs);

@@ -12,8 +12,10 @@
 #include <linux/kernel.h>
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_ledger.h>
+#include <linux/kpkeys_state.h>
 #include <linux/mm.h>
 #include <linux/panic.h>
+#include <linux/percpu.h>
 #include <linux/sched.h>
 #include <linux/sched/debug.h>
 #include <linux/slab.h>
@@ -41,7 +43,7 @@ static int __init um_kpkeys_early_nopku(char *arg)
 early_param("nopku", um_kpkeys_early_nopku);
 
 /**
- * arch_kpkeys_init() - Allocate the key and set the boot CPU to the default.
+ * arch_kpkeys_init() - Allocate the keys and set the boot CPU to the default.
  *
  * Context: boot, one CPU.
  * Return: NULL, or the reason why there are no protection keys.
@@ -51,13 +53,14 @@ const char * __init arch_kpkeys_init(void)
 	int err;
 
 	BUILD_BUG_ON(UM_PKRU_SHADOW_NO_KEY != KPKEYS_LVL_PGTABLES);
+	BUILD_BUG_ON(UM_PKRU_SHADOW_STATE != KPKEYS_LVL_STATE);
 
 	if (nopku)
 		return "disabled by nopku";
 
 	err = os_pkey_alloc();
 	if (err == -EBUSY)
-		return "the host's first protection key is taken";
+		return "the host's first protection keys are taken";
 	if (err)
 		return "no protection keys on this host";
 
@@ -81,12 +84,15 @@ const char * __init arch_kpkeys_init(void)
  */
 void um_pku_enter(void *mc)
 {
+	unsigned long level;
+
 	if (!um_pku_active)
 		return;
 
-	if (mc_get_pkru(mc) == UM_PKRU_PGTABLES) {
+	level = kpkeys_level_of(mc_get_pkru(mc));
+	if (level != KPKEYS_LVL_DEFAULT) {
 		um_write_pkru(UM_PKRU_PGTABLES);
-		kpkeys_ledger_push((unsigned long)mc);
+		kpkeys_ledger_push((unsigned long)mc, level);
 	}
 	/* um_pku_reset() would check again for a key. */
 	um_set_pkru_shadow(KPKEYS_LVL_DEFAULT);
@@ -103,14 +109,15 @@ void um_pku_enter(void *mc)
 void um_pku_exit(void *mc, int level)
 {
 	if (um_pku_active) {
-		bool raised = kpkeys_ledger_is_top((unsigned long)mc);
+		unsigned long raised = KPKEYS_LVL_DEFAULT;
 
-		if (raised) {
+		if (kpkeys_ledger_is_top((unsigned long)mc)) {
+			raised = kpkeys_ledger_top_level();
 			um_write_pkru(UM_PKRU_PGTABLES);
 			kpkeys_ledger_pop();
 			um_write_pkru(UM_PKRU_DEFAULT);
 		}
-		mc_set_pkru(mc, raised ? UM_PKRU_PGTABLES : UM_PKRU_DEFAULT);
+		mc_set_pkru(mc, arch_kpkeys_level_reg(raised));
 	}
 	um_set_pkru_shadow(level);
 }
@@ -212,19 +219,19 @@ static void um_kpkeys_smaps_line(struct smaps_scan *scan, const char *line)
 	}
 
 	if (sscanf(line, "ProtectionKey: %d", &pkey) != 1 ||
-	    pkey != KPKEYS_PKEY_PGTABLES)
+	    pkey == KPKEYS_PKEY_DEFAULT)
 		return;
 
 	if (scan->nr && scan->nr <= scan->max) {
 		last = &scan->ranges[scan->nr - 1];
-		if (last->end == scan->start) {
+		if (last->end == scan->start && last->pkey == pkey) {
 			last->end = scan->end;
 			return;
 		}
 	}
 	if (scan->nr < scan->max)
 		scan->ranges[scan->nr] = (struct kpkeys_range) {
-			.start = scan->start, .end = scan->end,
+			.start = scan->start, .end = scan->end, .pkey = pkey,
 		};
 	scan->nr++;
 }
@@ -296,6 +303,22 @@ static void __noreturn um_kpkeys_violation_die(void)
 	kpkeys_violation_die(NULL, 0);
 }
 
+/* The host tells, but not to here. */
+static int um_kpkeys_pkey_of(unsigned long addr)
+{
+	const struct kpkeys_ledger *ledger;
+	int cpu;
+
+	if (kpkeys_is_state((void *)addr, 1))
+		return KPKEYS_PKEY_STATE;
+	for_each_possible_cpu(cpu) {
+		ledger = per_cpu_ptr(&kpkeys_ledger, cpu);
+		if (addr - (unsigned long)ledger < sizeof(*ledger))
+			return KPKEYS_PKEY_LEDGER;
+	}
+	return KPKEYS_PKEY_PGTABLES;
+}
+
 /**
  * um_kpkeys_fault() - Handle a kernel fault that a protection key caused.
  * @fi: fault information of the host.
@@ -313,7 +336,7 @@ bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
 	struct kpkeys_violation violation = {
 		.addr = FAULT_ADDRESS(*fi),
 		.ip = ip,
-		.pkey = KPKEYS_PKEY_PGTABLES,
+		.pkey = um_kpkeys_pkey_of(FAULT_ADDRESS(*fi)),
 	};
 
 	if (!um_pku_active || !(fi->error_code & UM_PF_PK) || !mc)

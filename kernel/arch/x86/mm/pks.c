@@ -189,6 +189,7 @@ void noinstr x86_pks_restart_write(struct pt_regs *regs)
  */
 void noinstr x86_pks_enter(struct pt_regs *regs)
 {
+	unsigned long level;
 	u32 pkrs;
 
 	if (regs->cx == MSR_IA32_PKRS)
@@ -196,8 +197,9 @@ void noinstr x86_pks_enter(struct pt_regs *regs)
 
 	pkrs = x86_read_pkrs();
 	raw_cpu_write(x86_pks_at_entry, pkrs);
-	if (pkrs == PKRS_PGTABLES) {
-		if (kpkeys_ledger_push((unsigned long)regs))
+	level = kpkeys_level_of(pkrs);
+	if (level != KPKEYS_LVL_DEFAULT) {
+		if (kpkeys_ledger_push((unsigned long)regs, level))
 			__preempt_count_add(PREEMPT_OFFSET);
 		raw_cpu_write(kpkeys_ledger.level, 0);
 	}
@@ -221,7 +223,10 @@ void noinstr x86_pks_return_to_raised(void)
 	if (!kpkeys_ledger_is_top(frame))
 		return;
 
-	x86_write_pkrs(PKRS_PGTABLES);
+	if (kpkeys_ledger_top_level() == KPKEYS_LVL_STATE)
+		x86_write_pkrs(PKRS_STATE);
+	else
+		x86_write_pkrs(PKRS_PGTABLES);
 	raw_cpu_write(kpkeys_ledger.level, raw_cpu_read(kpkeys_ledger.top_level));
 	kpkeys_ledger_pop();
 	__preempt_count_sub(PREEMPT_OFFSET);
@@ -271,8 +276,8 @@ void arch_kpkeys_die(struct pt_regs *regs, unsigned long code)
  * @error_code: error code of the fault.
  * @address: the faulting address.
  *
- * Only writes to page tables that their key refused are redone, and not if the
- * entry would map what has a key, which the batch did not ask.
+ * Only writes that the key of page tables or of the ledger refused are redone,
+ * and not if the entry would map what has a key, which the batch did not ask.
  *
  * Context: the page fault handler, at the default level.
  * Return: true if the write was done, or refused and reported.
@@ -281,9 +286,11 @@ bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
 			unsigned long error_code, unsigned long address)
 {
 	unsigned long *ptr = (unsigned long *)address;
+	int pkey = pks_pkey_of(address);
 	pte_t pte = __pte(*val);
 
-	if (!(error_code & X86_PF_PK) || pks_pkey_of(address) != X86_PKEY_PGTABLES)
+	if (!(error_code & X86_PF_PK) ||
+	    (pkey != X86_PKEY_PGTABLES && pkey != X86_PKEY_LEDGER))
 		return false;
 	if (op == EX_PKS_MOV && !kpkeys_may_map(pte_pfn(pte), 1, pte_present(pte)))
 		return true;
@@ -363,9 +370,9 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 {
 	unsigned long end = (unsigned long)__va(PFN_PHYS(max_pfn));
 	unsigned long addr, size, last_end = 0;
+	int nr = 0, pkey, last_pkey = 0;
 	unsigned int level;
 	pte_t *pte;
-	int nr = 0;
 
 	for (addr = PAGE_OFFSET; addr < end; addr += size) {
 		pte = lookup_address(addr, &level);
@@ -374,17 +381,20 @@ int arch_kpkeys_tagged_ranges(struct kpkeys_range *ranges, int max)
 		    !(pte_flags(*pte) & _PAGE_PKEY_MASK))
 			continue;
 
-		if (nr && last_end == addr) {
+		pkey = (pte_flags(*pte) & _PAGE_PKEY_MASK) >> _PAGE_BIT_PKEY_BIT0;
+		if (nr && last_end == addr && last_pkey == pkey) {
 			if (nr <= max)
 				ranges[nr - 1].end = addr + size;
 		} else {
 			if (nr < max)
 				ranges[nr] = (struct kpkeys_range) {
 					.start = addr, .end = addr + size,
+					.pkey = pkey,
 				};
 			nr++;
 		}
 		last_end = addr + size;
+		last_pkey = pkey;
 	}
 	return nr;
 }

@@ -28,9 +28,9 @@ static void frames_nest(struct kunit *test)
 
 	local_irq_save(flags);
 	scoped_guard(kpkeys_hardened_pgtables) {
-		kpkeys_ledger_push(8);
+		kpkeys_ledger_push(8, KPKEYS_LVL_PGTABLES);
 		outer = kpkeys_ledger_is_top(8);
-		kpkeys_ledger_push(16);
+		kpkeys_ledger_push(16, KPKEYS_LVL_STATE);
 		inner = kpkeys_ledger_is_top(16);
 		kpkeys_ledger_pop();
 		outer_again = kpkeys_ledger_is_top(8);
@@ -57,7 +57,8 @@ static void ledger_has_an_end(struct kunit *test)
 	local_irq_save(flags);
 	for (i = 0; i < 2 * KPKEYS_LEDGER_DEPTH; i++)
 		scoped_guard(kpkeys_hardened_pgtables) {
-			pushed += kpkeys_ledger_push(8 * (i + 1));
+			pushed += kpkeys_ledger_push(8 * (i + 1),
+						     KPKEYS_LVL_PGTABLES);
 		}
 	scoped_guard(kpkeys_hardened_pgtables) {
 		kpkeys_ledger_clear();

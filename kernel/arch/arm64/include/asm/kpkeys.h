@@ -5,6 +5,7 @@
 
 #ifdef CONFIG_ARM64_KPKEYS
 
+#include <linux/bitfield.h>
 #include <linux/bits.h>
 #include <linux/jump_label.h>
 #include <linux/kpkeys_ledger.h>
@@ -22,6 +23,8 @@ struct pt_regs;
 
 #define KPKEYS_PKEY_DEFAULT	0
 #define KPKEYS_PKEY_PGTABLES	ARM64_PKEY_PGTABLES
+#define KPKEYS_PKEY_LEDGER	ARM64_PKEY_LEDGER
+#define KPKEYS_PKEY_STATE	ARM64_PKEY_STATE
 
 #define KPKEYS_ARCH_NAME	"arm64/poe"
 
@@ -49,11 +52,14 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 }
 
 #define arch_kpkeys_level_reg(level)					\
-	((level) == KPKEYS_LVL_PGTABLES ? POR_EL1_PGTABLES : POR_EL1_DEFAULT)
+	((level) == KPKEYS_LVL_PGTABLES ? POR_EL1_PGTABLES :		\
+	 (level) == KPKEYS_LVL_STATE ? POR_EL1_STATE : POR_EL1_DEFAULT)
 
 #define arch_kpkeys_write_level(level) do {				\
 	if ((level) == KPKEYS_LVL_PGTABLES)				\
 		arm64_write_por_el1(POR_EL1_PGTABLES);			\
+	else if ((level) == KPKEYS_LVL_STATE)				\
+		arm64_write_por_el1(POR_EL1_STATE);			\
 	else								\
 		arm64_write_por_el1(POR_EL1_DEFAULT);			\
 } while (0)
@@ -63,8 +69,9 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 
 /* === Entries ============================================================ */
 
-/* In an entry of the kernel: the key of page tables. */
-#define ARM64_PTE_PGTABLES	PTE_PO_IDX_0
+/* A key, and that of page tables, in an entry of the kernel. */
+#define ARM64_PTE_PKEY(pkey)	FIELD_PREP(PTE_PO_IDX_MASK, (pteval_t)(pkey))
+#define ARM64_PTE_PGTABLES	ARM64_PTE_PKEY(ARM64_PKEY_PGTABLES)
 
 /* Protection of a page table mapping outside the linear map. */
 static inline pgprot_t arm64_kpkeys_prot(void)
@@ -76,13 +83,13 @@ static inline pgprot_t arm64_kpkeys_prot(void)
 /* Untag an entry for a copy of the linear map, used at the default level. */
 static inline pteval_t arm64_kpkeys_untag(pteval_t val)
 {
-	return arch_kpkeys_enabled() ? val & ~ARM64_PTE_PGTABLES : val;
+	return arch_kpkeys_enabled() ? val & ~PTE_PO_IDX_MASK : val;
 }
 
-/* Does a kernel entry tag its page as a page table? */
+/* Does a kernel entry give its page a key? */
 static __always_inline bool arm64_kpkeys_tagged(pteval_t val)
 {
-	return arch_kpkeys_enabled() && val & ARM64_PTE_PGTABLES;
+	return arch_kpkeys_enabled() && val & PTE_PO_IDX_MASK;
 }
 
 /* Kernel addresses start here. */
@@ -108,6 +115,7 @@ bool arm64_kpkeys_read_only(const void *table);
 /* Raised code must not be preempted: its frame is in this CPU's ledger. */
 static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 {
+	unsigned long level;
 	u64 reg;
 
 	if (!arch_kpkeys_enabled())
@@ -118,17 +126,19 @@ static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 	if (likely(reg == POR_EL1_DEFAULT))
 		return;
 
-	if (reg == POR_EL1_PGTABLES &&
-	    kpkeys_ledger_push((unsigned long)regs))
+	level = reg == POR_EL1_PGTABLES ? KPKEYS_LVL_PGTABLES :
+		reg == POR_EL1_STATE ? KPKEYS_LVL_STATE : KPKEYS_LVL_DEFAULT;
+	if (level != KPKEYS_LVL_DEFAULT &&
+	    kpkeys_ledger_push((unsigned long)regs, level))
 		__preempt_count_add(PREEMPT_OFFSET);
 	arm64_write_por_el1(POR_EL1_DEFAULT);
 }
 
-/* One bit tells, without which no table is written: each system call asks. */
+/* Each system call asks. */
 static __always_inline bool arm64_kpkeys_is_raised(void)
 {
 	return arch_kpkeys_enabled() &&
-	       arch_kpkeys_read_reg() & (POR_EL1_PGTABLES & ~POR_EL1_DEFAULT);
+	       arch_kpkeys_read_reg() & POR_EL1_RAISED;
 }
 
 static __always_inline void arm64_kpkeys_exit_to_user(void)

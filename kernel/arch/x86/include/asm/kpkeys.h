@@ -14,6 +14,8 @@ struct kpkeys_range;
 
 #define KPKEYS_PKEY_DEFAULT	0
 #define KPKEYS_PKEY_PGTABLES	X86_PKEY_PGTABLES
+#define KPKEYS_PKEY_LEDGER	X86_PKEY_LEDGER
+#define KPKEYS_PKEY_STATE	X86_PKEY_STATE
 
 #define KPKEYS_ARCH_NAME	"x86/pks"
 
@@ -34,7 +36,8 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 
 /* A macro, so that any compiler uses the value as an immediate operand. */
 #define arch_kpkeys_level_reg(level)					\
-	((level) == KPKEYS_LVL_PGTABLES ? PKRS_PGTABLES : PKRS_DEFAULT)
+	((level) == KPKEYS_LVL_PGTABLES ? PKRS_PGTABLES :		\
+	 (level) == KPKEYS_LVL_STATE ? PKRS_STATE : PKRS_DEFAULT)
 
 /*
  * The level in memory is raised only while the register is: it is set after the
@@ -74,8 +77,7 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 
 /* User pages have keys of their own. */
 #define arch_kpkeys_pte_tagged(pte)					\
-	((pte_flags(pte) & (_PAGE_USER | _PAGE_PKEY_MASK)) ==		\
-	 (pteval_t)X86_PKEY_PGTABLES << _PAGE_BIT_PKEY_BIT0)
+	(!(pte_flags(pte) & _PAGE_USER) && pte_flags(pte) & _PAGE_PKEY_MASK)
 
 const char *arch_kpkeys_init(void);
 void arch_kpkeys_die(struct pt_regs *regs, unsigned long code);

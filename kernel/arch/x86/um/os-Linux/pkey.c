@@ -21,24 +21,24 @@
 __thread int um_pkru_shadow_word = UM_PKRU_SHADOW_NO_KEY;
 
 /**
- * os_pkey_alloc() - Allocate UML's protection key on the host.
+ * os_pkey_alloc() - Allocate UML's protection keys on the host.
  *
- * Return: 0; -EINVAL or -ENOSYS if the host has no protection keys; -EBUSY if
- * the process had already allocated that key.
+ * Return: 0; -EINVAL or -ENOSYS if the host has no protection keys; -ENOSPC if
+ * it has too few; -EBUSY if the process had already allocated one of them.
  */
 int os_pkey_alloc(void)
 {
-	int pkey;
+	int pkey, want;
 
 #ifdef CONFIG_UML_PKU_MOCK
 	return 0;
 #endif
-	pkey = syscall(SYS_pkey_alloc, 0, 0);
-	if (pkey < 0)
-		return -errno;
-	if (pkey != UM_PKEY_PGTABLES) {
-		syscall(SYS_pkey_free, pkey);
-		return -EBUSY;
+	for (want = 1; want <= UM_PKEY_MAX; want++) {
+		pkey = syscall(SYS_pkey_alloc, 0, 0);
+		if (pkey < 0)
+			return -errno;
+		if (pkey != want)
+			return -EBUSY;
 	}
 	return 0;
 }

@@ -3,19 +3,25 @@
  * The host CPU's user protection keys (PKU), as UML applies them to itself.
  * Shared by kernel code and by code that is built against the host's libc.
  *
- * The host numbers the keys. The first pkey_alloc() of a process returns 1;
- * requiring that makes each value of the register a constant. All other keys
- * stay as the host sets them up (no access).
+ * The host numbers the keys. The first pkey_alloc() of a process returns 1, and
+ * so on; requiring that makes each value of the register a constant. All other
+ * keys stay as the host sets them up (no access).
  */
 #ifndef __SYSDEP_X86_PKEY_H
 #define __SYSDEP_X86_PKEY_H
 
 #define UM_PKEY_PGTABLES	1
-#define UM_PKEY_MAX		1
+#define UM_PKEY_LEDGER		2	/* written at every raised level */
+#define UM_PKEY_STATE		3
+#define UM_PKEY_MAX		3
 
-/* PKRU: two bits per key, access-disable below write-disable. */
-#define UM_PKRU_DEFAULT		0x55555558U	/* key 1: write-disable */
-#define UM_PKRU_PGTABLES	0x55555550U	/* key 1: read-write */
+/*
+ * PKRU: two bits per key, access-disable below write-disable. The default is
+ * write-disable for keys in use.
+ */
+#define UM_PKRU_DEFAULT		0x555555a8U
+#define UM_PKRU_PGTABLES	0x55555580U	/* page tables: read-write */
+#define UM_PKRU_STATE		0x55555508U	/* state: read-write */
 
 #ifdef CONFIG_UML_PKU
 
@@ -32,6 +38,8 @@ extern int um_pku_active;
 #define UM_WRPKRU	"wrpkru"
 #endif
 
+#define UM_PKRU_SHADOW_STATE	2	/* KPKEYS_LVL_STATE */
+
 static __always_inline int um_pkru_shadow(void);
 
 static __always_inline unsigned int um_read_pkru(void)
@@ -39,7 +47,14 @@ static __always_inline unsigned int um_read_pkru(void)
 	unsigned int pkru, edx;
 
 #ifdef CONFIG_UML_PKU_MOCK
-	return um_pkru_shadow() ? UM_PKRU_PGTABLES : UM_PKRU_DEFAULT;
+	switch (um_pkru_shadow()) {
+	case 0:
+		return UM_PKRU_DEFAULT;
+	case UM_PKRU_SHADOW_STATE:
+		return UM_PKRU_STATE;
+	default:
+		return UM_PKRU_PGTABLES;
+	}
 #endif
 
 	__asm__ volatile("rdpkru" : "=a" (pkru), "=d" (edx) : "c" (0));
@@ -61,8 +76,8 @@ static __always_inline unsigned int um_read_pkru(void)
 } while (0)
 
 /*
- * The level of this CPU (a host thread) if raised, or zero. Without a key it is
- * the highest level, because nothing has to be raised. An attacker who
+ * The level of this CPU (a host thread) if raised, or zero. Without keys it is
+ * that of page tables, because nothing has to be raised. An attacker who
  * overwrites it makes guards switch too often, or not at all, and then the
  * guarded write faults.
  */

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Variables with __kpkeys_state: read-only at the default level.
+ */
+#define pr_fmt(fmt) "kpkeys: " fmt
+
+#include <linux/align.h>
+#include <linux/compiler.h>
+#include <linux/cred.h>
+#include <linux/err.h>
+#include <linux/init.h>
+#include <linux/irqflags.h>
+#include <linux/kpkeys.h>
+#include <linux/kpkeys_state.h>
+#include <linux/kstrtox.h>
+#include <linux/mm.h>
+#include <linux/pfn.h>
+#include <linux/printk.h>
+#include <linux/string.h>
+#include <linux/uidgid.h>
+
+#include "kpkeys.h"
+#include "pool.h"
+
+DEFINE_STATIC_KEY_FALSE_RO(kpkeys_hardened_state_key);
+
+static bool enable __initdata = true;
+
+static int __init kpkeys_early_state(char *arg)
+{
+	if (kstrtobool(arg, &enable))
+		pr_warn("kpkeys_hardened_state=%s: expected on or off\n", arg);
+	return 0;
+}
+early_param("kpkeys_hardened_state", kpkeys_early_state);
+
+/* A word at once, as others may read it meanwhile; bytes of anything longer. */
+static __always_inline void state_store(void *dst, const void *src, size_t size)
+{
+	size_t i;
+
+	switch (size) {
+	case 2:
+		WRITE_ONCE(*(u16 *)dst, *(const u16 *)src);
+		return;
+	case 4:
+		WRITE_ONCE(*(u32 *)dst, *(const u32 *)src);
+		return;
+	case 8:
+		WRITE_ONCE(*(u64 *)dst, *(const u64 *)src);
+		return;
+	}
+	for (i = 0; i < size; i++)
+		WRITE_ONCE(((u8 *)dst)[i], ((const u8 *)src)[i]);
+}
+
+/**
+ * kpkeys_state_copy() - Write to variables with __kpkeys_state.
+ * @dst: the variable, or a part of it; aligned to @size if that is 2, 4 or 8.
+ * @src: the new contents, in ordinary memory.
+ * @size: number of bytes, at most a page.
+ *
+ * Refuses to write to anything else: the caller may have got its pointer from
+ * memory that an attacker wrote to.
+ *
+ * Context: any but NMIs. Interrupts are off meanwhile, lest the pointers lie on
+ * the stack while another task writes to it.
+ */
+void kpkeys_state_copy(void *dst, const void *src, size_t size)
+{
+	if (!kpkeys_is_state(dst, size) || size > PAGE_SIZE) {
+		kpkeys_violation_refused("%zu bytes at 0x%px are no state", size, dst);
+		return;
+	}
+	if (!kpkeys_hardened_state_enabled()) {
+		state_store(dst, src, size);
+		return;
+	}
+
+	guard(irqsave)();
+	kpkeys_raise(KPKEYS_LVL_STATE);
+	state_store(dst, src, size);
+	kpkeys_lower();
+}
+
+/**
+ * kpkeys_state_copy_by_root() - Write to variables with __kpkeys_state as root.
+ * @dst: as for kpkeys_state_copy().
+ * @src: as for kpkeys_state_copy().
+ * @size: as for kpkeys_state_copy().
+ *
+ * For code that has checked permissions for what @dst was said to be, as sysctl
+ * does for its tables: their users may own a namespace, or a forged pointer.
+ *
+ * Context: as for kpkeys_state_copy(), and process context.
+ */
+void kpkeys_state_copy_by_root(void *dst, const void *src, size_t size)
+{
+	if (!uid_eq(current_euid(), GLOBAL_ROOT_UID)) {
+		kpkeys_violation_refused("write to state at 0x%px by another than root", dst);
+		return;
+	}
+	kpkeys_state_copy(dst, src, size);
+}
+
+/**
+ * kpkeys_hardened_state_init() - Start protecting variables with __kpkeys_state.
+ *
+ * Context: boot, one CPU. Page tables are protected, or will not be.
+ */
+void __init kpkeys_hardened_state_init(void)
+{
+	unsigned long start = (unsigned long)lm_alias(__kpkeys_state_start);
+	int nr = (__kpkeys_state_end - __kpkeys_state_start) / PAGE_SIZE;
+	int err;
+
+	if (!enable) {
+		pr_info("state not hardened: disabled by kpkeys_hardened_state=off\n");
+		return;
+	}
+	if (!kpkeys_hardened_pgtables_enabled()) {
+		pr_info("state not hardened: page tables are not\n");
+		return;
+	}
+
+	static_branch_enable(&kpkeys_hardened_state_key);
+	err = kpkeys_tag_early(start, nr, KPKEYS_PKEY_STATE);
+	if (err) {
+		/* A page that stays tagged can still be written as state. */
+		pr_err("state not hardened: cannot tag it: %pe\n", ERR_PTR(err));
+		return;
+	}
+	pr_info("state hardened (pkey %d, %d pages)\n", KPKEYS_PKEY_STATE, nr);
+}
