@@ -28,6 +28,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/uaccess.h>
 
 #include "kpkeys.h"
 #include "pool.h"
@@ -318,11 +319,18 @@ static void kpkeys_check_other_keys(struct check *check)
 #ifdef CONFIG_KPKEYS_HARDENED_STATE
 	if (kpkeys_hardened_state_enabled()) {
 		const char *page;
+		char c;
 
 		for (page = __kpkeys_state_start; page < __kpkeys_state_end;
-		     page += PAGE_SIZE)
-			kpkeys_check_pkey(check, lm_alias(page),
-					  KPKEYS_PKEY_STATE, "state");
+		     page += PAGE_SIZE) {
+			/*
+			 * The linear map may not have the image, where a
+			 * mapping without the key is an alias.
+			 */
+			if (!get_kernel_nofault(c, (char *)lm_alias(page)))
+				kpkeys_check_pkey(check, lm_alias(page),
+						  KPKEYS_PKEY_STATE, "state");
+		}
 	}
 #endif
 }

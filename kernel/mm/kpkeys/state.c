@@ -34,12 +34,13 @@ static int __init kpkeys_early_state(char *arg)
 }
 early_param("kpkeys_hardened_state", kpkeys_early_state);
 
-/* A word at once, as others may read it meanwhile; bytes of anything longer. */
+/* A word at once, as others may read it meanwhile; bytes of anything else. */
 static __always_inline void state_store(void *dst, const void *src, size_t size)
 {
+	bool aligned = IS_ALIGNED((unsigned long)dst | (unsigned long)src, size);
 	size_t i;
 
-	switch (size) {
+	switch (aligned ? size : 1) {
 	case 2:
 		WRITE_ONCE(*(u16 *)dst, *(const u16 *)src);
 		return;
@@ -56,7 +57,7 @@ static __always_inline void state_store(void *dst, const void *src, size_t size)
 
 /**
  * kpkeys_state_copy() - Write to variables with __kpkeys_state.
- * @dst: the variable, or a part of it; aligned to @size if that is 2, 4 or 8.
+ * @dst: the variable, or a part of it.
  * @src: the new contents, in ordinary memory.
  * @size: number of bytes, at most a page.
  *
@@ -69,7 +70,8 @@ static __always_inline void state_store(void *dst, const void *src, size_t size)
 void kpkeys_state_copy(void *dst, const void *src, size_t size)
 {
 	if (!kpkeys_is_state(dst, size) || size > PAGE_SIZE) {
-		kpkeys_violation_refused("%zu bytes at 0x%px are no state", size, dst);
+		kpkeys_violation_refused("%zu bytes at 0x%lx are no state", size,
+					 (unsigned long)dst);
 		return;
 	}
 	if (!kpkeys_hardened_state_enabled()) {
@@ -97,7 +99,8 @@ void kpkeys_state_copy(void *dst, const void *src, size_t size)
 void kpkeys_state_copy_by_root(void *dst, const void *src, size_t size)
 {
 	if (!uid_eq(current_euid(), GLOBAL_ROOT_UID)) {
-		kpkeys_violation_refused("write to state at 0x%px by another than root", dst);
+		kpkeys_violation_refused("write to state at 0x%lx by another than root",
+					 (unsigned long)dst);
 		return;
 	}
 	kpkeys_state_copy(dst, src, size);
