@@ -188,7 +188,7 @@ _RULES = (
         _yes,
     ),
     # Whether what is written is state.
-    _Rule(ASK, rf"{_VALUE}kpkeys_is_state(?=\()", 1, _yes),
+    _Rule(ASK, r"(?<=!)kpkeys_is_state(?=\()", 1, _yes),
     _Rule(ASK, rf"{_VALUE}test_bit(?=\(\w+, region->linked\))", 1, _no),
     _Rule(ASK, rf"{_VALUE}kpkeys_mappings_hold_still(?=\()", 1, _no),
     _Rule(ROOT, rf"{_VALUE}kpkeys_root(?=\()", 1, _unchecked_root),

@@ -63,6 +63,10 @@ void kpkeys_state_copy_by_root(void *dst, const void *src, size_t size);
 #define kpkeys_state_write_by_root(_ptr, _val)				\
 	__kpkeys_state_write(_ptr, _val, kpkeys_state_copy_by_root)
 
+/* The same, where others are written by a plain store, as strings are. */
+#define kpkeys_state_store_by_root(_ptr, _val)				\
+	kpkeys_state_write_by_root(_ptr, _val)
+
 #define __kpkeys_state_write(_ptr, _val, _copy) do {			\
 	typeof(_ptr) __ptr = (_ptr);					\
 	typeof(*__ptr) __val = (_val);					\
@@ -85,6 +89,7 @@ static inline bool kpkeys_is_state(const void *start, size_t size)
 
 #define kpkeys_state_write(_ptr, _val)		WRITE_ONCE(*(_ptr), _val)
 #define kpkeys_state_write_by_root(_ptr, _val)	WRITE_ONCE(*(_ptr), _val)
+#define kpkeys_state_store_by_root(_ptr, _val)	(*(_ptr) = (_val))
 #define kpkeys_state_copy(_dst, _src, _size)	memcpy(_dst, _src, _size)
 
 #endif /* CONFIG_KPKEYS_HARDENED_STATE */
