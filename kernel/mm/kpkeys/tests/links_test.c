@@ -183,6 +183,22 @@ static void root_in_use_is_not_freed(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, kpkeys_root(l->mm), root);
 }
 
+/* Who frees the table of an address space asks that. */
+static void freed_root_in_use_is_kept(struct kunit *test)
+{
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	struct links *l = test->priv;
+	pgd_t *root = l->mm->pgd;
+
+	skip_unless_protected(test);
+
+	kpkeys_expect_violation(true);
+	__pgd_free(l->mm, root);
+	kpkeys_expect_violation(false);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + 1);
+	KUNIT_EXPECT_PTR_EQ(test, kpkeys_root(l->mm), root);
+}
+
 /* The memory of a freed mm becomes that of another, with a root of its own. */
 static void kept_root_belongs_to_no_other(struct kunit *test)
 {
@@ -217,6 +233,7 @@ static struct kunit_case links_test_cases[] = {
 	KUNIT_CASE(linked_table_is_not_freed),
 	KUNIT_CASE(linked_table_of_the_kernel_is_not_freed),
 	KUNIT_CASE(root_in_use_is_not_freed),
+	KUNIT_CASE(freed_root_in_use_is_kept),
 	KUNIT_CASE(kept_root_belongs_to_no_other),
 	{}
 };

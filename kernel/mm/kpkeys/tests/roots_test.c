@@ -216,23 +216,6 @@ static void root_is_claimed_and_released(struct kunit *test)
 	WRITE_ONCE(t->mm->pgd, t->root);
 }
 
-static void root_is_released_when_freed(struct kunit *test)
-{
-	struct tables *t = test->priv;
-	pgd_t *root;
-
-	skip_unless_protected(test);
-
-	root = pgd_alloc(t->mm);
-	KUNIT_ASSERT_NOT_NULL(test, root);
-	pgd_free(t->mm, root);
-	KUNIT_ASSERT_EQ(test, kpkeys_root_claim(t->mm, t->root), 0);
-
-	WRITE_ONCE(t->mm->pgd, root);
-	KUNIT_EXPECT_PTR_EQ(test, root_of(t->mm), t->root);
-	WRITE_ONCE(t->mm->pgd, t->root);
-}
-
 static void unprotected_root_is_not_claimed(struct kunit *test)
 {
 	struct tables *t = test->priv;
@@ -246,7 +229,6 @@ static struct kunit_case roots_cases[] = {
 	KUNIT_CASE(forged_root_is_not_loaded),
 	KUNIT_CASE(walk_starts_at_claimed_root),
 	KUNIT_CASE(root_is_claimed_and_released),
-	KUNIT_CASE(root_is_released_when_freed),
 	KUNIT_CASE(unprotected_root_is_not_claimed),
 	{}
 };
