@@ -183,7 +183,7 @@ static void root_in_use_is_not_freed(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, kpkeys_root(l->mm), root);
 }
 
-/* Who frees the table of an address space asks that. */
+/* The function that frees the root of an address space asks that. */
 static void freed_root_in_use_is_kept(struct kunit *test)
 {
 	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
