@@ -181,7 +181,7 @@ static const struct attack attacks[] = {
 	{ "core-pattern", true, PRIZE_FILE,
 	  "core_pattern names a program of the attacker", lacking_core_dumps },
 	{ "pipe-page", true, PRIZE_FILE,
-	  "a pipe's buffer is the page of modprobe_path, and is written to",
+	  "a pipe writes to the page that has the path of a program of root",
 	  lacking_alias },
 	{ "lsm-off", true, PRIZE_AGENT,
 	  "the switch of Yama lets users look into their programs again",

@@ -16,7 +16,7 @@ int main(void)
 	u64 addr, word;
 	size_t i;
 
-	helper_main(HELPER_DIR "secret");
+	helper_main();
 
 	addr = vuln_symbol("core_pattern").addr;
 	if (!addr)

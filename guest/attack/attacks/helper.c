@@ -13,6 +13,7 @@
 #include "common.h"
 #include "helper.h"
 
+#define SECRET	HELPER_DIR "secret"
 #define LOOT	HELPER_DIR "loot"
 #define WAIT_MS	10000
 
@@ -25,7 +26,7 @@ static void write_file(const char *path, const char *text, mode_t mode)
 	close(fd);
 }
 
-void helper_main(const char *secret)
+void helper_main(void)
 {
 	char token[TOKEN_LEN + 1] = "";
 	int fd;
@@ -35,7 +36,7 @@ void helper_main(const char *secret)
 
 	/* Later crashes in this guest are nobody's business. */
 	write_file("/proc/sys/kernel/core_pattern", "core\n", 0);
-	fd = open(secret, O_RDWR);
+	fd = open(SECRET, O_RDWR);
 	if (fd < 0 || pread(fd, token, TOKEN_LEN, 0) != TOKEN_LEN ||
 	    pwrite(fd, ALTERED, strlen(ALTERED), 0) != (ssize_t)strlen(ALTERED))
 		_exit(1);

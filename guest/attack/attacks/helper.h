@@ -7,7 +7,7 @@
 #define HELPER_DIR	"/tmp/redoubt-attack/"
 
 /* To be called first: does not return if the kernel runs this program. */
-void helper_main(const char *secret);
+void helper_main(void);
 
 /* Hand over what the helper has stolen, which may take it some time. */
 void helper_collect(void);

@@ -54,7 +54,7 @@ int main(void)
 	u64 buffer, page;
 	pid_t pid;
 
-	helper_main(HELPER_DIR "secret");
+	helper_main();
 
 	path = vuln_symbol("modprobe_path");
 	if (!path.addr) {

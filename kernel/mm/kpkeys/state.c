@@ -14,13 +14,11 @@
 #include <linux/kpkeys_state.h>
 #include <linux/kstrtox.h>
 #include <linux/mm.h>
-#include <linux/pfn.h>
 #include <linux/printk.h>
 #include <linux/string.h>
 #include <linux/uidgid.h>
 
 #include "kpkeys.h"
-#include "pool.h"
 
 DEFINE_STATIC_KEY_FALSE_RO(kpkeys_hardened_state_key);
 
@@ -109,7 +107,7 @@ void kpkeys_state_copy_by_root(void *dst, const void *src, size_t size)
 /**
  * kpkeys_hardened_state_init() - Start protecting variables with __kpkeys_state.
  *
- * Context: boot, one CPU. Page tables are protected, or will not be.
+ * Context: boot, one CPU. Page tables are protected.
  */
 void __init kpkeys_hardened_state_init(void)
 {
@@ -119,10 +117,6 @@ void __init kpkeys_hardened_state_init(void)
 
 	if (!enable) {
 		pr_info("state not hardened: disabled by kpkeys_hardened_state=off\n");
-		return;
-	}
-	if (!kpkeys_hardened_pgtables_enabled()) {
-		pr_info("state not hardened: page tables are not\n");
 		return;
 	}
 

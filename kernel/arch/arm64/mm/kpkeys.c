@@ -410,13 +410,13 @@ bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 	struct kpkeys_violation violation = {
 		.addr = addr,
 		.ip = regs->pc,
-		.pkey = FIELD_GET(PTE_PO_IDX_MASK, kpkeys_leaf_of(addr)),
 		.pkey_reg = raw_cpu_read(arm64_kpkeys_at_entry),
 	};
 
 	if (!kpkeys_is_violation(addr, esr))
 		return false;
 
+	violation.pkey = FIELD_GET(PTE_PO_IDX_MASK, kpkeys_leaf_of(addr));
 	kpkeys_report_violation(&violation);
 	if (kpkeys_violation_is_expected() && fixup_exception(regs, esr))
 		return true;

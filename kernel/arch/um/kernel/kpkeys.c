@@ -336,12 +336,12 @@ bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
 	struct kpkeys_violation violation = {
 		.addr = FAULT_ADDRESS(*fi),
 		.ip = ip,
-		.pkey = um_kpkeys_pkey_of(FAULT_ADDRESS(*fi)),
 	};
 
 	if (!um_pku_active || !(fi->error_code & UM_PF_PK) || !mc)
 		return false;
 
+	violation.pkey = um_kpkeys_pkey_of(violation.addr);
 	violation.pkey_reg = mc_get_pkru(mc);
 	kpkeys_report_violation(&violation);
 

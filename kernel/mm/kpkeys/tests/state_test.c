@@ -80,25 +80,13 @@ static void nothing_else_is_written(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
-static int write_at_pgtables(void *dst)
+static __always_inline int write_at(const int level, void *dst)
 {
 	unsigned long value = READ_ONCE(*(unsigned long *)dst);
 	int err;
 
 	guard(preempt)();
-	kpkeys_raise(KPKEYS_LVL_PGTABLES);
-	err = copy_to_kernel_nofault(dst, &value, sizeof(value));
-	kpkeys_lower();
-	return err;
-}
-
-static int write_at_state(void *dst)
-{
-	unsigned long value = READ_ONCE(*(unsigned long *)dst);
-	int err;
-
-	guard(preempt)();
-	kpkeys_raise(KPKEYS_LVL_STATE);
+	kpkeys_raise(level);
 	err = copy_to_kernel_nofault(dst, &value, sizeof(value));
 	kpkeys_lower();
 	return err;
@@ -114,10 +102,10 @@ static void levels_write_only_what_is_theirs(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, table);
 
 	kpkeys_expect_violation(true);
-	KUNIT_EXPECT_EQ(test, write_at_pgtables(page_address(table)), 0);
-	KUNIT_EXPECT_EQ(test, write_at_state(&word), 0);
-	KUNIT_EXPECT_EQ(test, write_at_pgtables(&word), -EFAULT);
-	KUNIT_EXPECT_EQ(test, write_at_state(page_address(table)), -EFAULT);
+	KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_PGTABLES, page_address(table)), 0);
+	KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_STATE, &word), 0);
+	KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_PGTABLES, &word), -EFAULT);
+	KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_STATE, page_address(table)), -EFAULT);
 	kpkeys_expect_violation(false);
 	EXPECT_LEVEL_DEFAULT(test);
 	kpkeys_pgtable_free(table);
