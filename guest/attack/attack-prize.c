@@ -94,6 +94,7 @@ void prize_prepare(struct prize *prize, enum prize_kind kind)
 
 	switch (kind) {
 	case PRIZE_FILE:
+	case PRIZE_ROOT_PROGRAM:
 		make_file(prize->token);
 		snprintf(prize->args[0], sizeof(prize->args[0]), SECRET_NAME);
 		break;
@@ -122,6 +123,7 @@ bool prize_verify(struct prize *prize, const char *loot, const char **text)
 
 	switch (prize->kind) {
 	case PRIZE_FILE:
+	case PRIZE_ROOT_PROGRAM:
 		altered = !file_is_intact(prize->token);
 		*text = read && altered ? "root-only file read and altered" :
 			read ? "root-only file read" :

@@ -19,6 +19,7 @@
 
 enum prize_kind {
 	PRIZE_FILE,		/* a root-only file, to read and to alter */
+	PRIZE_ROOT_PROGRAM,	/* the same, beside a program of root */
 	PRIZE_DAEMON_PAGE,	/* the secret of a daemon that asks a page */
 	PRIZE_DAEMON_REG,	/* the same, but it asks a register */
 	PRIZE_AGENT,		/* that of another program of the attacker's user */

@@ -186,8 +186,12 @@ static const struct attack attacks[] = {
 	{ "lsm-off", true, PRIZE_AGENT,
 	  "the switch of Yama lets users look into their programs again",
 	  lacking_yama },
-	{ "cred", false, PRIZE_FILE,
+	{ "cred", true, PRIZE_FILE,
 	  "uid 0 written into the attacker's own credentials", NULL },
+	{ "task-cred", true, PRIZE_FILE,
+	  "the attacker's task points to the credentials of the kernel", NULL },
+	{ "dirty-cred", true, PRIZE_ROOT_PROGRAM,
+	  "credentials freed while in use, and taken for those of root", NULL },
 	{ "saved-reg", false, PRIZE_DAEMON_REG,
 	  "saved user register of a root daemon altered", NULL },
 };
@@ -217,21 +221,21 @@ static void list(void)
  * the root directory are those of whatever the host has there. For the same
  * reason the attacker starts in the work directory and uses relative names.
  */
-static void install(const char *name)
+static void install(const char *name, const char *as, mode_t mode)
 {
 	char from[64], path[64];
 	struct stat st;
 	int in, out;
 
 	snprintf(from, sizeof(from), "%s/%s", PROGRAMS, name);
-	snprintf(path, sizeof(path), "%s/%s", WORK_DIR, name);
+	snprintf(path, sizeof(path), "%s/%s", WORK_DIR, as);
 	in = open(from, O_RDONLY | O_CLOEXEC);
 	if (in < 0 || fstat(in, &st))
 		fail("%s: %s", from, strerror(errno));
 	/* A helper of an attack that just ended may still be executing it. */
 	unlink(path);
 	out = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
-	if (out < 0 || fchmod(out, 0755))
+	if (out < 0)
 		fail("%s: %s", path, strerror(errno));
 	while (st.st_size > 0) {
 		ssize_t n = sendfile(out, in, NULL, st.st_size);
@@ -240,6 +244,9 @@ static void install(const char *name)
 			fail("copying %s: %s", from, strerror(errno));
 		st.st_size -= n;
 	}
+	/* Writing clears the set-user-ID bit. */
+	if (fchmod(out, mode))
+		fail("%s: %s", path, strerror(errno));
 	close(in);
 	close(out);
 }
@@ -359,7 +366,9 @@ static void run(const struct attack *attack)
 	if (pipe2(fds, O_CLOEXEC))
 		fail("pipe: %s", strerror(errno));
 	prize_prepare(&prize, attack->prize);
-	install(attack->name);
+	install(attack->name, attack->name, 0755);
+	if (attack->prize == PRIZE_ROOT_PROGRAM)
+		install(attack->name, ROOT_PROGRAM, 04755);
 	snprintf(name, sizeof(name), "%s", attack->name);
 
 	fflush(NULL);

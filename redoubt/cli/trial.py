@@ -116,7 +116,7 @@ def _show_attacks(
         "the protection keys of a CPU emulated by QEMU"
     )  # fmt: skip
     out.print(f"\nLinux on {target.name}, {where}; attacker: an unprivileged user.\n", markup=False)
-    for in_scope, title in ((True, "ATTACKS"), (False, "OUT OF SCOPE")):
+    for in_scope, title in ((True, "ATTACKS"), (False, "NOT STOPPED")):
         chosen = [known for known in attacks if known.in_scope == in_scope]
         if not chosen:
             continue

@@ -147,9 +147,13 @@ _RULES = (
     _Rule(WRITER, rf"\b(?:{'|'.join(_WRITERS)})(?=\()", 1, _raw),
     _Rule(RAISE, r"\bkpkeys_raise(?=\()", 1, _comment, alone=True),
     # Also where an interrupt ends that came in between.
-    _Rule(RAISE, r"\bx86_write_pkrs(?=\(PKRS_(?:PGTABLES|STATE)\))", 1, _comment, alone=True),
+    _Rule(RAISE, r"\bx86_write_pkrs(?=\(PKRS_(?:PGTABLES|STATE|CRED)\))", 1, _comment, alone=True),
     _Rule(
-        RAISE, r"\barm64_write_por_el1(?=\(POR_EL1_(?:PGTABLES|STATE)\))", 1, _comment, alone=True
+        RAISE,
+        r"\barm64_write_por_el1(?=\(POR_EL1_(?:PGTABLES|STATE|CRED)\))",
+        1,
+        _comment,
+        alone=True,
     ),
     _Rule(LOWER, r"\barm64_write_por_el1(?=\(POR_EL1_DEFAULT\))", 1, _comment, alone=True),
     _Rule(LOWER, r"\bx86_write_pkrs(?=\(PKRS_DEFAULT\))", 1, _comment, alone=True),

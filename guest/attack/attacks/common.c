@@ -2,6 +2,7 @@
 /* Helpers of the attack programs: the vulnerable driver and the prize. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,15 @@ u64 vuln_cred(void)
 
 	vuln_ioctl(KPKEYS_VULN_CRED, &addr, "leaking the credentials");
 	return addr;
+}
+
+struct kpkeys_vuln_creds vuln_creds(void)
+{
+	struct kpkeys_vuln_creds creds;
+
+	if (ioctl(FD_VULN, KPKEYS_VULN_CREDS, &creds))
+		die_errno("asking for credentials");
+	return creds;
 }
 
 struct kpkeys_vuln_reg vuln_reg(int pid, int reg)
@@ -335,6 +345,22 @@ void steal_and_alter_as_kernel(char *secret)
 		die_errno("overwriting the secret");
 	close(fds[0]);
 	close(fds[1]);
+}
+
+/* The same by system calls, which are allowed to root only. */
+void steal_and_alter_as_root(const char *path)
+{
+	char secret[TOKEN_LEN];
+	int fd = open(path, O_RDWR);
+
+	if (fd < 0)
+		die_errno("opening the root-only file");
+	if (pread(fd, secret, TOKEN_LEN, 0) != TOKEN_LEN || !is_token(secret))
+		die("the file does not hold the secret");
+	report_loot(secret);
+	if (pwrite(fd, ALTERED, strlen(ALTERED), 0) != (ssize_t)strlen(ALTERED))
+		die_errno("overwriting the root-only file");
+	close(fd);
 }
 
 /* Send the root daemon a request; exit unless it answers with its secret. */

@@ -34,6 +34,9 @@ struct daemon_policy {
 #endif
 #define DAEMON_DENIED	0xd0000000
 
+/* A copy of the attack that is set-user-ID root, where the prize has one. */
+#define ROOT_PROGRAM	"rooted"
+
 /* How an attack ends that never gets the memory it needs to write to. */
 #define EXIT_OUT_OF_REACH	4
 
@@ -51,6 +54,7 @@ void vuln_write(u64 addr, u64 value);
 struct kpkeys_vuln_entry vuln_entry(int pid, const void *vaddr, int level);
 u64 vuln_file_phys(const char *path);
 u64 vuln_cred(void);
+struct kpkeys_vuln_creds vuln_creds(void);
 struct kpkeys_vuln_reg vuln_reg(int pid, int reg);
 struct kpkeys_vuln_mm vuln_mm(void *page);
 u64 vuln_read(u64 addr);
@@ -85,6 +89,7 @@ bool is_token(const char *text);
 void report_loot(const char *token);
 void steal_and_alter(char *secret);
 void steal_and_alter_as_kernel(char *secret);
+void steal_and_alter_as_root(const char *path);
 void ask_daemon(char token[TOKEN_LEN]);
 
 #endif /* GUEST_ATTACKS_COMMON_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Out of scope of protected page tables: alter a register of a root daemon
+ * Not stopped: alter a register of a root daemon
  * where the kernel saved it while the daemon sleeps.
  */
 #include <stddef.h>

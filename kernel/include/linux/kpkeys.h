@@ -24,6 +24,7 @@ struct pt_regs;
 #define KPKEYS_LVL_DEFAULT	0	/* every tagged page is read-only */
 #define KPKEYS_LVL_PGTABLES	1	/* page tables are writable as well */
 #define KPKEYS_LVL_STATE	2	/* variables with __kpkeys_state are */
+#define KPKEYS_LVL_CRED		3	/* who each task is */
 
 /* Marks a register that was not written; never a register value. */
 #define KPKEYS_PKEY_REG_INVAL	(~0ULL)
@@ -63,6 +64,8 @@ static __always_inline unsigned long kpkeys_level_of(u64 pkey_reg)
 		return KPKEYS_LVL_PGTABLES;
 	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_STATE))
 		return KPKEYS_LVL_STATE;
+	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_CRED))
+		return KPKEYS_LVL_CRED;
 	return KPKEYS_LVL_DEFAULT;
 }
 
@@ -339,6 +342,27 @@ void kpkeys_hardened_state_init(void);
 #else
 static inline bool kpkeys_hardened_state_enabled(void) { return false; }
 static inline void kpkeys_hardened_state_init(void) { }
+#endif
+
+/* === Hardened credentials =============================================== */
+
+#ifdef CONFIG_KPKEYS_HARDENED_CRED
+DECLARE_STATIC_KEY_FALSE(kpkeys_hardened_cred_key);
+
+/**
+ * kpkeys_hardened_cred_enabled() - Are credentials read-only by default?
+ *
+ * Return: true from before the first of them is allocated, or never.
+ */
+static __always_inline bool kpkeys_hardened_cred_enabled(void)
+{
+	return static_branch_unlikely(&kpkeys_hardened_cred_key);
+}
+
+void kpkeys_hardened_cred_init(void);
+#else
+static inline bool kpkeys_hardened_cred_enabled(void) { return false; }
+static inline void kpkeys_hardened_cred_init(void) { }
 #endif
 
 #endif /* _LINUX_KPKEYS_H */

@@ -291,6 +291,107 @@ int kpkeys_block_add(const struct kpkeys_pool *pool, struct page *page,
 	return kpkeys_block_search_and_tag(pool, page, order, min_spare);
 }
 
+/* === Memory with another key: the grow mutex is held ==================== */
+
+/* Have the pool note pages that it never hands out. */
+static int kpkeys_block_enter_other(const struct kpkeys_pool *pool,
+				    struct page *page, unsigned int order)
+{
+	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, page_to_nid(page));
+	bool whole = order == KPKEYS_BLOCK_ORDER;
+	struct kpkeys_region *region;
+
+	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, page_to_nid(page)));
+	CLASS(kpkeys_pool_level, level)(pool);
+
+	region = kpkeys_region_add(pool, page, 1 << order, whole);
+	if (WARN_ON_ONCE(!region))
+		return -ENOSPC;
+	if (whole)
+		node->nr_blocks++;
+	else
+		node->nr_small += 1 << order;
+	kpkeys_region_enlist(node, region);
+	return 0;
+}
+
+/* The pool cannot use the pages for what it has to note about them. */
+static bool kpkeys_pool_has_spare(const struct kpkeys_pool *pool, int nid)
+{
+	struct page *page;
+
+	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, nid));
+	CLASS(kpkeys_pool_level, level)(pool);
+	while (pool->state->nr_spare < KPKEYS_MIN_SPARE) {
+		page = kpkeys_node_take(kpkeys_pool_node(pool, nid), 0,
+					KPKEYS_KIND_DATA, true);
+		if (!page)
+			return false;
+		kpkeys_spare_push(pool, page_address(page));
+	}
+	return true;
+}
+
+/**
+ * kpkeys_block_add_other() - Give pages another key, and have a pool watch them.
+ * @pool: the pool. It refuses other mappings of the pages.
+ * @page: the first page, which has just been allocated. It is consumed.
+ * @order: order of the pages.
+ * @pkey: their key, for good.
+ *
+ * Context: may sleep; the grow mutex is held.
+ * Return: as kpkeys_block_add(), or -ENOMEM.
+ */
+int kpkeys_block_add_other(const struct kpkeys_pool *pool, struct page *page,
+			   unsigned int order, int pkey)
+{
+	unsigned int nr = 1 << order;
+	int err = -ENOMEM;
+
+	split_page(page, order);
+	if (!kpkeys_pool_has_spare(pool, page_to_nid(page)) ||
+	    !kpkeys_region_fits(pool, page, 1)) {
+		kpkeys_block_free_pages(page, nr);
+		return err;
+	}
+
+	kpkeys_mappings_offer(pool, page_to_pfn(page), nr);
+	if (!kpkeys_mappings_search(pool)) {
+		kpkeys_pool_count(pool, KPKEYS_POOL_REFUSED);
+		err = -EADDRINUSE;
+	} else {
+		err = kpkeys_block_set_key(pool, page, nr, pkey);
+		if (!err)
+			err = kpkeys_block_enter_other(pool, page, order);
+		else if (err == -EBUSY ||
+			 !kpkeys_block_set_key(pool, page, nr, KPKEYS_PKEY_DEFAULT))
+			kpkeys_block_free_pages(page, nr);
+		else if (!kpkeys_block_enter(pool, page, order, 0, false))
+			atomic_long_add(nr, &pool->sync->nr_stuck);
+	}
+	kpkeys_mappings_settle(pool);
+	return err;
+}
+
+/**
+ * kpkeys_block_set_objects() - Note that pages have objects, and nothing else.
+ * @pool: the pool.
+ * @page: the first page, from kpkeys_block_add_other().
+ * @order: order of the pages.
+ *
+ * Context: the grow mutex is held.
+ */
+void kpkeys_block_set_objects(const struct kpkeys_pool *pool, struct page *page,
+			      unsigned int order)
+{
+	struct kpkeys_region *region;
+	unsigned int i;
+
+	region = kpkeys_region_find(pool, page_to_pfn(page), &i);
+	CLASS(kpkeys_pool_level, level)(pool);
+	bitmap_set(region->objects, i, 1 << order);
+}
+
 /* === Shrinking: the grow mutex is held ================================== */
 
 /**

@@ -7,6 +7,7 @@
  * violation is therefore checked against a newer snapshot, and reported only if
  * it persists.
  */
+#include <linux/bitops.h>
 #include <linux/cleanup.h>
 #include <linux/debugfs.h>
 #include <linux/delay.h>
@@ -309,9 +310,29 @@ static void kpkeys_check_pkey(struct check *check, const void *addr, int pkey,
 	kpkeys_check_report(check, "untagged", what, (unsigned long)addr);
 }
 
+/* Pages of objects never go away. */
+static void kpkeys_check_objects(struct check *check)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	unsigned long pfn, end = kpkeys_directory_end(pool);
+	unsigned int i;
+
+	for (pfn = 0; pfn < end; pfn += KPKEYS_BLOCK_PAGES) {
+		struct kpkeys_region *region = kpkeys_region_around(pool, pfn);
+
+		if (!region)
+			continue;
+		for_each_set_bit(i, region->objects, KPKEYS_BLOCK_PAGES)
+			kpkeys_check_pkey(check, page_address(pfn_to_page(region->base + i)),
+					  KPKEYS_PKEY_CRED, "objects");
+	}
+}
+
 static void kpkeys_check_other_keys(struct check *check)
 {
 	int cpu;
+
+	kpkeys_check_objects(check);
 
 	for_each_possible_cpu(cpu)
 		kpkeys_check_pkey(check, per_cpu_ptr(&kpkeys_ledger, cpu),

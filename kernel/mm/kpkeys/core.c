@@ -16,9 +16,12 @@
 #include <linux/printk.h>
 #include <linux/sched.h>
 #include <linux/sched/debug.h>
+#include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 #include <linux/stdarg.h>
+#include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/task_work.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
@@ -91,6 +94,8 @@ static const char *kpkeys_level_name(u64 pkey_reg)
 		return "pgtables";
 	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_STATE))
 		return "state";
+	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_CRED))
+		return "cred";
 	return "unknown";
 }
 
@@ -188,6 +193,34 @@ void kpkeys_violation_refused(const char *fmt, ...)
 	va_end(args);
 	if (kpkeys_violation_panics())
 		panic("kpkeys: violation");
+}
+
+static void kpkeys_kill_now(struct callback_head *work)
+{
+	kfree(work);
+	force_fatal_sig(SIGKILL);
+}
+
+/**
+ * kpkeys_violation_kill() - Kill the current process before it goes on.
+ *
+ * Not at once: the caller may hold the lock of its signals.
+ *
+ * Context: any. Does nothing to threads of the kernel, and where a test expects
+ * the violation.
+ */
+void kpkeys_violation_kill(void)
+{
+	struct callback_head *work;
+
+	if (!in_task() || current->flags & PF_KTHREAD || kpkeys_violation_is_expected())
+		return;
+	work = kzalloc_obj(*work, GFP_ATOMIC);
+	if (!work)
+		panic("kpkeys: no memory to kill a process with\n");
+	init_task_work(work, kpkeys_kill_now);
+	if (task_work_add(current, work, TWA_RESUME))
+		kfree(work);
 }
 
 /**

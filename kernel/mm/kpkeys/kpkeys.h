@@ -5,6 +5,8 @@
 #ifndef __MM_KPKEYS_KPKEYS_H
 #define __MM_KPKEYS_KPKEYS_H
 
+#include <linux/align.h>
+#include <linux/compiler.h>
 #include <linux/kpkeys.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
@@ -17,6 +19,28 @@ struct seq_file;
 struct dentry *kpkeys_debugfs_dir(void);
 bool kpkeys_violation_panics(void);
 __printf(1, 2) void kpkeys_violation_refused(const char *fmt, ...);
+void kpkeys_violation_kill(void);
+
+/* A word at once, as others may read it meanwhile; bytes of anything else. */
+static __always_inline void kpkeys_store(void *dst, const void *src, size_t size)
+{
+	bool aligned = IS_ALIGNED((unsigned long)dst | (unsigned long)src, size);
+	size_t i;
+
+	switch (aligned ? size : 1) {
+	case 2:
+		WRITE_ONCE(*(u16 *)dst, *(const u16 *)src);
+		return;
+	case 4:
+		WRITE_ONCE(*(u32 *)dst, *(const u32 *)src);
+		return;
+	case 8:
+		WRITE_ONCE(*(u64 *)dst, *(const u64 *)src);
+		return;
+	}
+	for (i = 0; i < size; i++)
+		WRITE_ONCE(((u8 *)dst)[i], ((const u8 *)src)[i]);
+}
 
 /* === Statistics ========================================================= */
 
@@ -82,6 +106,10 @@ extern struct kpkeys_pool kpkeys_pgtables_pool;
 
 int kpkeys_tag_early(unsigned long addr, int nr, int pkey);
 
+/* === Tasks ============================================================== */
+
+struct kpkeys_task *kpkeys_task_current(void);
+
 #if IS_ENABLED(CONFIG_KUNIT)
 int kpkeys_tag_page(struct page *page, unsigned int order);
 int kpkeys_untag_page(struct page *page, unsigned int order);
@@ -91,8 +119,8 @@ int kpkeys_untag_page(struct page *page, unsigned int order);
 /**
  * struct kpkeys_check_result - what the checker found.
  * @tables: page table pages visited.
- * @untagged: page table pages, ledgers and pages of __kpkeys_state that lack
- *	their key.
+ * @untagged: page table pages, ledgers, and pages of __kpkeys_state and of
+ *	objects that lack their key.
  * @aliases: entries that map a page of the pool, or a table that is older than
  *	the pool, writable and outside of the linear map.
  * @unlinked: page tables of processes that could be freed or used twice.

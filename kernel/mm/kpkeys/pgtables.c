@@ -543,6 +543,7 @@ void __init kpkeys_hardened_pgtables_init(void)
 	pr_info("page tables hardened (pkey %d, %s)\n", KPKEYS_PKEY_PGTABLES,
 		KPKEYS_ARCH_NAME);
 	kpkeys_hardened_state_init();
+	kpkeys_hardened_cred_init();
 }
 
 /**

@@ -91,6 +91,7 @@ static_assert(KPKEYS_KIND_TABLE + KPKEYS_ANY_LEVEL == KPKEYS_KIND_KERNEL);
  * @inner: the other pages of an order above 0 that is handed out.
  * @early: tagged pages that do not belong to the pool and never will.
  * @stuck: pages to give back once they can be untagged.
+ * @objects: pages of objects.c, with a key of their own. Never handed out.
  * @linked: pages to which an entry of a page table points.
  * @kinds: for each kind, the pages of it.
  * @flushing: available pages that will be clean when TLBs have been flushed.
@@ -111,6 +112,7 @@ struct kpkeys_region {
 	DECLARE_BITMAP(inner, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(early, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(stuck, KPKEYS_BLOCK_PAGES);
+	DECLARE_BITMAP(objects, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(linked, KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(kinds[KPKEYS_NR_KINDS], KPKEYS_BLOCK_PAGES);
 	DECLARE_BITMAP(flushing, KPKEYS_BLOCK_PAGES);
@@ -511,6 +513,10 @@ int kpkeys_block_tag(const struct kpkeys_pool *pool, struct page *page,
 int kpkeys_block_search_and_tag(const struct kpkeys_pool *pool,
 				struct page *page, unsigned int order,
 				unsigned int min_spare);
+int kpkeys_block_add_other(const struct kpkeys_pool *pool, struct page *page,
+			   unsigned int order, int pkey);
+void kpkeys_block_set_objects(const struct kpkeys_pool *pool, struct page *page,
+			      unsigned int order);
 void kpkeys_block_free_pages(struct page *page, unsigned int nr);
 void kpkeys_pool_flush(void);
 void kpkeys_pool_report_idle(const struct kpkeys_pool *pool, unsigned int nid);

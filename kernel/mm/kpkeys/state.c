@@ -32,27 +32,6 @@ static int __init kpkeys_early_state(char *arg)
 }
 early_param("kpkeys_hardened_state", kpkeys_early_state);
 
-/* A word at once, as others may read it meanwhile; bytes of anything else. */
-static __always_inline void state_store(void *dst, const void *src, size_t size)
-{
-	bool aligned = IS_ALIGNED((unsigned long)dst | (unsigned long)src, size);
-	size_t i;
-
-	switch (aligned ? size : 1) {
-	case 2:
-		WRITE_ONCE(*(u16 *)dst, *(const u16 *)src);
-		return;
-	case 4:
-		WRITE_ONCE(*(u32 *)dst, *(const u32 *)src);
-		return;
-	case 8:
-		WRITE_ONCE(*(u64 *)dst, *(const u64 *)src);
-		return;
-	}
-	for (i = 0; i < size; i++)
-		WRITE_ONCE(((u8 *)dst)[i], ((const u8 *)src)[i]);
-}
-
 /**
  * kpkeys_state_copy() - Write to variables with __kpkeys_state.
  * @dst: the variable, or a part of it.
@@ -73,13 +52,13 @@ void kpkeys_state_copy(void *dst, const void *src, size_t size)
 		return;
 	}
 	if (!kpkeys_hardened_state_enabled()) {
-		state_store(dst, src, size);
+		kpkeys_store(dst, src, size);
 		return;
 	}
 
 	guard(irqsave)();
 	kpkeys_raise(KPKEYS_LVL_STATE);
-	state_store(dst, src, size);
+	kpkeys_store(dst, src, size);
 	kpkeys_lower();
 }
 

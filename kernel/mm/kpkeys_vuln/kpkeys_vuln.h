@@ -132,6 +132,18 @@ struct kpkeys_vuln_pipe {
 };
 
 /*
+ * Leak: where the caller has the pointers to its credentials, where references
+ * to these are counted, and the credentials of the kernel itself.
+ */
+struct kpkeys_vuln_creds {
+	__u64 subjective;	/* out: of task->cred */
+	__u64 objective;	/* out: of task->real_cred */
+	__u64 cred;		/* out: the credentials */
+	__u64 usage;		/* out: of their count */
+	__u64 root;		/* out: the credentials of the kernel */
+};
+
+/*
  * Arbitrary writes, one after the other, by code that tolerates faults: a
  * refused write ends the list with an error, but does not kill the task.
  */
@@ -188,5 +200,6 @@ struct kpkeys_vuln_policy {
 
 #define KPKEYS_VULN_SYMBOL	_IOWR('V', 19, struct kpkeys_vuln_symbol)
 #define KPKEYS_VULN_PIPE	_IOWR('V', 20, struct kpkeys_vuln_pipe)
+#define KPKEYS_VULN_CREDS	_IOR('V', 21, struct kpkeys_vuln_creds)
 
 #endif /* KPKEYS_VULN_H */

@@ -204,6 +204,20 @@ int kpkeys_vuln_leak_cred(void __user *arg)
 	return copy_to_user(arg, &addr, sizeof(addr)) ? -EFAULT : 0;
 }
 
+int kpkeys_vuln_leak_creds(void __user *arg)
+{
+	const struct cred *cred = current_cred();
+	struct kpkeys_vuln_creds c = {
+		.subjective = (unsigned long)&current->cred,
+		.objective = (unsigned long)&current->real_cred,
+		.cred = (unsigned long)cred,
+		.usage = (unsigned long)&cred_ref(cred)->usage,
+		.root = (unsigned long)kernel_cred(),
+	};
+
+	return copy_to_user(arg, &c, sizeof(c)) ? -EFAULT : 0;
+}
+
 int kpkeys_vuln_leak_reg(void __user *arg)
 {
 	struct kpkeys_vuln_reg r;

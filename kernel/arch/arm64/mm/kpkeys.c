@@ -95,21 +95,36 @@ void arm64_kpkeys_switch(void)
 	}
 }
 
-/* MOV Xt, #POR_EL1_DEFAULT and MSR POR_EL1, Xt, for X0. */
-#define MOV_DEFAULT	(0xd2800000 | POR_EL1_DEFAULT << 5)
-#define MSR_POR_EL1	(0xd5000000 | SYS_POR_EL1)
+/* MOVZ and MOVK of both halves of POR_EL1_DEFAULT, and MSR POR_EL1, for X0. */
+static const u32 lowering[] = {
+	0xd2800000 | (POR_EL1_DEFAULT & 0xffff) << 5,
+	0xf2a00000 | (POR_EL1_DEFAULT >> 16) << 5,
+	0xd5000000 | SYS_POR_EL1,
+};
 
 /*
- * If the next instruction lowers the level, go back to the one before: it loads
- * the value, which was on the stack meanwhile.
+ * If the next instructions lower the level, go back to the first: it begins to
+ * load the value, which was on the stack meanwhile.
  */
 static __always_inline void kpkeys_restart_lowering(struct pt_regs *regs)
 {
-	const __le32 *next = (const __le32 *)regs->pc;
-	u32 reg = le32_to_cpu(*next) - MSR_POR_EL1;
+	unsigned int done, i;
 
-	if (reg < 31 && le32_to_cpu(next[-1]) == (MOV_DEFAULT | reg))
-		regs->pc -= AARCH64_INSN_SIZE;
+	for (done = 1; done < ARRAY_SIZE(lowering); done++) {
+		const __le32 *start = (const __le32 *)regs->pc - done;
+		/* What is ahead first: there may be no memory before it. */
+		u32 reg = le32_to_cpu(start[done]) - lowering[done];
+
+		if (reg >= 31)
+			continue;
+		for (i = 0; i < ARRAY_SIZE(lowering); i++)
+			if (le32_to_cpu(start[i]) != (lowering[i] | reg))
+				break;
+		if (i == ARRAY_SIZE(lowering)) {
+			regs->pc = (unsigned long)start;
+			return;
+		}
+	}
 }
 
 /**
@@ -126,10 +141,16 @@ void noinstr arm64_kpkeys_return_to_raised(unsigned long frame)
 		return;
 
 	kpkeys_restart_lowering((struct pt_regs *)frame);
-	if (kpkeys_ledger_top_level() == KPKEYS_LVL_STATE)
+	switch (kpkeys_ledger_top_level()) {
+	case KPKEYS_LVL_STATE:
 		arm64_write_por_el1(POR_EL1_STATE);
-	else
+		break;
+	case KPKEYS_LVL_CRED:
+		arm64_write_por_el1(POR_EL1_CRED);
+		break;
+	default:
 		arm64_write_por_el1(POR_EL1_PGTABLES);
+	}
 	kpkeys_ledger_pop();
 	__preempt_count_sub(PREEMPT_OFFSET);
 }

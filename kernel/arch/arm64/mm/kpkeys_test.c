@@ -35,6 +35,7 @@ static void overlays_of_levels(struct kunit *test)
 		{ POR_EL1_DEFAULT, BIT(0) },
 		{ POR_EL1_PGTABLES, BIT(0) | BIT(ARM64_PKEY_PGTABLES) | BIT(ARM64_PKEY_LEDGER) },
 		{ POR_EL1_STATE, BIT(0) | BIT(ARM64_PKEY_STATE) | BIT(ARM64_PKEY_LEDGER) },
+		{ POR_EL1_CRED, BIT(0) | BIT(ARM64_PKEY_CRED) | BIT(ARM64_PKEY_LEDGER) },
 	};
 	int i, pkey;
 
@@ -110,12 +111,15 @@ static void a_level_is_what_the_register_says(struct kunit *test)
 	KUNIT_EXPECT_NE(test, POR_EL1_PGTABLES, POR_EL1_DEFAULT);
 }
 
+#define MOVZ_DEFAULT(reg)	(0xd2800000 | (POR_EL1_DEFAULT & 0xffff) << 5 | (reg))
+#define MOVK_DEFAULT(reg)	(0xf2a00000 | (POR_EL1_DEFAULT >> 16) << 5 | (reg))
+#define MSR_POR(reg)		(0xd5000000 | SYS_POR_EL1 | (reg))
+
 static const u32 lowering[] = {
-	0xd2800000 | POR_EL1_DEFAULT << 5 | 3,	/* mov x3, #POR_EL1_DEFAULT */
-	0xd5000000 | SYS_POR_EL1 | 3,		/* msr POR_EL1, x3 */
+	MOVZ_DEFAULT(3), MOVK_DEFAULT(3), MSR_POR(3),
 	0xd5033fdf,				/* isb */
-	0xd2800000 | POR_EL1_DEFAULT << 5 | 4,
-	0xd5000000 | SYS_POR_EL1 | 3,
+	MOVZ_DEFAULT(4), MOVK_DEFAULT(3), MSR_POR(3),
+	MOVZ_DEFAULT(3), MOVK_DEFAULT(4), MSR_POR(3),
 };
 
 /* Where code goes on that was interrupted before an instruction, raised. */
@@ -142,9 +146,13 @@ static void interrupted_lowering_is_begun_anew(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, resumed_at(0), 0);
 	KUNIT_EXPECT_EQ(test, resumed_at(1), 0);
-	KUNIT_EXPECT_EQ(test, resumed_at(2), 2);
-	/* The instruction before it loads another register. */
-	KUNIT_EXPECT_EQ(test, resumed_at(4), 4);
+	KUNIT_EXPECT_EQ(test, resumed_at(2), 0);
+	KUNIT_EXPECT_EQ(test, resumed_at(3), 3);
+	/* An instruction before it loads another register. */
+	KUNIT_EXPECT_EQ(test, resumed_at(5), 5);
+	KUNIT_EXPECT_EQ(test, resumed_at(6), 6);
+	KUNIT_EXPECT_EQ(test, resumed_at(8), 8);
+	KUNIT_EXPECT_EQ(test, resumed_at(9), 9);
 }
 
 /* As the assembler writes it. */
@@ -160,9 +168,10 @@ static void lowering_is_recognised(struct kunit *test)
 	int i;
 
 	for (i = 0; i < 16; i++) {
-		reg = code[i + 1] & 0x1f;
-		if (code[i] == lowering[0] - 3 + reg &&
-		    code[i + 1] == lowering[1] - 3 + reg)
+		reg = code[i] & 0x1f;
+		if (code[i] == MOVZ_DEFAULT(reg) &&
+		    code[i + 1] == MOVK_DEFAULT(reg) &&
+		    code[i + 2] == MSR_POR(reg))
 			break;
 	}
 	KUNIT_EXPECT_LT(test, i, 16);

@@ -11,6 +11,7 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/kpkeys.h>
+#include <linux/kpkeys_cred.h>
 #include <linux/kpkeys_ledger.h>
 #include <linux/kpkeys_state.h>
 #include <linux/mm.h>
@@ -54,6 +55,7 @@ const char * __init arch_kpkeys_init(void)
 
 	BUILD_BUG_ON(UM_PKRU_SHADOW_NO_KEY != KPKEYS_LVL_PGTABLES);
 	BUILD_BUG_ON(UM_PKRU_SHADOW_STATE != KPKEYS_LVL_STATE);
+	BUILD_BUG_ON(UM_PKRU_SHADOW_CRED != KPKEYS_LVL_CRED);
 
 	if (nopku)
 		return "disabled by nopku";
@@ -311,6 +313,8 @@ static int um_kpkeys_pkey_of(unsigned long addr)
 
 	if (kpkeys_is_state((void *)addr, 1))
 		return KPKEYS_PKEY_STATE;
+	if (kpkeys_is_object_memory((void *)addr))
+		return KPKEYS_PKEY_CRED;
 	for_each_possible_cpu(cpu) {
 		ledger = per_cpu_ptr(&kpkeys_ledger, cpu);
 		if (addr - (unsigned long)ledger < sizeof(*ledger))

@@ -223,10 +223,16 @@ void noinstr x86_pks_return_to_raised(void)
 	if (!kpkeys_ledger_is_top(frame))
 		return;
 
-	if (kpkeys_ledger_top_level() == KPKEYS_LVL_STATE)
+	switch (kpkeys_ledger_top_level()) {
+	case KPKEYS_LVL_STATE:
 		x86_write_pkrs(PKRS_STATE);
-	else
+		break;
+	case KPKEYS_LVL_CRED:
+		x86_write_pkrs(PKRS_CRED);
+		break;
+	default:
 		x86_write_pkrs(PKRS_PGTABLES);
+	}
 	raw_cpu_write(kpkeys_ledger.level, raw_cpu_read(kpkeys_ledger.top_level));
 	kpkeys_ledger_pop();
 	__preempt_count_sub(PREEMPT_OFFSET);

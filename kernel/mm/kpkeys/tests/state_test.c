@@ -180,7 +180,7 @@ static void root_writes_for_others(struct kunit *test)
 
 	user = prepare_creds();
 	KUNIT_ASSERT_NOT_NULL(test, user);
-	user->euid = KUIDT_INIT(1000);
+	cred_set(user, euid, KUIDT_INIT(1000));
 
 	kpkeys_expect_violation(true);
 	old = override_creds(user);

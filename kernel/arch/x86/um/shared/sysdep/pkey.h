@@ -13,15 +13,17 @@
 #define UM_PKEY_PGTABLES	1
 #define UM_PKEY_LEDGER		2	/* written at every raised level */
 #define UM_PKEY_STATE		3
-#define UM_PKEY_MAX		3
+#define UM_PKEY_CRED		4
+#define UM_PKEY_MAX		4
 
 /*
  * PKRU: two bits per key, access-disable below write-disable. The default is
  * write-disable for keys in use.
  */
-#define UM_PKRU_DEFAULT		0x555555a8U
-#define UM_PKRU_PGTABLES	0x55555580U	/* page tables: read-write */
-#define UM_PKRU_STATE		0x55555508U	/* state: read-write */
+#define UM_PKRU_DEFAULT		0x555556a8U
+#define UM_PKRU_PGTABLES	0x55555680U	/* page tables: read-write */
+#define UM_PKRU_STATE		0x55555608U	/* state: read-write */
+#define UM_PKRU_CRED		0x55555488U	/* credentials: read-write */
 
 #ifdef CONFIG_UML_PKU
 
@@ -39,6 +41,7 @@ extern int um_pku_active;
 #endif
 
 #define UM_PKRU_SHADOW_STATE	2	/* KPKEYS_LVL_STATE */
+#define UM_PKRU_SHADOW_CRED	3	/* KPKEYS_LVL_CRED */
 
 static __always_inline int um_pkru_shadow(void);
 
@@ -52,6 +55,8 @@ static __always_inline unsigned int um_read_pkru(void)
 		return UM_PKRU_DEFAULT;
 	case UM_PKRU_SHADOW_STATE:
 		return UM_PKRU_STATE;
+	case UM_PKRU_SHADOW_CRED:
+		return UM_PKRU_CRED;
 	default:
 		return UM_PKRU_PGTABLES;
 	}

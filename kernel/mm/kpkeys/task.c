@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Tasks: find out who a task is, whatever the pointers in it say.
+ */
+#define pr_fmt(fmt) "kpkeys: " fmt
+
+#include <linux/export.h>
+#include <linux/irqflags.h>
+#include <linux/kpkeys_cred.h>
+#include <linux/panic.h>
+#include <linux/preempt.h>
+#include <linux/sched.h>
+#include <linux/sched/task_stack.h>
+
+#include "cred.h"
+#include "kpkeys.h"
+#include "objects.h"
+
+/**
+ * __kpkeys_task_of() - As kpkeys_task_of(), wherever the object lies.
+ * @task: the task.
+ *
+ * Context: any but NMIs.
+ * Return: in protected memory.
+ */
+const struct kpkeys_task *__kpkeys_task_of(const struct task_struct *task)
+{
+	const struct kpkeys_task *id = READ_ONCE(task->kpkeys_task);
+
+	if (likely(kpkeys_object_is(KPKEYS_OBJECT_TASK, id) && id->task == task))
+		return id;
+
+	kpkeys_violation_refused("identity of %s[%d] replaced", task->comm,
+				 task_pid_nr((struct task_struct *)task));
+	kpkeys_violation_kill();
+	id = kpkeys_object_search(KPKEYS_OBJECT_TASK, task);
+	if (!id)
+		panic("kpkeys: a task without identity\n");
+	return id;
+}
+EXPORT_SYMBOL(__kpkeys_task_of);
+
+/**
+ * kpkeys_task_current() - Find out who the current task is.
+ *
+ * Which task is the current one is a word in memory as well, on some
+ * architectures. The stack pointer is not.
+ *
+ * Context: process context.
+ * Return: in protected memory, to be written at the level of credentials.
+ */
+struct kpkeys_task *kpkeys_task_current(void)
+{
+	unsigned long here = (unsigned long)__builtin_frame_address(0);
+	const struct kpkeys_task *id = kpkeys_task_of(current);
+
+	if (in_task() && here - id->stack >= THREAD_SIZE)
+		panic("kpkeys: the current task has another stack\n");
+	return (struct kpkeys_task *)id;
+}
+
+/**
+ * kpkeys_task_alloc() - Have a new task be somebody.
+ * @task: the task.
+ *
+ * Context: may sleep.
+ * Return: 0 or -ENOMEM.
+ */
+int kpkeys_task_alloc(struct task_struct *task)
+{
+	struct kpkeys_task *id;
+
+	task->kpkeys_task = NULL;
+	if (!kpkeys_hardened_cred_enabled())
+		return 0;
+	id = kpkeys_object_alloc(KPKEYS_OBJECT_TASK);
+	if (!id)
+		return -ENOMEM;
+
+	scoped_guard(irqsave) {
+		kpkeys_raise(KPKEYS_LVL_CRED);
+		id->task = task;
+		kpkeys_lower();
+	}
+	task->kpkeys_task = id;
+	return 0;
+}
+
+/**
+ * kpkeys_task_free() - Forget who a task was.
+ * @task: the task, which nobody can find any more.
+ *
+ * Context: any but hard interrupts and NMIs.
+ */
+void kpkeys_task_free(struct task_struct *task)
+{
+	if (kpkeys_hardened_cred_enabled() && task->kpkeys_task)
+		kpkeys_object_free(KPKEYS_OBJECT_TASK, (void *)kpkeys_task_of(task));
+}

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* KUnit tests of credentials: who writes them, and which task has which. */
+#include <linux/completion.h>
+#include <linux/cred.h>
+#include <linux/kpkeys_cred.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/uidgid.h>
+#include <linux/user_namespace.h>
+
+#include "test.h"
+#include "../cred.h"
+#include "../objects.h"
+
+#define skip_unless_credentials_are_protected(test)			\
+	do {								\
+		if (!kpkeys_hardened_cred_enabled())			\
+			kunit_skip(test, "credentials are not hardened in this boot"); \
+	} while (0)
+
+/* What comes next is refused, once. */
+static unsigned long expect_refusal(void)
+{
+	kpkeys_expect_violation(true);
+	return kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+}
+
+static void was_refused(struct kunit *test, unsigned long before, unsigned long nr)
+{
+	kpkeys_expect_violation(false);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + nr);
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+static struct cred *prepared(struct kunit *test)
+{
+	struct cred *cred = prepare_creds();
+
+	KUNIT_ASSERT_NOT_NULL(test, cred);
+	return cred;
+}
+
+/* === Content ============================================================ */
+
+static void credentials_are_protected(struct kunit *test)
+{
+	int err = kpkeys_hardened_cred_enabled() ? -EFAULT : 0;
+	const struct cred *cred = current_cred();
+	struct cred *new = prepared(test);
+
+	KUNIT_EXPECT_EQ(test, probe_write((void *)&cred->cap_effective), err);
+	KUNIT_EXPECT_EQ(test, probe_write((void *)&cred->user_ns), err);
+	KUNIT_EXPECT_EQ(test, probe_write(&new->cap_effective), err);
+	KUNIT_EXPECT_EQ(test, probe_write((void *)&kernel_cred()->cap_effective),
+			IS_ENABLED(CONFIG_KPKEYS_HARDENED_STATE) &&
+			kpkeys_hardened_state_enabled() ? -EFAULT : 0);
+	/* Each open file writes here. */
+	KUNIT_EXPECT_EQ(test, probe_write(&cred_ref(cred)->usage), 0);
+	abort_creds(new);
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+static void prepared_credentials_are_written(struct kunit *test)
+{
+	kernel_cap_t caps = { BIT_ULL(CAP_CHOWN) | BIT_ULL(CAP_KILL) };
+	struct cred *new = prepared(test);
+	kuid_t uid = KUIDT_INIT(1234);
+
+	KUNIT_EXPECT_TRUE(test, uid_eq(cred_set(new, euid, uid), uid));
+	KUNIT_EXPECT_TRUE(test, uid_eq(new->euid, uid));
+	cred_set(new, cap_effective, caps);
+	cred_change_caps(new, cap_effective, cap_lower, CAP_KILL);
+	KUNIT_EXPECT_EQ(test, new->cap_effective.val, BIT_ULL(CAP_CHOWN));
+	cred_change_caps(new, cap_effective, cap_clear);
+	KUNIT_EXPECT_EQ(test, new->cap_effective.val, 0);
+	KUNIT_EXPECT_TRUE(test, uid_eq(new->uid, current_uid()));
+	abort_creds(new);
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+static void committed_credentials_are_not_written(struct kunit *test)
+{
+	struct cred *cred = (struct cred *)current_cred();
+	kuid_t before = cred->suid;
+	unsigned long violations;
+
+	skip_unless_credentials_are_protected(test);
+
+	violations = expect_refusal();
+	cred_set(cred, suid, KUIDT_INIT(4321));
+	was_refused(test, violations, 1);
+	KUNIT_EXPECT_TRUE(test, uid_eq(cred->suid, before));
+}
+
+static void ordinary_memory_is_not_written(struct kunit *test)
+{
+	struct cred *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
+	struct cred *new = prepared(test);
+	unsigned long violations;
+
+	skip_unless_credentials_are_protected(test);
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	violations = expect_refusal();
+	cred_set(fake, uid, KUIDT_INIT(1));
+	kpkeys_cred_copy(fake, current_cred());
+	kpkeys_cred_store(new, sizeof(*new) - 4, &violations, 8);
+	kpkeys_cred_store(new, sizeof(*new), &violations, 1);
+	was_refused(test, violations, 4);
+	KUNIT_EXPECT_PTR_EQ(test, memchr_inv(fake, 0, sizeof(*fake)), NULL);
+	abort_creds(new);
+}
+
+/* === Another task ======================================================= */
+
+struct other {
+	struct task_struct *task;
+	struct completion ready, leave;
+	struct cred *prepared;
+	bool adopts;
+};
+
+/* Prepares credentials, and waits. */
+static int be_another(void *data)
+{
+	struct other *other = data;
+
+	other->prepared = other->adopts ? cred_alloc_blank() : prepare_creds();
+	complete(&other->ready);
+	wait_for_completion(&other->leave);
+	return 0;
+}
+
+static void start_another(struct kunit *test, struct other *other)
+{
+	init_completion(&other->ready);
+	init_completion(&other->leave);
+	other->task = kthread_run(be_another, other, "kpkeys_other");
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, other->task);
+	get_task_struct(other->task);
+	wait_for_completion(&other->ready);
+	KUNIT_ASSERT_NOT_NULL(test, other->prepared);
+}
+
+static void end_another(struct other *other)
+{
+	complete(&other->leave);
+	kthread_stop_put(other->task);
+}
+
+static void only_the_builder_writes(struct kunit *test)
+{
+	struct other other = { };
+	unsigned long violations;
+
+	skip_unless_credentials_are_protected(test);
+
+	start_another(test, &other);
+	violations = expect_refusal();
+	cred_set(other.prepared, euid, KUIDT_INIT(1));
+	KUNIT_EXPECT_FALSE(test, kpkeys_cred_commit(other.prepared));
+	KUNIT_EXPECT_FALSE(test, kpkeys_cred_give(other.task, other.prepared));
+	/* They are of a user already. */
+	kpkeys_cred_adopt(other.prepared);
+	was_refused(test, violations, 4);
+	KUNIT_EXPECT_TRUE(test, uid_eq(other.prepared->euid, GLOBAL_ROOT_UID));
+	abort_creds(other.prepared);
+	end_another(&other);
+}
+
+static void blank_credentials_are_adopted(struct kunit *test)
+{
+	struct other other = { .adopts = true };
+
+	skip_unless_credentials_are_protected(test);
+
+	start_another(test, &other);
+	kpkeys_cred_adopt(other.prepared);
+	cred_set(other.prepared, euid, KUIDT_INIT(7));
+	KUNIT_EXPECT_TRUE(test, uid_eq(other.prepared->euid, KUIDT_INIT(7)));
+	cred_set(other.prepared, user_ns, get_user_ns(&init_user_ns));
+	cred_set(other.prepared, user, get_uid(current_user()));
+	abort_creds(other.prepared);
+	end_another(&other);
+}
+
+/* As Landlock does. */
+static void shared_credentials_are_committed(struct kunit *test)
+{
+	const struct cred *before = get_current_cred();
+	struct cred *new = prepared(test), *back = prepared(test);
+	struct other other = { };
+	unsigned long violations;
+
+	skip_unless_credentials_are_protected(test);
+
+	start_another(test, &other);
+	violations = expect_refusal();
+	kpkeys_cred_share(other.prepared);
+	was_refused(test, violations, 1);
+
+	kpkeys_cred_share(new);
+	cred_set(back, suid, KUIDT_INIT(0));
+	get_cred(new);
+	commit_creds(new);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), new);
+	/* Not any more: they are not what they were shared with. */
+	violations = expect_refusal();
+	KUNIT_EXPECT_FALSE(test, kpkeys_cred_commit(new));
+	was_refused(test, violations, 1);
+	commit_creds(back);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), back);
+	put_cred(new);
+	put_cred(before);
+	abort_creds(other.prepared);
+	end_another(&other);
+}
+
+/* === Pointers =========================================================== */
+
+static void pointer_to_credentials_is_no_matter(struct kunit *test)
+{
+	const struct cred *cred = current_cred(), *asked;
+	const struct cred __rcu *saved = current->cred;
+	struct other other = { };
+	unsigned long violations;
+
+	start_another(test, &other);
+	violations = expect_refusal();
+	current->cred = (const struct cred __rcu *)other.prepared;
+	asked = current_cred();
+	current->cred = saved;
+	was_refused(test, violations, kpkeys_hardened_cred_enabled());
+	KUNIT_EXPECT_PTR_EQ(test, asked,
+			    kpkeys_hardened_cred_enabled() ? cred : other.prepared);
+	abort_creds(other.prepared);
+	end_another(&other);
+}
+
+static void pointer_of_another_task_is_no_matter(struct kunit *test)
+{
+	const struct cred __rcu *saved;
+	const struct cred *cred, *asked;
+	struct other other = { };
+
+	start_another(test, &other);
+	saved = other.task->real_cred;
+	cred = get_task_cred(other.task);
+	other.task->real_cred = (const struct cred __rcu *)other.prepared;
+	scoped_guard(rcu)
+		asked = __task_cred(other.task);
+	other.task->real_cred = saved;
+	KUNIT_EXPECT_PTR_EQ(test, asked,
+			    kpkeys_hardened_cred_enabled() ? cred : other.prepared);
+	put_cred(cred);
+	abort_creds(other.prepared);
+	end_another(&other);
+}
+
+/* The object that says who a task is, forged or another's. */
+static void identity_is_not_exchanged(struct kunit *test)
+{
+	struct kpkeys_task *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
+	const struct cred *cred = current_cred(), *asked[4];
+	struct kpkeys_task *mine = current->kpkeys_task;
+	struct other other = { };
+	unsigned long violations;
+
+	skip_unless_credentials_are_protected(test);
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	start_another(test, &other);
+	fake->task = current;
+	fake->cred = (const struct cred __rcu *)other.prepared;
+
+	violations = expect_refusal();
+	current->kpkeys_task = fake;
+	asked[0] = current_cred();
+	current->kpkeys_task = other.task->kpkeys_task;
+	asked[1] = current_cred();
+	current->kpkeys_task = (void *)mine + sizeof(void *);
+	asked[2] = current_cred();
+	current->kpkeys_task = NULL;
+	asked[3] = current_real_cred();
+	current->kpkeys_task = mine;
+	was_refused(test, violations, 4);
+	KUNIT_EXPECT_PTR_EQ(test, asked[0], cred);
+	KUNIT_EXPECT_PTR_EQ(test, asked[1], cred);
+	KUNIT_EXPECT_PTR_EQ(test, asked[2], cred);
+	KUNIT_EXPECT_PTR_EQ(test, asked[3], cred);
+	abort_creds(other.prepared);
+	end_another(&other);
+}
+
+/* === Overriding ========================================================= */
+
+static void override_nests(struct kunit *test)
+{
+	const struct cred *cred = current_cred(), *outer, *inner;
+	struct cred *first = prepared(test), *second = prepared(test);
+
+	outer = override_creds(first);
+	KUNIT_EXPECT_PTR_EQ(test, outer, cred);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), first);
+	/* As overlayfs does. */
+	cred_change_caps(first, cap_effective, cap_clear);
+	inner = override_creds(second);
+	KUNIT_EXPECT_PTR_EQ(test, inner, first);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), second);
+	KUNIT_EXPECT_PTR_EQ(test, current_real_cred(), cred);
+	KUNIT_EXPECT_PTR_EQ(test, revert_creds(inner), second);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), first);
+	KUNIT_EXPECT_PTR_EQ(test, revert_creds(outer), first);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), cred);
+
+	/* As nfsd does: back to what the task has, from any depth. */
+	override_creds(first);
+	override_creds(second);
+	revert_creds(current_real_cred());
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), cred);
+	put_cred(first);
+	put_cred(second);
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+/* The pointer to go back to is on a stack while the task sleeps. */
+static void reverting_goes_back(struct kunit *test)
+{
+	const struct cred *cred = current_cred();
+	struct cred *first = prepared(test), *second = prepared(test);
+	unsigned long violations;
+
+	skip_unless_credentials_are_protected(test);
+
+	override_creds(first);
+	violations = expect_refusal();
+	KUNIT_EXPECT_PTR_EQ(test, revert_creds(second), first);
+	was_refused(test, violations, 1);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), first);
+	revert_creds(cred);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), cred);
+	put_cred(first);
+	put_cred(second);
+}
+
+static void only_credentials_override(struct kunit *test)
+{
+	struct cred *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
+	const struct cred *cred = current_cred();
+	unsigned long violations;
+	int depth;
+
+	skip_unless_credentials_are_protected(test);
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	violations = expect_refusal();
+	override_creds(fake);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), cred);
+	/* Within credentials. */
+	override_creds((const struct cred *)&cred->uid);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), cred);
+	/* An object of another type. */
+	override_creds((const struct cred *)current->kpkeys_task);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), cred);
+	was_refused(test, violations, 3);
+
+	for (depth = 0; depth < KPKEYS_CRED_DEPTH; depth++)
+		override_creds(kernel_cred());
+	violations = expect_refusal();
+	override_creds(cred);
+	was_refused(test, violations, 1);
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), kernel_cred());
+	revert_creds(cred);
+}
+
+/* === References ========================================================= */
+
+/* The count is ordinary memory, and says that nobody has them. */
+static void credentials_in_use_are_not_freed(struct kunit *test)
+{
+	struct cred *new = prepared(test);
+	unsigned long violations;
+
+	skip_unless_credentials_are_protected(test);
+
+	override_creds(new);
+	cred_ref(new)->non_rcu = 1;
+	violations = expect_refusal();
+	put_cred(new);
+	was_refused(test, violations, 1);
+	KUNIT_EXPECT_PTR_EQ(test, kpkeys_cred_of(new), container_of(new, struct kpkeys_cred, cred));
+	KUNIT_EXPECT_PTR_EQ(test, current_cred(), new);
+	/* A reference that was forged away is back. */
+	atomic_long_set(&cred_ref(new)->usage, 1);
+	revert_creds(current_real_cred());
+	cred_ref(new)->non_rcu = 1;
+	put_cred(new);
+	KUNIT_EXPECT_NULL(test, kpkeys_cred_of(new));
+}
+
+/* What RCU calls back with names other credentials. */
+static void references_free_their_own_credentials(struct kunit *test)
+{
+	struct cred *victim = prepared(test), *new = prepared(test);
+	unsigned long violations;
+
+	skip_unless_credentials_are_protected(test);
+
+	cred_ref(new)->non_rcu = 1;
+	cred_ref(new)->cred = victim;
+	atomic_long_set(&cred_ref(victim)->usage, 0);
+	violations = expect_refusal();
+	put_cred(new);
+	was_refused(test, violations, 1);
+	KUNIT_EXPECT_NOT_NULL(test, kpkeys_cred_of(victim));
+
+	cred_ref(new)->cred = new;
+	atomic_long_set(&cred_ref(new)->usage, 1);
+	atomic_long_set(&cred_ref(victim)->usage, 1);
+	abort_creds(new);
+	abort_creds(victim);
+}
+
+/* === Objects ============================================================ */
+
+#define OBJECTS	(4 * PAGE_SIZE / 64)
+
+static void objects_are_found(struct kunit *test)
+{
+	struct kpkeys_cred **mine = kunit_kcalloc(test, OBJECTS, sizeof(*mine), GFP_KERNEL);
+	unsigned long violations;
+	unsigned int i;
+
+	skip_unless_credentials_are_protected(test);
+
+	KUNIT_ASSERT_NOT_NULL(test, mine);
+	for (i = 0; i < OBJECTS; i++) {
+		mine[i] = kpkeys_object_alloc(KPKEYS_OBJECT_CRED);
+		KUNIT_ASSERT_NOT_NULL(test, mine[i]);
+		KUNIT_ASSERT_PTR_EQ(test, memchr_inv(mine[i], 0, sizeof(*mine[i])), NULL);
+		KUNIT_ASSERT_TRUE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED, mine[i]));
+		KUNIT_ASSERT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_TASK, mine[i]));
+		KUNIT_ASSERT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED, (void *)mine[i] + 8));
+		KUNIT_ASSERT_EQ(test, probe_write(mine[i]), -EFAULT);
+	}
+	for (i = 0; i < OBJECTS; i++) {
+		kpkeys_object_free(KPKEYS_OBJECT_CRED, mine[i]);
+		KUNIT_ASSERT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED, mine[i]));
+	}
+	violations = expect_refusal();
+	kpkeys_object_free(KPKEYS_OBJECT_CRED, mine[0]);
+	was_refused(test, violations, 1);
+
+	/* The header of a page is no object, and ordinary memory has none. */
+	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED,
+						  PTR_ALIGN_DOWN(mine[0], PAGE_SIZE)));
+	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED, test));
+	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED, NULL));
+	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_TASK, (void *)~0UL));
+	KUNIT_EXPECT_PTR_EQ(test, kpkeys_object_search(KPKEYS_OBJECT_TASK, current),
+			    (void *)current->kpkeys_task);
+	KUNIT_EXPECT_NULL(test, kpkeys_object_search(KPKEYS_OBJECT_TASK, test));
+}
+
+static struct kunit_case cred_cases[] = {
+	KUNIT_CASE(credentials_are_protected),
+	KUNIT_CASE(prepared_credentials_are_written),
+	KUNIT_CASE(committed_credentials_are_not_written),
+	KUNIT_CASE(ordinary_memory_is_not_written),
+	KUNIT_CASE(only_the_builder_writes),
+	KUNIT_CASE(blank_credentials_are_adopted),
+	KUNIT_CASE(shared_credentials_are_committed),
+	KUNIT_CASE(pointer_to_credentials_is_no_matter),
+	KUNIT_CASE(pointer_of_another_task_is_no_matter),
+	KUNIT_CASE(identity_is_not_exchanged),
+	KUNIT_CASE(override_nests),
+	KUNIT_CASE(reverting_goes_back),
+	KUNIT_CASE(only_credentials_override),
+	KUNIT_CASE(credentials_in_use_are_not_freed),
+	KUNIT_CASE(references_free_their_own_credentials),
+	KUNIT_CASE(objects_are_found),
+	{}
+};
+
+static struct kunit_suite cred_suite = {
+	.name = "kpkeys_cred",
+	.test_cases = cred_cases,
+};
+
+kunit_test_suite(cred_suite);
