@@ -195,13 +195,14 @@ void kpkeys_cred_store(struct cred *cred, size_t offset, const void *value,
 {
 	void *member = (void *)cred + offset;
 
-	if (!kpkeys_hardened_cred_enabled()) {
-		memcpy(member, value, size);
+	/* Security modules give the first credentials a blob. */
+	if (system_state < SYSTEM_SCHEDULING &&
+	    (cred == init_cred || kpkeys_is_state(cred, sizeof(*cred)))) {
+		kpkeys_state_copy(member, value, size);
 		return;
 	}
-	/* Security modules give the first credentials a blob. */
-	if (cred == init_cred && system_state < SYSTEM_SCHEDULING) {
-		kpkeys_state_copy(member, value, size);
+	if (!kpkeys_hardened_cred_enabled()) {
+		memcpy(member, value, size);
 		return;
 	}
 	if (!kpkeys_cred_may_write(kpkeys_cred_of(cred)) ||

@@ -14,6 +14,7 @@
 #include <linux/cache.h>
 #include <linux/export.h>
 #include <linux/gfp.h>
+#include <linux/kmemleak.h>
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_cred.h>
 #include <linux/list.h>
@@ -258,6 +259,8 @@ static int kpkeys_objects_tag(struct page *page, unsigned int order)
 		return err;
 	kpkeys_objects_clear(page_address(page), PAGE_SIZE << order);
 	kpkeys_block_set_objects(pool, page, order);
+	/* Only objects point to what credentials consist of. */
+	kmemleak_alloc(page_address(page), PAGE_SIZE << order, 0, GFP_KERNEL);
 	return 0;
 }
 
