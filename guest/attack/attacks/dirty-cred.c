@@ -18,7 +18,8 @@
 
 #define CANDIDATES	16
 #define PROGRAMS	16
-#define ROUNDS		40
+#define PROGRAM_S	8
+#define ROUNDS		8
 
 static void nap(long ms)
 {
@@ -94,7 +95,7 @@ static noreturn void be_a_candidate(const char *prize, volatile bool *won)
 
 	setsid();
 	drop_a_reference(creds.usage);
-	for (i = 0; i < ROUNDS * 10; i++, nap(20)) {
+	for (i = 0; i < ROUNDS * 15; i++, nap(20)) {
 		if (!is_root(uid))
 			continue;
 		/* The count may be elsewhere, and that program have ended. */
@@ -109,7 +110,10 @@ static noreturn void be_a_candidate(const char *prize, volatile bool *won)
 	stay_for_ever();
 }
 
-/* It needs to do nothing but to have credentials. */
+/*
+ * They need to do nothing but to have credentials, until nobody looks at those
+ * any more: the kernel crashes if it frees them meanwhile.
+ */
 static void run_programs_of_root(void)
 {
 	int i;
@@ -142,7 +146,7 @@ int main(int argc, char **argv)
 	int i, how = 0;
 
 	if (!geteuid()) {
-		nap(150);
+		sleep(PROGRAM_S);
 		return 0;
 	}
 
