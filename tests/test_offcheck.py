@@ -237,6 +237,14 @@ def test_a_line_moves_by_what_was_added_above_it(pair: Pair) -> None:
     assert not pair.compare().ok
 
 
+def test_an_assertion_may_have_another_name_for_what_it_asks(pair: Pair) -> None:
+    pair.patch("mm/file.c", "        WARN();", "        /* a */\n        WARN( );")
+    assert pair.compare().ok
+    # Another assertion would print something else.
+    pair.patch("mm/file.c", "        WARN( );", "        (void)0, WARN( );")
+    assert not pair.compare().ok
+
+
 def test_the_bits_beside_a_line_that_moved_count(pair: Pair) -> None:
     pair.patch("mm/file.c", "int counter;", "int counter;\n")
     pair.patch("header.h", "FLAGS 3", "FLAGS 7")

@@ -15,8 +15,9 @@ A patch that adds a line to a file moves all the lines below, and `__LINE__` of 
 with them. These are the only differences let through, and not by their looks: a differing number
 must be the line of a source file the object was made from (as the compiler itself recorded it),
 the two versions of that file must differ, and a comparison of the two must say that the unchanged
-line `a` of the pristine one is line `b` of the patched one. The line must have a parenthesis, as
-every use of `__LINE__` through a macro has. In code the instruction has to be the same one, at the
+line `a` of the pristine one is line `b` of the patched one, or that both are the same assertion, of
+which the patch rewrites the condition. The line must have a parenthesis, as every use of `__LINE__`
+through a macro has. In code the instruction has to be the same one, at the
 same place and with the same bytes, up to one immediate operand; in data the number must fill an
 aligned 16-bit half word or the low 18 bits of a word (the field of dynamic debug). All the
 differences let through are in the report.
@@ -226,6 +227,10 @@ class _Side:
 # === Line numbers ================================================================================
 
 
+# What prints the number of its line if its condition holds.
+_ASSERTS = re.compile(r"\s*((?:BUG|WARN|VM_BUG|VM_WARN)\w*)\(")
+
+
 @dataclass(frozen=True)
 class _Moved:
     """A source file both trees have, in different versions."""
@@ -233,9 +238,14 @@ class _Moved:
     name: str
     hunks: list[Hunk]
     lines: list[str]
+    patched: list[str]
 
     def maps(self, old: int, new: int) -> bool:
-        """True if the unchanged line `old` is line `new` of the patched file."""
+        """True if line `old` is line `new` of the patched file.
+
+        A line is unchanged, or an assertion that stands for one in the lines that replace it: its
+        condition is code, and compared as such.
+        """
         if not 1 <= old <= len(self.lines) or not re.search(r"[()]", self.lines[old - 1]):
             return False
         shift = 0
@@ -243,7 +253,9 @@ class _Moved:
             if old < hunk.old.start:
                 break
             if old in hunk.old:
-                return False
+                asserts = _ASSERTS.match(self.lines[old - 1])
+                replaced = _ASSERTS.match(self.patched[new - 1]) if new in hunk.new else None
+                return bool(asserts and replaced and asserts[1] == replaced[1])
             shift = hunk.new.stop - hunk.old.stop
         return new == old + shift
 
@@ -273,8 +285,9 @@ class _Lines:
                 before, after = old.read_bytes(), new.read_bytes()
             except OSError:
                 before = after = b""
-            lines = before.decode("latin-1").split("\n")
-            self.files[old] = _Moved(where[1], hunks(old, new), lines) if before != after else None
+            lines, patched = (text.decode("latin-1").split("\n") for text in (before, after))
+            moved = _Moved(where[1], hunks(old, new), lines, patched) if before != after else None
+            self.files[old] = moved
         return self.files[old]
 
 
