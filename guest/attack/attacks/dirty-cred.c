@@ -79,7 +79,7 @@ static bool is_root(u64 uid)
 	       vuln_read(uid + 2 * sizeof(u64)) == root;
 }
 
-/* Whose credentials are free memory, or another's, must not end. */
+/* A process must not end whose credentials are free memory, or another's. */
 static noreturn void stay_for_ever(void)
 {
 	close(FD_LOOT);

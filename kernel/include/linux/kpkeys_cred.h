@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who a task is, in memory that an arbitrary write does not reach.
+ * Identities of tasks, in memory that an arbitrary write does not reach.
  *
  * Credentials have a key, and are written with cred_set() by the task that
  * prepares them. Which credentials a task has is noted in its struct

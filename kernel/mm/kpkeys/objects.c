@@ -234,7 +234,7 @@ static void kpkeys_objects_set_memory(void *start, size_t size)
 	kpkeys_lower();
 }
 
-/* What is there is the attacker's, who had it before the key. */
+/* Before it had the key, an attacker may have written to the memory. */
 static void kpkeys_objects_clear(void *start, size_t size)
 {
 	void *addr;

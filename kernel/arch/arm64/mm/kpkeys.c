@@ -112,7 +112,7 @@ static __always_inline void kpkeys_restart_lowering(struct pt_regs *regs)
 
 	for (done = 1; done < ARRAY_SIZE(lowering); done++) {
 		const __le32 *start = (const __le32 *)regs->pc - done;
-		/* What is ahead first: there may be no memory before it. */
+		/* First the code ahead: there may be no memory before it. */
 		u32 reg = le32_to_cpu(start[done]) - lowering[done];
 
 		if (reg >= 31)

@@ -21,7 +21,7 @@
 			kunit_skip(test, "credentials are not hardened in this boot"); \
 	} while (0)
 
-/* What comes next is refused, once. */
+/* Announce that the kernel refuses the next calls. */
 static unsigned long expect_refusal(void)
 {
 	kpkeys_expect_violation(true);
@@ -401,7 +401,7 @@ static void credentials_in_use_are_not_freed(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, kpkeys_cred_of(new));
 }
 
-/* What RCU calls back with names other credentials. */
+/* The rcu_head that RCU calls back with names other credentials. */
 static void references_free_their_own_credentials(struct kunit *test)
 {
 	struct cred *victim = prepared(test), *new = prepared(test);
