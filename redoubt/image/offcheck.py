@@ -227,7 +227,7 @@ class _Side:
 # === Line numbers ================================================================================
 
 
-# What prints the number of its line if its condition holds.
+# Macros that print the number of their line if their condition holds.
 _ASSERTS = re.compile(r"\s*((?:BUG|WARN|VM_BUG|VM_WARN)\w*)\(")
 
 

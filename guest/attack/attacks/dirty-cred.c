@@ -67,7 +67,7 @@ static void drop_a_reference(u64 usage)
 }
 
 /*
- * Of a program that is set-user-ID root? Asked of the driver: system calls
+ * Is it that of a program that is set-user-ID root? The driver tells: system calls
  * follow pointers, and there may be none.
  */
 static bool is_root(u64 uid)
