@@ -17,10 +17,10 @@ must be the line of a source file the object was made from (as the compiler itse
 the two versions of that file must differ, and a comparison of the two must say that the unchanged
 line `a` of the pristine one is line `b` of the patched one, or that both are the same assertion, of
 which the patch rewrites the condition. The line must have a parenthesis, as every use of `__LINE__`
-through a macro has. In code the instruction has to be the same one, at the
-same place and with the same bytes, up to one immediate operand; in data the number must fill an
-aligned 16-bit half word or the low 18 bits of a word (the field of dynamic debug). All the
-differences let through are in the report.
+through a macro has. In code the instruction has to be the same one, at the same place and with the
+same bytes, up to one immediate operand; in data the number must fill an aligned 16-bit half word or
+the low 18 bits of a word (the field of dynamic debug). All the differences let through are in the
+report.
 
 Left out, as no part of the kernel or as made from parts that are compared: host programs
 (`scripts/`, `tools/`), the linker's intermediate results (`.tmp_*`, `vmlinux.o`), the whole kernel

@@ -100,21 +100,12 @@ u64 vuln_file_phys(const char *path)
 	return f.phys;
 }
 
-u64 vuln_cred(void)
+struct kpkeys_vuln_cred vuln_cred(void)
 {
-	u64 addr;
+	struct kpkeys_vuln_cred c;
 
-	vuln_ioctl(KPKEYS_VULN_CRED, &addr, "leaking the credentials");
-	return addr;
-}
-
-struct kpkeys_vuln_creds vuln_creds(void)
-{
-	struct kpkeys_vuln_creds creds;
-
-	if (ioctl(FD_VULN, KPKEYS_VULN_CREDS, &creds))
-		die_errno("asking for credentials");
-	return creds;
+	vuln_ioctl(KPKEYS_VULN_CRED, &c, "leaking the credentials");
+	return c;
 }
 
 struct kpkeys_vuln_reg vuln_reg(int pid, int reg)

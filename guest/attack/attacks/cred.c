@@ -12,7 +12,7 @@
 
 int main(int argc, char **argv)
 {
-	u64 uid = vuln_cred();
+	u64 uid = vuln_cred().uid;
 	int i;
 
 	for (i = 0; i < IDS / 2; i++)

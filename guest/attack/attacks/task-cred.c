@@ -7,11 +7,11 @@
 
 int main(int argc, char **argv)
 {
-	struct kpkeys_vuln_creds creds = vuln_creds();
+	struct kpkeys_vuln_cred mine = vuln_cred();
 
-	vuln_write(creds.subjective, creds.root);
+	vuln_write(mine.pointer, mine.root);
 	steal_and_alter_as_root(argc > 1 ? argv[1] : "");
 	/* No reference was taken that could be dropped. */
-	vuln_write(creds.subjective, creds.cred);
+	vuln_write(mine.pointer, mine.cred);
 	return 0;
 }

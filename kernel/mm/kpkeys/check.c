@@ -301,59 +301,86 @@ static int kpkeys_check_foreign(struct check *check)
 
 /* === Other keys ========================================================= */
 
-static void kpkeys_check_pkey(struct check *check, const void *addr, int pkey,
-			      const char *what)
+static int kpkeys_check_pkey(struct check *check, const void *addr, int pkey,
+			     const char *what)
 {
+	int err;
+
 	if (kpkeys_snapshot_pkey(&check->snap, (unsigned long)addr) == pkey)
-		return;
+		return 0;
+
+	/* The page may be younger than the snapshot, but does not go away. */
+	err = kpkeys_snapshot_take(&check->snap);
+	if (err || kpkeys_snapshot_pkey(&check->snap, (unsigned long)addr) == pkey)
+		return err;
 	check->res->untagged++;
 	kpkeys_check_report(check, "untagged", what, (unsigned long)addr);
+	return 0;
 }
 
-/* Pages of objects never go away. */
-static void kpkeys_check_objects(struct check *check)
+static int kpkeys_check_objects(struct check *check)
 {
 	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
 	unsigned long pfn, end = kpkeys_directory_end(pool);
 	unsigned int i;
+	int err = 0;
 
-	for (pfn = 0; pfn < end; pfn += KPKEYS_BLOCK_PAGES) {
+	for (pfn = 0; !err && pfn < end; pfn += KPKEYS_BLOCK_PAGES) {
 		struct kpkeys_region *region = kpkeys_region_around(pool, pfn);
 
 		if (!region)
 			continue;
-		for_each_set_bit(i, region->objects, KPKEYS_BLOCK_PAGES)
-			kpkeys_check_pkey(check, page_address(pfn_to_page(region->base + i)),
-					  KPKEYS_PKEY_CRED, "objects");
-	}
-}
-
-static void kpkeys_check_other_keys(struct check *check)
-{
-	int cpu;
-
-	kpkeys_check_objects(check);
-
-	for_each_possible_cpu(cpu)
-		kpkeys_check_pkey(check, per_cpu_ptr(&kpkeys_ledger, cpu),
-				  KPKEYS_PKEY_LEDGER, "ledger");
-#ifdef CONFIG_KPKEYS_HARDENED_STATE
-	if (kpkeys_hardened_state_enabled()) {
-		const char *page;
-		char c;
-
-		for (page = __kpkeys_state_start; page < __kpkeys_state_end;
-		     page += PAGE_SIZE) {
-			/*
-			 * The linear map may not have the image, where a
-			 * mapping without the key is an alias.
-			 */
-			if (!get_kernel_nofault(c, (char *)lm_alias(page)))
-				kpkeys_check_pkey(check, lm_alias(page),
-						  KPKEYS_PKEY_STATE, "state");
+		for_each_set_bit(i, region->objects, KPKEYS_BLOCK_PAGES) {
+			err = kpkeys_check_pkey(check,
+						page_address(pfn_to_page(region->base + i)),
+						KPKEYS_PKEY_CRED, "objects");
+			if (err)
+				break;
 		}
 	}
+	return err;
+}
+
+static int kpkeys_check_ledgers(struct check *check)
+{
+	int cpu, err = 0;
+
+	for_each_possible_cpu(cpu) {
+		err = kpkeys_check_pkey(check, per_cpu_ptr(&kpkeys_ledger, cpu),
+					KPKEYS_PKEY_LEDGER, "ledger");
+		if (err)
+			break;
+	}
+	return err;
+}
+
+static int kpkeys_check_state(struct check *check)
+{
+	int err = 0;
+#ifdef CONFIG_KPKEYS_HARDENED_STATE
+	const char *page;
+	char c;
+
+	if (!kpkeys_hardened_state_enabled())
+		return 0;
+	for (page = __kpkeys_state_start; !err && page < __kpkeys_state_end;
+	     page += PAGE_SIZE) {
+		/*
+		 * The linear map may not have the image, where a mapping
+		 * without the key is an alias.
+		 */
+		if (!get_kernel_nofault(c, (char *)lm_alias(page)))
+			err = kpkeys_check_pkey(check, lm_alias(page),
+						KPKEYS_PKEY_STATE, "state");
+	}
 #endif
+	return err;
+}
+
+static int kpkeys_check_other_keys(struct check *check)
+{
+	return kpkeys_check_objects(check) ? : kpkeys_check_ledgers(check) ? :
+	       kpkeys_check_state(check);
 }
 
 /* === The check ========================================================== */
@@ -390,7 +417,9 @@ int kpkeys_check(struct kpkeys_check_result *res, struct seq_file *m)
 		err = kpkeys_snapshot_take(&check.snap);
 	if (!err) {
 		check.owner = "the kernel";
-		kpkeys_check_other_keys(&check);
+		err = kpkeys_check_other_keys(&check);
+	}
+	if (!err) {
 		check.owner = "nobody";
 		err = kpkeys_check_foreign(&check);
 	}

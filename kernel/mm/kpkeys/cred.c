@@ -268,9 +268,10 @@ void kpkeys_cred_share(const struct cred *cred)
 
 /* === Giving and taking ================================================== */
 
-/* Have a task have credentials, and nothing that it had before. */
+/* Have a task on that stack have credentials, and nothing that it had before. */
 static void kpkeys_cred_install(struct kpkeys_task *id, struct task_struct *task,
-				const struct cred *cred, struct kpkeys_cred *object)
+				unsigned long stack, const struct cred *cred,
+				struct kpkeys_cred *object)
 {
 	/* Interrupts ask for credentials, too, and compare the two. */
 	guard(irqsave)();
@@ -280,6 +281,7 @@ static void kpkeys_cred_install(struct kpkeys_task *id, struct task_struct *task
 	kpkeys_cred_pin(object, 2);
 	kpkeys_cred_unpin(rcu_access_pointer(id->real_cred));
 	kpkeys_cred_unpin(rcu_access_pointer(id->cred));
+	id->stack = stack;
 	rcu_assign_pointer(id->real_cred, cred);
 	rcu_assign_pointer(id->cred, cred);
 	kpkeys_lower();
@@ -298,7 +300,6 @@ static void kpkeys_cred_install(struct kpkeys_task *id, struct task_struct *task
 bool kpkeys_cred_give(struct task_struct *task, const struct cred *cred)
 {
 	struct kpkeys_cred *object;
-	struct kpkeys_task *id;
 
 	if (!kpkeys_hardened_cred_enabled())
 		return true;
@@ -309,14 +310,8 @@ bool kpkeys_cred_give(struct task_struct *task, const struct cred *cred)
 				    (unsigned long)cred);
 		return false;
 	}
-
-	id = (struct kpkeys_task *)kpkeys_task_of(task);
-	scoped_guard(irqsave) {
-		kpkeys_raise(KPKEYS_LVL_CRED);
-		id->stack = (unsigned long)task_stack_page(task);
-		kpkeys_lower();
-	}
-	kpkeys_cred_install(id, task, cred, object);
+	kpkeys_cred_install((struct kpkeys_task *)kpkeys_task_of(task), task,
+			    (unsigned long)task_stack_page(task), cred, object);
 	return true;
 }
 
@@ -348,7 +343,7 @@ bool kpkeys_cred_commit(struct cred *cred)
 		kpkeys_cred_refused("credentials at 0x%lx committed", (unsigned long)cred);
 		return false;
 	}
-	kpkeys_cred_install(id, current, cred, object);
+	kpkeys_cred_install(id, current, id->stack, cred, object);
 	return true;
 }
 

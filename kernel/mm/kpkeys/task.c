@@ -8,7 +8,6 @@
 #include <linux/irqflags.h>
 #include <linux/kpkeys_cred.h>
 #include <linux/panic.h>
-#include <linux/preempt.h>
 #include <linux/sched.h>
 #include <linux/sched/task_stack.h>
 
@@ -44,7 +43,8 @@ EXPORT_SYMBOL(__kpkeys_task_of);
  * kpkeys_task_current() - Find out who the current task is.
  *
  * Which task is the current one is a word in memory as well, on some
- * architectures. The stack pointer is not.
+ * architectures. The stack pointer is not. No exception for other contexts: the
+ * preemption count, which would tell, is a word in memory, too.
  *
  * Context: process context.
  * Return: in protected memory, to be written at the level of credentials.
@@ -54,7 +54,7 @@ struct kpkeys_task *kpkeys_task_current(void)
 	unsigned long here = (unsigned long)__builtin_frame_address(0);
 	const struct kpkeys_task *id = kpkeys_task_of(current);
 
-	if (in_task() && here - id->stack >= THREAD_SIZE)
+	if (here - id->stack >= THREAD_SIZE)
 		panic("kpkeys: the current task has another stack\n");
 	return (struct kpkeys_task *)id;
 }
@@ -94,6 +94,6 @@ int kpkeys_task_alloc(struct task_struct *task)
  */
 void kpkeys_task_free(struct task_struct *task)
 {
-	if (kpkeys_hardened_cred_enabled() && task->kpkeys_task)
+	if (kpkeys_hardened_cred_enabled())
 		kpkeys_object_free(KPKEYS_OBJECT_TASK, (void *)kpkeys_task_of(task));
 }

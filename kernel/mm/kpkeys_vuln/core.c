@@ -100,8 +100,6 @@ static long kpkeys_vuln_ioctl(struct file *file, unsigned int cmd,
 		return kpkeys_vuln_leak_file(arg);
 	case KPKEYS_VULN_CRED:
 		return kpkeys_vuln_leak_cred(arg);
-	case KPKEYS_VULN_CREDS:
-		return kpkeys_vuln_leak_creds(arg);
 	case KPKEYS_VULN_REG:
 		return kpkeys_vuln_leak_reg(arg);
 	case KPKEYS_VULN_OBJ_ALLOC:

@@ -131,16 +131,13 @@ struct kpkeys_vuln_pipe {
 	__u64 buffer;	/* out: of a struct pipe_buffer: page, offset, length */
 };
 
-/*
- * Leak: where the caller has the pointers to its credentials, where references
- * to these are counted, and the credentials of the kernel itself.
- */
-struct kpkeys_vuln_creds {
-	__u64 subjective;	/* out: of task->cred */
-	__u64 objective;	/* out: of task->real_cred */
-	__u64 cred;		/* out: the credentials */
-	__u64 usage;		/* out: of their count */
-	__u64 root;		/* out: the credentials of the kernel */
+/* Leak: the caller's credentials. */
+struct kpkeys_vuln_cred {
+	__u64 pointer;	/* out: of task->cred */
+	__u64 cred;	/* out: its value */
+	__u64 uid;	/* out: of the uid in them */
+	__u64 usage;	/* out: of their count of references */
+	__u64 root;	/* out: the credentials of the kernel itself */
 };
 
 /*
@@ -153,8 +150,8 @@ struct kpkeys_vuln_writes {
 };
 
 /*
- * The use-after-free: objects are pages, or runs of them, that can be read and written even after
- * KPKEYS_VULN_OBJ_FREE and reuse.
+ * The use-after-free: objects are pages, or runs of them, that can be read and
+ * written even after KPKEYS_VULN_OBJ_FREE and reuse.
  */
 struct kpkeys_vuln_obj {
 	__u32 index;
@@ -177,8 +174,7 @@ struct kpkeys_vuln_policy {
 #define KPKEYS_VULN_WRITE	_IOW('V', 1, struct kpkeys_vuln_write)
 #define KPKEYS_VULN_ENTRY	_IOWR('V', 2, struct kpkeys_vuln_entry)
 #define KPKEYS_VULN_FILE	_IOWR('V', 3, struct kpkeys_vuln_file)
-/* Leak: the address of the caller's uid in its struct cred. */
-#define KPKEYS_VULN_CRED	_IOR('V', 4, __u64)
+#define KPKEYS_VULN_CRED	_IOR('V', 4, struct kpkeys_vuln_cred)
 #define KPKEYS_VULN_REG		_IOWR('V', 5, struct kpkeys_vuln_reg)
 #define KPKEYS_VULN_OBJ_ALLOC	_IOW('V', 6, struct kpkeys_vuln_obj)
 #define KPKEYS_VULN_OBJ_FREE	_IOW('V', 7, struct kpkeys_vuln_obj)
@@ -200,6 +196,5 @@ struct kpkeys_vuln_policy {
 
 #define KPKEYS_VULN_SYMBOL	_IOWR('V', 19, struct kpkeys_vuln_symbol)
 #define KPKEYS_VULN_PIPE	_IOWR('V', 20, struct kpkeys_vuln_pipe)
-#define KPKEYS_VULN_CREDS	_IOR('V', 21, struct kpkeys_vuln_creds)
 
 #endif /* KPKEYS_VULN_H */

@@ -199,18 +199,11 @@ out:
 
 int kpkeys_vuln_leak_cred(void __user *arg)
 {
-	u64 addr = (unsigned long)&current_cred()->uid;
-
-	return copy_to_user(arg, &addr, sizeof(addr)) ? -EFAULT : 0;
-}
-
-int kpkeys_vuln_leak_creds(void __user *arg)
-{
 	const struct cred *cred = current_cred();
-	struct kpkeys_vuln_creds c = {
-		.subjective = (unsigned long)&current->cred,
-		.objective = (unsigned long)&current->real_cred,
+	struct kpkeys_vuln_cred c = {
+		.pointer = (unsigned long)&current->cred,
 		.cred = (unsigned long)cred,
+		.uid = (unsigned long)&cred->uid,
 		.usage = (unsigned long)&cred_ref(cred)->usage,
 		.root = (unsigned long)kernel_cred(),
 	};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* KUnit tests of credentials: who writes them, and which task has which. */
+#include <kunit/static_stub.h>
+#include <linux/binfmts.h>
 #include <linux/completion.h>
 #include <linux/cred.h>
 #include <linux/kpkeys_cred.h>
@@ -8,12 +10,14 @@
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/uidgid.h>
 #include <linux/user_namespace.h>
 
 #include "test.h"
 #include "../cred.h"
 #include "../objects.h"
+#include "../pool.h"
 
 #define skip_unless_credentials_are_protected(test)			\
 	do {								\
@@ -61,6 +65,32 @@ static void credentials_are_protected(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, probe_write(&cred_ref(cred)->usage), 0);
 	abort_creds(new);
 	EXPECT_LEVEL_DEFAULT(test);
+}
+
+static void levels_write_only_what_is_theirs(struct kunit *test)
+{
+	struct cred *cred = (struct cred *)current_cred(), *new = prepared(test);
+	struct page *table;
+
+	skip_unless_credentials_are_protected(test);
+
+	table = kpkeys_pgtable_alloc(GFP_KERNEL, 0, KPKEYS_ANY_LEVEL);
+	KUNIT_ASSERT_NOT_NULL(test, table);
+
+	kpkeys_expect_violation(true);
+	KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_CRED, new), 0);
+	KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_CRED, current->kpkeys_task), 0);
+	KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_CRED, page_address(table)), -EFAULT);
+	KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_PGTABLES, new), -EFAULT);
+	KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_PGTABLES, current->kpkeys_task), -EFAULT);
+	if (IS_ENABLED(CONFIG_KPKEYS_HARDENED_STATE) && kpkeys_hardened_state_enabled()) {
+		KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_CRED, &suid_dumpable), -EFAULT);
+		KUNIT_EXPECT_EQ(test, write_at(KPKEYS_LVL_STATE, cred), -EFAULT);
+	}
+	kpkeys_expect_violation(false);
+	EXPECT_LEVEL_DEFAULT(test);
+	kpkeys_pgtable_free(table);
+	abort_creds(new);
 }
 
 static void prepared_credentials_are_written(struct kunit *test)
@@ -340,6 +370,10 @@ static void reverting_goes_back(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, revert_creds(second), first);
 	was_refused(test, violations, 1);
 	KUNIT_EXPECT_PTR_EQ(test, current_cred(), first);
+	/* Not while they are overridden. */
+	violations = expect_refusal();
+	KUNIT_EXPECT_FALSE(test, kpkeys_cred_commit(second));
+	was_refused(test, violations, 1);
 	revert_creds(cred);
 	KUNIT_EXPECT_PTR_EQ(test, current_cred(), cred);
 	put_cred(first);
@@ -393,6 +427,11 @@ static void credentials_in_use_are_not_freed(struct kunit *test)
 	was_refused(test, violations, 1);
 	KUNIT_EXPECT_PTR_EQ(test, kpkeys_cred_of(new), container_of(new, struct kpkeys_cred, cred));
 	KUNIT_EXPECT_PTR_EQ(test, current_cred(), new);
+	/* RCU may be said to have waited already. */
+	violations = expect_refusal();
+	KUNIT_EXPECT_FALSE(test, kpkeys_cred_retire(new, &cred_ref(new)->rcu));
+	was_refused(test, violations, 1);
+	KUNIT_EXPECT_NE(test, kpkeys_cred_of(new)->state, KPKEYS_CRED_DEAD);
 	/* A reference that was forged away is back. */
 	atomic_long_set(&cred_ref(new)->usage, 1);
 	revert_creds(current_real_cred());
@@ -460,13 +499,101 @@ static void objects_are_found(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED, test));
 	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED, NULL));
 	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_TASK, (void *)~0UL));
+	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED, current->kpkeys_task));
 	KUNIT_EXPECT_PTR_EQ(test, kpkeys_object_search(KPKEYS_OBJECT_TASK, current),
 			    (void *)current->kpkeys_task);
 	KUNIT_EXPECT_NULL(test, kpkeys_object_search(KPKEYS_OBJECT_TASK, test));
 }
 
+/* Enough to fill the first block, which has other users. */
+#define MANY_OBJECTS	(KPKEYS_FIRST_OBJECTS_SIZE / 64)
+
+/* No memory but single pages, in which somebody has left something. */
+static struct page *no_whole_block(int nid, gfp_t gfp, unsigned int order)
+{
+	struct page *page = order ? NULL : alloc_pages_node(nid, gfp, 0);
+
+	if (page)
+		memset(page_address(page), 0x5a, PAGE_SIZE);
+	return page;
+}
+
+static bool lies_far(const void *object)
+{
+	return (unsigned long)object - kpkeys_first_objects >= KPKEYS_FIRST_OBJECTS_SIZE;
+}
+
+/* Returns how many objects it took until one lay outside of the first block. */
+static unsigned int take_until_far(struct kunit *test, enum kpkeys_object_type type,
+				   void **taken)
+{
+	unsigned int i;
+
+	for (i = 0; i < MANY_OBJECTS; i++) {
+		taken[i] = kpkeys_object_alloc(type);
+		KUNIT_ASSERT_NOT_NULL(test, taken[i]);
+		if (lies_far(taken[i]))
+			break;
+	}
+	KUNIT_ASSERT_LT(test, i, MANY_OBJECTS);
+	return i + 1;
+}
+
+static void give_back(enum kpkeys_object_type type, void **taken, unsigned int nr)
+{
+	while (nr)
+		kpkeys_object_free(type, taken[--nr]);
+}
+
+static void objects_lie_in_more_blocks(struct kunit *test)
+{
+	void **creds, **tasks, **more;
+	unsigned int nr_creds, nr_tasks, i;
+	struct other other = { };
+
+	skip_unless_credentials_are_protected(test);
+
+	creds = kvmalloc_array(MANY_OBJECTS, sizeof(*creds), GFP_KERNEL);
+	tasks = kvmalloc_array(MANY_OBJECTS, sizeof(*tasks), GFP_KERNEL);
+	more = kunit_kcalloc(test, OBJECTS, sizeof(*more), GFP_KERNEL);
+	KUNIT_ASSERT_TRUE(test, creds && tasks && more);
+
+	/* Or what was freed before would be nearer. */
+	rcu_barrier();
+	kunit_activate_static_stub(test, kpkeys_pool_get_pages, no_whole_block);
+	nr_creds = take_until_far(test, KPKEYS_OBJECT_CRED, creds);
+	nr_tasks = take_until_far(test, KPKEYS_OBJECT_TASK, tasks);
+	kunit_deactivate_static_stub(test, kpkeys_pool_get_pages);
+	KUNIT_EXPECT_PTR_EQ(test, memchr_inv(creds[nr_creds - 1], 0,
+					     sizeof(struct kpkeys_cred)), NULL);
+	KUNIT_EXPECT_EQ(test, probe_write(creds[nr_creds - 1]), -EFAULT);
+
+	/* A task that lies there is somebody, and has credentials. */
+	start_another(test, &other);
+	KUNIT_EXPECT_TRUE(test, lies_far(other.task->kpkeys_task));
+	KUNIT_EXPECT_TRUE(test, lies_far(other.prepared));
+	scoped_guard(rcu)
+		KUNIT_EXPECT_PTR_EQ(test, __task_cred(other.task),
+				    rcu_access_pointer(other.task->real_cred));
+	abort_creds(other.prepared);
+	end_another(&other);
+
+	/* Now in a whole block, which single pages were no substitute for. */
+	for (i = 0; i < OBJECTS; i++) {
+		more[i] = kpkeys_object_alloc(KPKEYS_OBJECT_CRED);
+		KUNIT_ASSERT_NOT_NULL(test, more[i]);
+		KUNIT_ASSERT_EQ(test, probe_write(more[i]), -EFAULT);
+	}
+	give_back(KPKEYS_OBJECT_CRED, more, OBJECTS);
+	give_back(KPKEYS_OBJECT_CRED, creds, nr_creds);
+	give_back(KPKEYS_OBJECT_TASK, tasks, nr_tasks);
+	kvfree(creds);
+	kvfree(tasks);
+}
+
 static struct kunit_case cred_cases[] = {
 	KUNIT_CASE(credentials_are_protected),
+	KUNIT_CASE(levels_write_only_what_is_theirs),
 	KUNIT_CASE(prepared_credentials_are_written),
 	KUNIT_CASE(committed_credentials_are_not_written),
 	KUNIT_CASE(ordinary_memory_is_not_written),
@@ -482,6 +609,7 @@ static struct kunit_case cred_cases[] = {
 	KUNIT_CASE(credentials_in_use_are_not_freed),
 	KUNIT_CASE(references_free_their_own_credentials),
 	KUNIT_CASE(objects_are_found),
+	KUNIT_CASE(objects_lie_in_more_blocks),
 	{}
 };
 

@@ -22,11 +22,6 @@ static unsigned long ordinary = 1;
 			kunit_skip(test, "state is not hardened in this boot"); \
 	} while (0)
 
-static u64 level_reg_state(void)
-{
-	return arch_kpkeys_level_reg(KPKEYS_LVL_STATE);
-}
-
 static void state_is_protected(struct kunit *test)
 {
 	int err = kpkeys_hardened_state_enabled() ? -EFAULT : 0;
@@ -80,18 +75,6 @@ static void nothing_else_is_written(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
-static __always_inline int write_at(const int level, void *dst)
-{
-	unsigned long value = READ_ONCE(*(unsigned long *)dst);
-	int err;
-
-	guard(preempt)();
-	kpkeys_raise(level);
-	err = copy_to_kernel_nofault(dst, &value, sizeof(value));
-	kpkeys_lower();
-	return err;
-}
-
 static void levels_write_only_what_is_theirs(struct kunit *test)
 {
 	struct page *table;
@@ -129,20 +112,18 @@ static enum hrtimer_restart sample_and_write(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-static void interrupted_code_is_at_its_level_again(struct kunit *test)
+static __always_inline void interrupt_at(struct kunit *test, const int level)
 {
 	struct irq_sample sample = { };
 	unsigned long long spins = 0;
 	u64 after;
-
-	skip_unless_state_is_protected(test);
 
 	hrtimer_setup_on_stack(&sample.timer, sample_and_write, CLOCK_MONOTONIC,
 			       HRTIMER_MODE_REL_HARD);
 	/* Stay on this CPU: the timer interrupts it. */
 	preempt_disable();
 	hrtimer_start(&sample.timer, ms_to_ktime(5), HRTIMER_MODE_REL_HARD);
-	kpkeys_raise(KPKEYS_LVL_STATE);
+	kpkeys_raise(level);
 	while (!READ_ONCE(sample.done) && spins < 1ULL << 34)
 		spins++;
 	after = arch_kpkeys_read_reg();
@@ -153,8 +134,16 @@ static void interrupted_code_is_at_its_level_again(struct kunit *test)
 
 	KUNIT_ASSERT_TRUE(test, sample.done);
 	KUNIT_EXPECT_EQ(test, sample.on_entry, level_reg_default());
-	KUNIT_EXPECT_EQ(test, after, level_reg_state());
+	KUNIT_EXPECT_EQ(test, after, arch_kpkeys_level_reg(level));
 	EXPECT_LEVEL_DEFAULT(test);
+}
+
+static void interrupted_code_is_at_its_level_again(struct kunit *test)
+{
+	skip_unless_state_is_protected(test);
+
+	interrupt_at(test, KPKEYS_LVL_STATE);
+	interrupt_at(test, KPKEYS_LVL_CRED);
 }
 
 static void state_is_not_mapped_again(struct kunit *test)

@@ -12,6 +12,7 @@
 #include <linux/kpkeys.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
+#include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
 #include "../kpkeys.h"
@@ -55,6 +56,25 @@ static inline int probe_write(void *addr)
 	unsigned long value = READ_ONCE(*(unsigned long *)addr);
 
 	return kpkeys_test_write(addr, &value, sizeof(value));
+}
+
+/**
+ * write_at() - Store to memory at a level.
+ * @level: the level.
+ * @addr: the address; its value does not change.
+ *
+ * Return: 0 if the store succeeded, -EFAULT if it faulted.
+ */
+static __always_inline int write_at(const int level, void *addr)
+{
+	unsigned long value = READ_ONCE(*(unsigned long *)addr);
+	int err;
+
+	guard(preempt)();
+	kpkeys_raise(level);
+	err = copy_to_kernel_nofault(addr, &value, sizeof(value));
+	kpkeys_lower();
+	return err;
 }
 
 /* A store to a protected page must fault and be counted. */
