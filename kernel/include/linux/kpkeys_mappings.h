@@ -75,6 +75,17 @@ static __always_inline bool kpkeys_mappings_hold_still(void)
 	       unlikely(READ_ONCE(*kpkeys_nr_offered));
 }
 
+extern const struct task_struct *kpkeys_refused_task;
+
+/*
+ * Has a page fault left the entry as it was? The access would be repeated for
+ * ever, in the kernel by a task that never gets to the signal that kills it.
+ */
+#define kpkeys_mapping_was_refused()					\
+	(static_branch_unlikely(&kpkeys_mappings_key) &&		\
+	 unlikely(READ_ONCE(kpkeys_refused_task) == current) &&		\
+	 fatal_signal_pending(current))
+
 #else /* !CONFIG_KPKEYS_CHECK_MAPPINGS */
 
 static __always_inline bool kpkeys_may_map(unsigned long pfn, unsigned long nr,
@@ -87,6 +98,8 @@ static inline bool kpkeys_mappings_hold_still(void)
 {
 	return false;
 }
+
+#define kpkeys_mapping_was_refused()	false
 
 #endif /* CONFIG_KPKEYS_CHECK_MAPPINGS */
 

@@ -42,6 +42,9 @@ EXPORT_SYMBOL(kpkeys_nr_offered);
 
 /* === New mappings ======================================================= */
 
+/* The last one, which is not accessed: a page fault of another refuses again. */
+const struct task_struct *kpkeys_refused_task;
+
 static bool kpkeys_ranges_meet(unsigned long pfn, unsigned long nr,
 			       unsigned long other, unsigned long nr_other)
 {
@@ -85,8 +88,10 @@ bool kpkeys_refuse_mapping(unsigned long pfn, unsigned long nr)
 	if (!kpkeys_is_protected(pfn, nr))
 		return false;
 	kpkeys_violation_refused("mapping of page frame 0x%lx", pfn);
-	if (in_task() && current->mm && !kpkeys_violation_is_expected())
+	if (in_task() && current->mm && !kpkeys_violation_is_expected()) {
 		force_fatal_sig(SIGKILL);
+		WRITE_ONCE(kpkeys_refused_task, current);
+	}
 	return true;
 }
 EXPORT_SYMBOL(kpkeys_refuse_mapping);
