@@ -109,20 +109,26 @@ static noreturn void serve_by_register(int request, int reply,
 }
 
 /*
- * No daemon of root, but another program of the attacker's user, which keeps
- * something from him, as an agent does that has his keys.
+ * Another program of the attacker's user, which keeps something from him, as an
+ * agent does that has his keys.
  */
-static noreturn void serve_as_agent(char *secret, int request, int reply,
-				    const char *token)
+static void become_agent(void)
+{
+	if (setgroups(0, NULL) ||
+	    setresgid(ATTACKER_UID, ATTACKER_UID, ATTACKER_UID) ||
+	    setresuid(ATTACKER_UID, ATTACKER_UID, ATTACKER_UID) ||
+	    prctl(PR_SET_DUMPABLE, 1) || prctl(PR_SET_PDEATHSIG, SIGKILL))
+		_exit(EXIT_BROKEN);
+}
+
+/* Have a secret, and answer nobody. */
+static noreturn void keep_secret(char *secret, int request, int reply,
+				 const char *token)
 {
 	char c;
 
 	memcpy(secret, token, TOKEN_LEN);
-	if (setgroups(0, NULL) ||
-	    setresgid(ATTACKER_UID, ATTACKER_UID, ATTACKER_UID) ||
-	    setresuid(ATTACKER_UID, ATTACKER_UID, ATTACKER_UID) ||
-	    prctl(PR_SET_DUMPABLE, 1) || prctl(PR_SET_PDEATHSIG, SIGKILL) ||
-	    !ready(reply))
+	if (!ready(reply))
 		_exit(EXIT_BROKEN);
 	while (read(request, &c, 1) > 0)
 		;
@@ -151,8 +157,11 @@ void daemon_start(struct prize *prize)
 		if (prize->kind == PRIZE_DAEMON_REG)
 			serve_by_register(request[0], reply[1], prize->token);
 		if (prize->kind == PRIZE_AGENT)
-			serve_as_agent((char *)policy, request[0], reply[1],
-				       prize->token);
+			become_agent();
+		if (prize->kind == PRIZE_AGENT ||
+		    prize->kind == PRIZE_DAEMON_MEMORY)
+			keep_secret((char *)policy, request[0], reply[1],
+				    prize->token);
 		serve_by_page(policy, request[0], reply[1], prize->token);
 	}
 

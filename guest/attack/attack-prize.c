@@ -100,6 +100,7 @@ void prize_prepare(struct prize *prize, enum prize_kind kind)
 		break;
 	case PRIZE_DAEMON_PAGE:
 	case PRIZE_DAEMON_REG:
+	case PRIZE_DAEMON_MEMORY:
 		daemon_start(prize);
 		break;
 	case PRIZE_AGENT:
@@ -136,6 +137,10 @@ bool prize_verify(struct prize *prize, const char *loot, const char **text)
 			read || granted ? "secret of a root daemon given away" :
 			"intact";
 		return read && granted;
+	case PRIZE_DAEMON_MEMORY:
+		daemon_stop(prize);
+		*text = read ? "secret of a root daemon read" : "intact";
+		return read;
 	case PRIZE_AGENT:
 		daemon_stop(prize);
 		*text = read ? "secret of another program read" : "intact";

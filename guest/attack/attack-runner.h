@@ -22,6 +22,7 @@ enum prize_kind {
 	PRIZE_ROOT_PROGRAM,	/* the same, beside a program of root */
 	PRIZE_DAEMON_PAGE,	/* the secret of a daemon that asks a page */
 	PRIZE_DAEMON_REG,	/* the same, but it asks a register */
+	PRIZE_DAEMON_MEMORY,	/* the same, but it answers nobody */
 	PRIZE_AGENT,		/* that of another program of the attacker's user */
 	PRIZE_KERNEL,		/* a secret that a driver keeps */
 };

@@ -161,6 +161,8 @@ static const struct attack attacks[] = {
 	{ "mapped-block", true, PRIZE_FILE,
 	  "pages freed while mapped, and written in user mode as page tables",
 	  lacking_silence },
+	{ "map-table", true, PRIZE_FILE,
+	  "page cache says that a page table is a page of a file", NULL },
 	{ "kernel-pte", true, PRIZE_KERNEL,
 	  "kernel (vmalloc) PTE maps the attacker's page", NULL },
 	{ "tolerated-write", true, PRIZE_FILE,
@@ -192,8 +194,12 @@ static const struct attack attacks[] = {
 	  "the attacker's task points to the credentials of the kernel", NULL },
 	{ "dirty-cred", true, PRIZE_ROOT_PROGRAM,
 	  "credentials freed while in use, and taken for those of root", NULL },
-	{ "saved-reg", false, PRIZE_DAEMON_REG,
+	{ "task-mm", true, PRIZE_DAEMON_MEMORY,
+	  "the attacker's thread points to the address space of a root daemon", NULL },
+	{ "saved-reg", true, PRIZE_DAEMON_REG,
 	  "saved user register of a root daemon altered", NULL },
+	{ "page-cache", false, PRIZE_FILE,
+	  "contents of a root-only file altered where they are cached", NULL },
 };
 
 static const struct attack *find(const char *name)

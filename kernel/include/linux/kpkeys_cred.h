@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Identities of tasks, in memory that an arbitrary write does not reach.
+ * Credentials in memory that an arbitrary write does not reach.
  *
- * Credentials have a key, and are written with cred_set() by the task that
- * prepares them. Which credentials a task has is noted in its struct
- * kpkeys_task, which has that key too; task->cred is a copy for those who only
- * look. See Documentation/security/kpkeys-cred.rst.
+ * They are written with cred_set() by the task that prepares them. Which ones a
+ * task has is noted in its struct kpkeys_task; task->cred is a copy for those
+ * who only look. See Documentation/security/kpkeys-cred.rst.
  */
 #ifndef _LINUX_KPKEYS_CRED_H
 #define _LINUX_KPKEYS_CRED_H
 
 #include <linux/compiler.h>
-#include <linux/kpkeys.h>
+#include <linux/kpkeys_task.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
-#include <linux/sizes.h>
 #include <linux/stddef.h>
 #include <linux/types.h>
 
@@ -24,65 +22,7 @@ struct rcu_head;
 
 #ifdef CONFIG_KPKEYS_HARDENED_CRED
 
-/* Overridden credentials that a task can return to. */
-#define KPKEYS_CRED_DEPTH	8
-
-/**
- * struct kpkeys_task - who a task is. Protected.
- * @task: the task. First member, by which it is searched.
- * @stack: the lowest address of its kernel stack.
- * @cred: its subjective credentials.
- * @real_cred: its objective credentials.
- * @nr_overridden: length of @overridden.
- * @overridden: values of @cred before override_creds(), the latest last.
- */
-struct kpkeys_task {
-	const struct task_struct *task;
-	unsigned long stack;
-	const struct cred __rcu *cred;
-	const struct cred __rcu *real_cred;
-	unsigned long nr_overridden;
-	const struct cred *overridden[KPKEYS_CRED_DEPTH];
-};
-
-/* Almost all objects lie in one block of memory, naturally aligned. */
-#define KPKEYS_FIRST_OBJECTS_SIZE	SZ_2M
-#define KPKEYS_TASK_ALIGN		SZ_64
-
-extern unsigned long kpkeys_first_objects;
-
-bool kpkeys_is_object_memory(const void *addr);
-
-/* Not if it lies elsewhere, which __kpkeys_task_of() finds out. */
-static __always_inline bool kpkeys_task_is_near(const struct kpkeys_task *id,
-						const struct task_struct *task)
-{
-	unsigned long offset = (unsigned long)id - kpkeys_first_objects;
-
-	return !(offset & ~(KPKEYS_FIRST_OBJECTS_SIZE - KPKEYS_TASK_ALIGN)) &&
-	       READ_ONCE(id->task) == task;
-}
-
-const struct kpkeys_task *__kpkeys_task_of(const struct task_struct *task);
 const struct cred *__kpkeys_current_cred(void);
-
-/**
- * kpkeys_task_of() - Find out who a task is.
- * @task: the task.
- *
- * A pointer in @task that is not to its own struct kpkeys_task is reported, and
- * the right one is searched.
- *
- * Context: any but NMIs.
- * Return: in protected memory.
- */
-static __always_inline const struct kpkeys_task *
-kpkeys_task_of(const struct task_struct *task)
-{
-	const struct kpkeys_task *id = READ_ONCE(task->kpkeys_task);
-
-	return likely(kpkeys_task_is_near(id, task)) ? id : __kpkeys_task_of(task);
-}
 
 /**
  * kpkeys_current_cred() - Get the subjective credentials of the current task.
@@ -115,9 +55,6 @@ static __always_inline const struct cred *kpkeys_current_cred(void)
 	(kpkeys_hardened_cred_enabled() ?				\
 		rcu_dereference_protected(kpkeys_task_of(current)->real_cred, 1) : \
 		rcu_dereference_protected(current->real_cred, 1))
-
-int kpkeys_task_alloc(struct task_struct *task);
-void kpkeys_task_free(struct task_struct *task);
 
 struct cred *kpkeys_cred_alloc(struct kmem_cache *jar, gfp_t gfp);
 void kpkeys_cred_free(struct kmem_cache *jar, struct cred *cred);
@@ -177,11 +114,6 @@ const struct cred *kpkeys_cred_revert(const struct cred *cred);
 	rcu_dereference_protected(current->real_cred, 1)
 #define kpkeys_task_cred(task)						\
 	rcu_dereference((task)->real_cred)
-
-static inline bool kpkeys_is_object_memory(const void *addr) { return false; }
-
-static inline int kpkeys_task_alloc(struct task_struct *task) { return 0; }
-static inline void kpkeys_task_free(struct task_struct *task) { }
 
 static inline void kpkeys_cred_adopt(struct cred *cred) { }
 static inline void kpkeys_cred_share(const struct cred *cred) { }

@@ -580,4 +580,5 @@ void __init kpkeys_hardened_cred_init(void)
 		kpkeys_lower();
 	}
 	pr_info("credentials hardened (pkey %d)\n", KPKEYS_PKEY_CRED);
+	kpkeys_hardened_regs_init();
 }

@@ -100,6 +100,8 @@ static long kpkeys_vuln_ioctl(struct file *file, unsigned int cmd,
 		return kpkeys_vuln_leak_file(arg);
 	case KPKEYS_VULN_CRED:
 		return kpkeys_vuln_leak_cred(arg);
+	case KPKEYS_VULN_TASK:
+		return kpkeys_vuln_leak_task(arg);
 	case KPKEYS_VULN_REG:
 		return kpkeys_vuln_leak_reg(arg);
 	case KPKEYS_VULN_OBJ_ALLOC:

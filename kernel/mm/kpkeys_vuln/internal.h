@@ -22,6 +22,7 @@ int kpkeys_vuln_leak_info(void __user *arg);
 int kpkeys_vuln_leak_entry(void __user *arg);
 int kpkeys_vuln_leak_file(void __user *arg);
 int kpkeys_vuln_leak_cred(void __user *arg);
+int kpkeys_vuln_leak_task(void __user *arg);
 int kpkeys_vuln_leak_reg(void __user *arg);
 int kpkeys_vuln_leak_mm(void __user *arg);
 int kpkeys_vuln_leak_word(void __user *arg);

@@ -62,13 +62,24 @@ struct kpkeys_vuln_entry {
 	__u32 level;
 	__u64 addr;	/* out */
 	__u64 value;	/* out */
+	__u64 page;	/* out: struct page of the table */
 };
 
-/* Leak: the physical address of page @index of the cached file @path. */
+/* Leak: page @index of the cached file @path. */
 struct kpkeys_vuln_file {
 	__u64 path;	/* pointer to a string */
 	__u64 index;
-	__u64 phys;	/* out */
+	__u64 phys;	/* out: its physical address */
+	__u64 page;	/* out: its struct page */
+	__u64 slot;	/* out: of the pointer to that in the page cache */
+};
+
+/* Leak: the pointer from the task @pid to its address space. */
+struct kpkeys_vuln_task {
+	__s32 pid;
+	__u32 pad;
+	__u64 pointer;	/* out: of task->mm */
+	__u64 mm;	/* out: its value */
 };
 
 /*
@@ -196,5 +207,6 @@ struct kpkeys_vuln_policy {
 
 #define KPKEYS_VULN_SYMBOL	_IOWR('V', 19, struct kpkeys_vuln_symbol)
 #define KPKEYS_VULN_PIPE	_IOWR('V', 20, struct kpkeys_vuln_pipe)
+#define KPKEYS_VULN_TASK	_IOWR('V', 21, struct kpkeys_vuln_task)
 
 #endif /* KPKEYS_VULN_H */

@@ -19,6 +19,7 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
+#include <linux/xarray.h>
 
 #include <asm/pgalloc.h>
 
@@ -72,6 +73,7 @@ static void found(struct kpkeys_vuln_entry *e, void *entry, u64 value)
 {
 	e->addr = (unsigned long)entry;
 	e->value = value;
+	e->page = (unsigned long)virt_to_page(entry);
 }
 
 /* Like an attacker, read the tables without locks. */
@@ -158,6 +160,18 @@ int kpkeys_vuln_leak_entry(void __user *arg)
 	return copy_to_user(arg, &e, sizeof(e)) ? -EFAULT : 0;
 }
 
+static void find_slot(struct address_space *mapping, struct kpkeys_vuln_file *f)
+{
+	XA_STATE(xas, &mapping->i_pages, f->index);
+	void __rcu **slot = &mapping->i_pages.xa_head;
+
+	guard(rcu)();
+	xas_load(&xas);
+	if (xas.xa_node)
+		slot = &xas.xa_node->slots[xas.xa_offset];
+	f->slot = (unsigned long)slot;
+}
+
 int kpkeys_vuln_leak_file(void __user *arg)
 {
 	struct kpkeys_vuln_file f;
@@ -189,8 +203,10 @@ int kpkeys_vuln_leak_file(void __user *arg)
 		err = PTR_ERR(folio);
 		goto out;
 	}
+	f.page = (unsigned long)folio_file_page(folio, f.index);
 	f.phys = PFN_PHYS(page_to_pfn(folio_file_page(folio, f.index)));
 	folio_put(folio);
+	find_slot(inode->i_mapping, &f);
 	err = copy_to_user(arg, &f, sizeof(f)) ? -EFAULT : 0;
 out:
 	path_put(&path);
@@ -209,6 +225,23 @@ int kpkeys_vuln_leak_cred(void __user *arg)
 	};
 
 	return copy_to_user(arg, &c, sizeof(c)) ? -EFAULT : 0;
+}
+
+int kpkeys_vuln_leak_task(void __user *arg)
+{
+	struct kpkeys_vuln_task t;
+	struct task_struct *task;
+
+	if (copy_from_user(&t, arg, sizeof(t)))
+		return -EFAULT;
+	task = find_get_task_by_vpid(t.pid);
+	if (!task)
+		return -ESRCH;
+	t.pointer = (unsigned long)&task->mm;
+	t.mm = (unsigned long)READ_ONCE(task->mm);
+	put_task_struct(task);
+
+	return copy_to_user(arg, &t, sizeof(t)) ? -EFAULT : 0;
 }
 
 int kpkeys_vuln_leak_reg(void __user *arg)

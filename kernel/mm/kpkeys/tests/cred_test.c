@@ -260,9 +260,11 @@ static void pointer_to_credentials_is_no_matter(struct kunit *test)
 
 	start_another(test, &other);
 	violations = expect_refusal();
+	preempt_disable();
 	current->cred = (const struct cred __rcu *)other.prepared;
 	asked = current_cred();
 	current->cred = saved;
+	preempt_enable();
 	was_refused(test, violations, kpkeys_hardened_cred_enabled());
 	KUNIT_EXPECT_PTR_EQ(test, asked,
 			    kpkeys_hardened_cred_enabled() ? cred : other.prepared);
@@ -307,6 +309,8 @@ static void identity_is_not_exchanged(struct kunit *test)
 	fake->cred = (const struct cred __rcu *)other.prepared;
 
 	violations = expect_refusal();
+	/* The scheduler asks as well. */
+	preempt_disable();
 	current->kpkeys_task = fake;
 	asked[0] = current_cred();
 	current->kpkeys_task = other.task->kpkeys_task;
@@ -316,6 +320,7 @@ static void identity_is_not_exchanged(struct kunit *test)
 	current->kpkeys_task = NULL;
 	asked[3] = current_real_cred();
 	current->kpkeys_task = mine;
+	preempt_enable();
 	was_refused(test, violations, 4);
 	KUNIT_EXPECT_PTR_EQ(test, asked[0], cred);
 	KUNIT_EXPECT_PTR_EQ(test, asked[1], cred);
@@ -558,7 +563,12 @@ static void objects_lie_in_more_blocks(struct kunit *test)
 	more = kunit_kcalloc(test, OBJECTS, sizeof(*more), GFP_KERNEL);
 	KUNIT_ASSERT_TRUE(test, creds && tasks && more);
 
-	/* Or what was freed before would be nearer. */
+	/*
+	 * What tasks of other tests had would be nearer once it is freed, by
+	 * the third callback: of the PID, of the task, of its credentials.
+	 */
+	rcu_barrier();
+	rcu_barrier();
 	rcu_barrier();
 	kunit_activate_static_stub(test, kpkeys_pool_get_pages, no_whole_block);
 	nr_creds = take_until_far(test, KPKEYS_OBJECT_CRED, creds);

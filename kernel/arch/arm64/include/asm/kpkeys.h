@@ -152,6 +152,15 @@ static __always_inline void arm64_kpkeys_exit_to_user(void)
 		arm64_kpkeys_leaked();
 }
 
+/*
+ * User registers of a task, as task_pt_regs() of a stack that is known. Behind
+ * them is what the kernel itself needs.
+ */
+#define KPKEYS_NR_REGS	(offsetof(struct pt_regs, sdei_ttbr1) / sizeof(long))
+#define arch_kpkeys_user_regs(task, stack)				\
+	((void)(task),							\
+	 (unsigned long *)((stack) + THREAD_SIZE - sizeof(struct pt_regs)))
+
 const char *arch_kpkeys_init(void);
 void arch_kpkeys_die(struct pt_regs *regs, unsigned long code);
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);

@@ -75,6 +75,11 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 #define arch_kpkeys_guard_enabled(enabled)				\
 	(IS_ENABLED(CONFIG_KPKEYS_STATS) ? (enabled) : true)
 
+/* User registers of a task, wherever its stack is. */
+#define KPKEYS_NR_REGS			MAX_REG_NR
+#define arch_kpkeys_user_regs(task, stack)				\
+	((void)(stack), (task)->thread.regs.regs.gp)
+
 /* The TLBs are the host's, which flushes what it unmaps. */
 #define arch_kpkeys_flush_tlbs()	do { } while (0)
 

@@ -81,6 +81,13 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 #define arch_kpkeys_pte_tagged(pte)					\
 	(!(pte_flags(pte) & _PAGE_USER) && pte_flags(pte) & _PAGE_PKEY_MASK)
 
+/* User registers of a task, as task_pt_regs() of a stack that is known. */
+#define KPKEYS_NR_REGS	(sizeof(struct pt_regs) / sizeof(long))
+#define arch_kpkeys_user_regs(task, stack)				\
+	((void)(task),							\
+	 (unsigned long *)((stack) + THREAD_SIZE - TOP_OF_KERNEL_STACK_PADDING) - \
+	 KPKEYS_NR_REGS)
+
 const char *arch_kpkeys_init(void);
 void arch_kpkeys_die(struct pt_regs *regs, unsigned long code);
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);

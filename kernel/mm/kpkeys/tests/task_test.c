@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* KUnit tests of tasks: which address space they have, and which registers. */
+#include <linux/completion.h>
+#include <linux/kpkeys_task.h>
+#include <linux/kthread.h>
+#include <linux/mm.h>
+#include <linux/mmu_context.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/task.h>
+#include <linux/sched/task_stack.h>
+
+#include "test.h"
+
+/* === Another task ======================================================= */
+
+struct sleeper {
+	struct task_struct *task;
+	struct completion woken, wake, leave;
+};
+
+static int sleep_twice(void *data)
+{
+	struct sleeper *sleeper = data;
+
+	wait_for_completion(&sleeper->wake);
+	complete(&sleeper->woken);
+	wait_for_completion(&sleeper->leave);
+	return 0;
+}
+
+static void start_sleeper(struct kunit *test, struct sleeper *sleeper)
+{
+	init_completion(&sleeper->woken);
+	init_completion(&sleeper->wake);
+	init_completion(&sleeper->leave);
+	sleeper->task = kthread_run(sleep_twice, sleeper, "kpkeys_sleeper");
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, sleeper->task);
+	get_task_struct(sleeper->task);
+	while (!wait_task_inactive(sleeper->task, TASK_UNINTERRUPTIBLE))
+		schedule_timeout_uninterruptible(1);
+}
+
+static void wake_sleeper(struct sleeper *sleeper)
+{
+	complete(&sleeper->wake);
+	wait_for_completion(&sleeper->woken);
+}
+
+static void end_sleeper(struct sleeper *sleeper)
+{
+	complete(&sleeper->leave);
+	kthread_stop_put(sleeper->task);
+}
+
+/* === Address spaces ===================================================== */
+
+static void address_space_is_noted(struct kunit *test)
+{
+	const struct kpkeys_task *id;
+	struct mm_struct *mm;
+
+	if (!kpkeys_hardened_cred_enabled())
+		kunit_skip(test, "credentials are not hardened in this boot");
+
+	id = kpkeys_task_of(current);
+	KUNIT_EXPECT_NULL(test, id->mm);
+	KUNIT_EXPECT_EQ(test, probe_write((void *)&id->mm), -EFAULT);
+	mm = mm_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, mm);
+	kthread_use_mm(mm);
+	KUNIT_EXPECT_PTR_EQ(test, id->mm, mm);
+	KUNIT_EXPECT_PTR_EQ(test, kpkeys_task_mm(current), mm);
+	mmap_read_lock(mm);
+	mmap_read_unlock(mm);
+	kthread_unuse_mm(mm);
+	KUNIT_EXPECT_NULL(test, id->mm);
+	mmput(mm);
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+/* As those do who read the memory of others. */
+static void pointer_to_address_space_is_no_matter(struct kunit *test)
+{
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	bool hardened = kpkeys_hardened_cred_enabled();
+	struct sleeper sleeper;
+	struct mm_struct *mm;
+
+	start_sleeper(test, &sleeper);
+	sleeper.task->mm = &init_mm;
+	mm = kpkeys_task_mm(sleeper.task);
+	KUNIT_EXPECT_PTR_EQ(test, sleeper.task->mm, hardened ? NULL : &init_mm);
+	sleeper.task->mm = NULL;
+	KUNIT_EXPECT_PTR_EQ(test, mm, hardened ? NULL : &init_mm);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + hardened);
+	wake_sleeper(&sleeper);
+	end_sleeper(&sleeper);
+}
+
+/* As the scheduler does, which would load its page tables. */
+static void address_space_is_not_switched_to(struct kunit *test)
+{
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	struct sleeper sleeper;
+	struct mm_struct *mm;
+
+	if (!kpkeys_hardened_cred_enabled())
+		kunit_skip(test, "the kernel would switch to a forged address space");
+
+	mm = mm_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, mm);
+	start_sleeper(test, &sleeper);
+	sleeper.task->mm = mm;
+	wake_sleeper(&sleeper);
+	KUNIT_EXPECT_NULL(test, sleeper.task->mm);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + 1);
+	end_sleeper(&sleeper);
+	mmput(mm);
+}
+
+static void others_are_not_claimed(struct kunit *test)
+{
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	bool hardened = kpkeys_hardened_cred_enabled();
+
+	/* Found in another way than by a pointer in the task. */
+	kpkeys_verify_mm(&init_mm);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before);
+
+	kpkeys_expect_violation(true);
+	preempt_disable();
+	current->mm = &init_mm;
+	kpkeys_verify_mm(&init_mm);
+	KUNIT_EXPECT_PTR_EQ(test, current->mm, hardened ? NULL : &init_mm);
+	current->mm = NULL;
+	preempt_enable();
+	kpkeys_expect_violation(false);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + hardened);
+}
+
+/* === Registers ========================================================== */
+
+#ifdef CONFIG_KPKEYS_HARDENED_REGS
+static unsigned long *registers_of(const struct sleeper *sleeper)
+{
+	return arch_kpkeys_user_regs(sleeper->task,
+				     (unsigned long)task_stack_page(sleeper->task));
+}
+
+static void registers_are_as_they_were(struct kunit *test)
+{
+	bool hardened = kpkeys_hardened_regs_enabled();
+	unsigned long before, value, *regs;
+	struct sleeper sleeper;
+	unsigned int i;
+
+	start_sleeper(test, &sleeper);
+	regs = registers_of(&sleeper);
+	before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	for (i = 0; i < KPKEYS_NR_REGS; i++) {
+		value = regs[i];
+		regs[i] ^= BIT(i);
+		kpkeys_regs_check(sleeper.task);
+		KUNIT_EXPECT_EQ(test, regs[i], hardened ? value : value ^ BIT(i));
+		regs[i] = value;
+	}
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS),
+			before + hardened * KPKEYS_NR_REGS);
+
+	/* The scheduler does the same. */
+	value = regs[2];
+	regs[2] = ~value;
+	wake_sleeper(&sleeper);
+	KUNIT_EXPECT_EQ(test, regs[2], hardened ? value : ~value);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS),
+			before + hardened * (KPKEYS_NR_REGS + 1));
+	end_sleeper(&sleeper);
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+/* As ptrace changes them. */
+static void registers_are_changed_by_the_kernel(struct kunit *test)
+{
+	struct sleeper sleeper;
+	unsigned long before, *regs;
+
+	start_sleeper(test, &sleeper);
+	regs = registers_of(&sleeper);
+	before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	kpkeys_regs_check(sleeper.task);
+	regs[3] = 0x1234;
+	kpkeys_regs_save(sleeper.task);
+	wake_sleeper(&sleeper);
+	KUNIT_EXPECT_EQ(test, regs[3], 0x1234);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before);
+	end_sleeper(&sleeper);
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
+static void saved_registers_are_protected(struct kunit *test)
+{
+	struct sleeper sleeper;
+	const struct kpkeys_task *id;
+
+	if (!kpkeys_hardened_regs_enabled())
+		kunit_skip(test, "saved registers are not hardened in this boot");
+
+	start_sleeper(test, &sleeper);
+	id = kpkeys_task_of(sleeper.task);
+	KUNIT_EXPECT_EQ(test, id->stack, (unsigned long)task_stack_page(sleeper.task));
+	KUNIT_EXPECT_EQ(test, probe_write((void *)&id->regs[0]), -EFAULT);
+	KUNIT_EXPECT_EQ(test, probe_write((void *)&id->regs[KPKEYS_NR_REGS - 1]), -EFAULT);
+	wake_sleeper(&sleeper);
+	end_sleeper(&sleeper);
+}
+#endif
+
+static struct kunit_case task_cases[] = {
+	KUNIT_CASE(address_space_is_noted),
+	KUNIT_CASE(pointer_to_address_space_is_no_matter),
+	KUNIT_CASE(address_space_is_not_switched_to),
+	KUNIT_CASE(others_are_not_claimed),
+#ifdef CONFIG_KPKEYS_HARDENED_REGS
+	KUNIT_CASE(registers_are_as_they_were),
+	KUNIT_CASE(registers_are_changed_by_the_kernel),
+	KUNIT_CASE(saved_registers_are_protected),
+#endif
+	{}
+};
+
+static struct kunit_suite task_suite = {
+	.name = "kpkeys_task",
+	.test_cases = task_cases,
+};
+
+kunit_test_suite(task_suite);
