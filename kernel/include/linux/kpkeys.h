@@ -384,7 +384,7 @@ static __always_inline void kpkeys_verify_mm(const struct mm_struct *mm)
 		__kpkeys_verify_mm(mm);
 }
 #else
-static inline void kpkeys_verify_mm(const struct mm_struct *mm) { }
+#define kpkeys_verify_mm(_mm)		do { } while (0)
 #endif
 
 /* === Hardened registers ================================================= */

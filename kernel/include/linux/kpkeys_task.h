@@ -133,12 +133,9 @@ static inline bool kpkeys_is_object_memory(const void *addr) { return false; }
 static inline int kpkeys_task_alloc(struct task_struct *task) { return 0; }
 static inline void kpkeys_task_free(struct task_struct *task) { }
 
-static inline void kpkeys_task_set_mm(struct task_struct *task,
-				      struct mm_struct *mm)
-{
-}
-
-#define kpkeys_task_mm(task)	((task)->mm)
+/* Macros, so that nothing is computed. */
+#define kpkeys_task_set_mm(_task, _mm)	do { } while (0)
+#define kpkeys_task_mm(_task)		((_task)->mm)
 
 #endif /* CONFIG_KPKEYS_HARDENED_CRED */
 
@@ -176,8 +173,8 @@ static __always_inline void kpkeys_regs_check(struct task_struct *task)
 		__kpkeys_regs_check(task);
 }
 #else
-static inline void kpkeys_regs_save(struct task_struct *task) { }
-static inline void kpkeys_regs_check(struct task_struct *task) { }
+#define kpkeys_regs_save(_task)		do { } while (0)
+#define kpkeys_regs_check(_task)	do { } while (0)
 #endif
 
 #endif /* _LINUX_KPKEYS_TASK_H */
