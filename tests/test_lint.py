@@ -203,6 +203,12 @@ def test_mails_are_checked_without_a_build(tree: Tree, tmp_path: Path) -> None:
     assert sorted(tree.tree.rglob("*")) == before
 
 
+def test_entries_of_one_file_add_up(tmp_path: Path) -> None:
+    entry = '[[permitted]]\nfiles = ["a.c"]\ntypes = ["{}"]\nreason = "why"\n'
+    write_tree(tmp_path, {"lint.toml": entry.format("ONE") + entry.format("TWO")})
+    assert lint.permitted(tmp_path / "lint.toml") == {"a.c": {"ONE", "TWO"}}
+
+
 @needs_perl
 def test_what_is_permitted_is_permitted_in_a_mail(
     tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

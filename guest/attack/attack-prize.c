@@ -71,7 +71,7 @@ static void tell_driver(const char *token)
 	close(fd);
 }
 
-/* Nobody but root looks into other programs. */
+/* Only root looks into other programs. */
 static void restrict_ptrace(void)
 {
 	int fd = open(PTRACE_SCOPE, O_WRONLY | O_CLOEXEC);
@@ -138,12 +138,11 @@ bool prize_verify(struct prize *prize, const char *loot, const char **text)
 			"intact";
 		return read && granted;
 	case PRIZE_DAEMON_MEMORY:
-		daemon_stop(prize);
-		*text = read ? "secret of a root daemon read" : "intact";
-		return read;
 	case PRIZE_AGENT:
 		daemon_stop(prize);
-		*text = read ? "secret of another program read" : "intact";
+		*text = !read ? "intact" :
+			prize->kind == PRIZE_AGENT ? "secret of another program read" :
+			"secret of a root daemon read";
 		return read;
 	case PRIZE_KERNEL:
 		*text = read ? "secret kept by the kernel read" : "intact";

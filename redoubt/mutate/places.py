@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where page tables may be written, and the same code with a choice of which place is missing.
+"""Where memory with a key may be written or is asked, and the same code with a choice of which place is missing.
 
 Places are found by their text, in the files of kernel/ and in what the patches add to others; C is
 not parsed. Each becomes a choice by number, which kpkeys_mutant.h makes, and no line moves.
@@ -25,6 +25,7 @@ GUARD, SCOPE, CLASS, WRITER = "guard", "scope", "class", "writer"
 RAISE, LOWER, BARRIER, RESTART = "raise", "lower", "barrier", "restart"
 BATCH, LEDGER, FIXUP, KEY = "batch", "ledger", "fixup", "key"
 ASK, ROOT, LINK, FLUSH = "ask", "root", "link", "flush"
+PIN, TASK = "pin", "task"
 
 
 def name_of(place: Mapping[str, Any]) -> str:
@@ -114,6 +115,10 @@ def _unchecked_bits(code: str) -> str:
     return f"({_arguments(code.partition('(')[2][:-1])[0]})"
 
 
+def _claimed_mm(code: str) -> str:
+    return f"({code.partition('(')[2][:-1]})->mm"
+
+
 def _raw(code: str) -> str:
     name, _, rest = code.partition("(")
     return _WRITERS[name].format(*_arguments(rest[:-1]))
@@ -193,6 +198,15 @@ _RULES = (
     ),
     # Whether what is written is state.
     _Rule(ASK, r"(?<=!)kpkeys_is_state(?=\()", 1, _yes),
+    # Whether credentials may be written or used, and whether a pointer leads to an object at all.
+    _Rule(
+        ASK,
+        rf"{_VALUE}kpkeys_(?:cred_is_(?:mine|shared_with|unused|usable)|cred_may_write|object_is|"
+        r"task_is_near)(?=\()",
+        1,
+        _yes,
+    ),
+    _Rule(ASK, rf"{_VALUE}kpkeys_regs_differ(?=\()", 1, _no),
     _Rule(ASK, rf"{_VALUE}test_bit(?=\(\w+, region->linked\))", 1, _no),
     _Rule(ASK, rf"{_VALUE}kpkeys_mappings_hold_still(?=\()", 1, _no),
     _Rule(ROOT, rf"{_VALUE}kpkeys_root(?=\()", 1, _unchecked_root),
@@ -202,6 +216,17 @@ _RULES = (
     # The caller then writes the entry itself.
     _Rule(LINK, rf"{_VALUE}(?:kpkeys_link_table|kpkeys_clear_link)(?=\()", 1, _no),
     _Rule(LINK, r"\bkpkeys_(?:note|unlink)_table(?=\()", 1, _comment, alone=True),
+    # What keeps credentials that a task has.
+    _Rule(PIN, r"\bkpkeys_cred_(?:un)?pin(?=\()", 1, _comment, alone=True),
+    # What is noted of a task, and compared with it.
+    _Rule(
+        TASK,
+        r"\bkpkeys_(?:cred_adopt|cred_share|regs_check|regs_save|task_set_mm|verify_mm)(?=\()",
+        1,
+        _comment,
+        alone=True,
+    ),
+    _Rule(TASK, rf"{_VALUE}kpkeys_task_mm(?=\()", 1, _claimed_mm),
     # What pages that change hands wait for.
     _Rule(
         FLUSH, r"\b(?:kpkeys_pool_flush|synchronize_rcu_expedited)(?=\()", 1, _comment, alone=True

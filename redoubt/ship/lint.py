@@ -190,6 +190,8 @@ def _need(*programs: str) -> None:
 def permitted(file: Path) -> dict[str, frozenset[str]]:
     """Types of findings that count in no mail, by the file they are on, from a TOML file.
 
+    Several entries may permit findings of one file.
+
     Raises RedoubtError if an entry has no reason.
     """
     if not file.is_file():
@@ -199,7 +201,8 @@ def permitted(file: Path) -> dict[str, frozenset[str]]:
     for entry in reasons.tables(
         file, raw, "permitted", {"files": list, "types": list, "reason": str}, ()
     ):
-        found |= dict.fromkeys(entry["files"], frozenset(entry["types"]))
+        for name in entry["files"]:
+            found[name] = found.get(name, frozenset()) | frozenset(entry["types"])
     return found
 
 

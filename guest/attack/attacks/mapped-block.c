@@ -25,7 +25,7 @@
  */
 #define LEFT_FREE	(72UL << 20)
 
-/* What a pipe holds of pages of its own. */
+/* A pipe holds so much in pages of its own. */
 #define OWN_PAGES	(16 * 4096)
 
 static char *mapped;
@@ -79,7 +79,7 @@ static void give_up(int pipes[PIPES])
 }
 
 /*
- * Of the two references to each page let only one be known. To ask for the
+ * Let only one of the two references to each page be known. To ask for the
  * address is an access, for which the kernel holds a reference for a while.
  */
 static void forge_counts(void)

@@ -27,8 +27,8 @@ static void load_a_module(void)
 }
 
 /*
- * Who dies while it writes has the pipe locked for ever, so that the last one
- * to close it would wait for ever as well. Let that be nobody.
+ * A process that dies while it writes has the pipe locked for ever, so that the
+ * last one to close it would wait for ever as well. Let that be nobody.
  */
 static void keep_open(void)
 {

@@ -4,7 +4,7 @@
  * can be written, by altering what it keeps on the stack of the code that it
  * interrupted: whether that was raised.
  *
- * Of the attacker's processes one makes a system call with writes in it, and
+ * One of the attacker's processes makes a system call with writes in it, and
  * gets stuck in a handler. Another one alters a word below the frame and, when
  * that is done, has the next write go to a page-table entry. Where the flag is
  * depends on the compiler. An attacker would know; this one tries all words that

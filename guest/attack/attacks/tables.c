@@ -24,7 +24,7 @@
 /* With less memory, the kernel would end the attack. */
 #define FREE_LEAST	(12UL << 20)
 
-/* What comes and goes meanwhile. */
+/* So much comes and goes meanwhile. */
 #define FREE_SLACK	(2UL << 20)
 
 /* The entry of each slot that is filled: all map the page of zeroes. */

@@ -361,12 +361,6 @@ static __always_inline bool kpkeys_hardened_cred_enabled(void)
 }
 
 void kpkeys_hardened_cred_init(void);
-#else
-static inline bool kpkeys_hardened_cred_enabled(void) { return false; }
-static inline void kpkeys_hardened_cred_init(void) { }
-#endif
-
-#ifdef CONFIG_KPKEYS_HARDENED_CRED
 void __kpkeys_verify_mm(const struct mm_struct *mm);
 
 /**
@@ -384,6 +378,8 @@ static __always_inline void kpkeys_verify_mm(const struct mm_struct *mm)
 		__kpkeys_verify_mm(mm);
 }
 #else
+static inline bool kpkeys_hardened_cred_enabled(void) { return false; }
+static inline void kpkeys_hardened_cred_init(void) { }
 #define kpkeys_verify_mm(_mm)		do { } while (0)
 #endif
 

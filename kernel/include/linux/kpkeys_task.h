@@ -4,7 +4,7 @@
  * credentials a task has, which address space, and which registers it left
  * behind when it stopped running.
  *
- * What struct task_struct says of them is a copy, for those who only look. See
+ * The members of struct task_struct are copies, for those who only look. See
  * Documentation/security/kpkeys-cred.rst.
  */
 #ifndef _LINUX_KPKEYS_TASK_H

@@ -18,7 +18,6 @@
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_cred.h>
 #include <linux/kpkeys_state.h>
-#include <linux/kstrtox.h>
 #include <linux/printk.h>
 #include <linux/sched.h>
 #include <linux/sched/task_stack.h>
@@ -537,15 +536,7 @@ EXPORT_SYMBOL(__kpkeys_current_cred);
 
 /* === Start ============================================================== */
 
-static bool enable __initdata = true;
-
-static int __init kpkeys_early_cred(char *arg)
-{
-	if (kstrtobool(arg, &enable))
-		pr_warn("kpkeys_hardened_cred=%s: expected on or off\n", arg);
-	return 0;
-}
-early_param("kpkeys_hardened_cred", kpkeys_early_cred);
+kpkeys_boot_switch(enable, "kpkeys_hardened_cred");
 
 /**
  * kpkeys_hardened_cred_init() - Start protecting credentials.

@@ -7,10 +7,13 @@
 
 #include <linux/align.h>
 #include <linux/compiler.h>
+#include <linux/init.h>
 #include <linux/kpkeys.h>
+#include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
 #include <linux/pgtable.h>
+#include <linux/printk.h>
 
 struct dentry;
 struct kpkeys_pool;
@@ -41,6 +44,18 @@ static __always_inline void kpkeys_store(void *dst, const void *src, size_t size
 	for (i = 0; i < size; i++)
 		WRITE_ONCE(((u8 *)dst)[i], ((const u8 *)src)[i]);
 }
+
+/* A variable that the kernel command line clears with "name=off". */
+#define kpkeys_boot_switch(_variable, _name)				\
+static bool _variable __initdata = true;				\
+									\
+static int __init kpkeys_early_##_variable(char *arg)			\
+{									\
+	if (kstrtobool(arg, &_variable))				\
+		pr_warn("%s=%s: expected on or off\n", _name, arg);	\
+	return 0;							\
+}									\
+early_param(_name, kpkeys_early_##_variable)
 
 /* === Statistics ========================================================= */
 
@@ -109,6 +124,7 @@ int kpkeys_tag_early(unsigned long addr, int nr, int pkey);
 /* === Tasks ============================================================== */
 
 struct kpkeys_task *kpkeys_task_current(void);
+struct kpkeys_task *kpkeys_task_find(const struct task_struct *task);
 
 #if IS_ENABLED(CONFIG_KUNIT)
 int kpkeys_tag_page(struct page *page, unsigned int order);

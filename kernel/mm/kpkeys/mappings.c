@@ -18,7 +18,6 @@
 #include <linux/export.h>
 #include <linux/init.h>
 #include <linux/kpkeys_mappings.h>
-#include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
 #include <linux/rcupdate.h>
@@ -315,15 +314,7 @@ void kpkeys_mappings_settle(const struct kpkeys_pool *pool)
 
 /* === Start ============================================================== */
 
-static bool check_mappings __initdata = true;
-
-static int __init kpkeys_early_mappings(char *arg)
-{
-	if (kstrtobool(arg, &check_mappings))
-		pr_warn("kpkeys.mappings=%s: expected on or off\n", arg);
-	return 0;
-}
-early_param("kpkeys.mappings", kpkeys_early_mappings);
+kpkeys_boot_switch(check_mappings, "kpkeys.mappings");
 
 /**
  * kpkeys_mappings_start() - Refuse second mappings from now on.

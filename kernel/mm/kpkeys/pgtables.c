@@ -11,7 +11,6 @@
 #include <linux/init.h>
 #include <linux/kpkeys_ledger.h>
 #include <linux/kpkeys_roots.h>
-#include <linux/kstrtox.h>
 #include <linux/memory.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
@@ -390,26 +389,9 @@ int kpkeys_walk_tables(struct kpkeys_walk *walk, struct mm_struct *mm)
 
 /* === Start ============================================================== */
 
-static bool enable __initdata = true;
+kpkeys_boot_switch(enable, "kpkeys_hardened_pgtables");
 
-static int __init kpkeys_early_enable(char *arg)
-{
-	if (kstrtobool(arg, &enable))
-		pr_warn("kpkeys_hardened_pgtables=%s: expected on or off\n",
-			arg);
-	return 0;
-}
-early_param("kpkeys_hardened_pgtables", kpkeys_early_enable);
-
-static bool batch __initdata = true;
-
-static int __init kpkeys_early_batch(char *arg)
-{
-	if (kstrtobool(arg, &batch))
-		pr_warn("kpkeys.batch=%s: expected on or off\n", arg);
-	return 0;
-}
-early_param("kpkeys.batch", kpkeys_early_batch);
+kpkeys_boot_switch(batch, "kpkeys.batch");
 
 /*
  * Tables that follow one another in memory are tagged at once, with one flush of

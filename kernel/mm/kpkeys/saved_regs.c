@@ -4,7 +4,7 @@
  *
  * While a task does not run, its user registers are in ordinary memory. They
  * are noted before another task runs, and compared when this one runs again.
- * Whoever changes them meanwhile, as ptrace does, notes them anew. There are no
+ * Code that changes them meanwhile, as ptrace does, notes them anew. There are no
  * exceptions for threads of the kernel, whose flag is in ordinary memory too.
  */
 #define pr_fmt(fmt) "kpkeys: " fmt
@@ -13,7 +13,6 @@
 #include <linux/irqflags.h>
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_task.h>
-#include <linux/kstrtox.h>
 #include <linux/printk.h>
 #include <linux/sched.h>
 #include <linux/sched/task_stack.h>
@@ -64,8 +63,7 @@ void __kpkeys_regs_save(struct task_struct *task)
  */
 void __kpkeys_regs_check(struct task_struct *task)
 {
-	const struct kpkeys_task *id = task == current ? kpkeys_task_current() :
-				       kpkeys_task_of(task);
+	const struct kpkeys_task *id = kpkeys_task_find(task);
 	unsigned long *regs = arch_kpkeys_user_regs(task, id->stack);
 
 	if (likely(!kpkeys_regs_differ(id->regs, regs)))
@@ -75,15 +73,7 @@ void __kpkeys_regs_check(struct task_struct *task)
 	memcpy(regs, id->regs, sizeof(id->regs));
 }
 
-static bool enable __initdata = true;
-
-static int __init kpkeys_early_regs(char *arg)
-{
-	if (kstrtobool(arg, &enable))
-		pr_warn("kpkeys_hardened_regs=%s: expected on or off\n", arg);
-	return 0;
-}
-early_param("kpkeys_hardened_regs", kpkeys_early_regs);
+kpkeys_boot_switch(enable, "kpkeys_hardened_regs");
 
 /**
  * kpkeys_hardened_regs_init() - Start to compare registers.

@@ -12,7 +12,6 @@
 #include <linux/irqflags.h>
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_state.h>
-#include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/printk.h>
 #include <linux/string.h>
@@ -22,15 +21,7 @@
 
 DEFINE_STATIC_KEY_FALSE_RO(kpkeys_hardened_state_key);
 
-static bool enable __initdata = true;
-
-static int __init kpkeys_early_state(char *arg)
-{
-	if (kstrtobool(arg, &enable))
-		pr_warn("kpkeys_hardened_state=%s: expected on or off\n", arg);
-	return 0;
-}
-early_param("kpkeys_hardened_state", kpkeys_early_state);
+kpkeys_boot_switch(enable, "kpkeys_hardened_state");
 
 /**
  * kpkeys_state_copy() - Write to variables with __kpkeys_state.

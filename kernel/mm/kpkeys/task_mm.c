@@ -22,8 +22,7 @@
  */
 void __kpkeys_task_set_mm(struct task_struct *task, struct mm_struct *mm)
 {
-	struct kpkeys_task *id = task == current ? kpkeys_task_current() :
-				 (struct kpkeys_task *)kpkeys_task_of(task);
+	struct kpkeys_task *id = kpkeys_task_find(task);
 
 	guard(irqsave)();
 	kpkeys_raise(KPKEYS_LVL_CRED);

@@ -15,7 +15,7 @@ from redoubt.core.progress import Progress
 from redoubt.machine import planes
 from redoubt.machine.boot import Machine, Result
 from redoubt.machine.qmp import Qmp
-from redoubt.targets import ONLY_WARNINGS, Target
+from redoubt.targets import Target
 from redoubt.trial import experiment
 from redoubt.trial.experiment import Outcome
 from redoubt.trial.oracle import pagewalk, patterns
@@ -155,9 +155,8 @@ def notices(machine: Machine, bug: str, progress: Progress) -> Outcome:
 def _run(
     machine: Machine, commands: Sequence[Sequence[str]], what: str, progress: Progress
 ) -> Result:
-    legible = replace(machine, args=(*machine.args, ONLY_WARNINGS))
     return experiment.start(
-        legible, *commands, name=f"mktme-{what}", timeout=_TIMEOUT, progress=progress,
+        machine, *commands, name=f"mktme-{what}", timeout=_TIMEOUT, progress=progress,
         title=f"Checking memory under KeyIDs ({what})",
     )  # fmt: skip
 

@@ -69,11 +69,12 @@ static void credentials_are_protected(struct kunit *test)
 
 static void levels_write_only_what_is_theirs(struct kunit *test)
 {
-	struct cred *cred = (struct cred *)current_cred(), *new = prepared(test);
+	struct cred *cred = (struct cred *)current_cred(), *new;
 	struct page *table;
 
 	skip_unless_credentials_are_protected(test);
 
+	new = prepared(test);
 	table = kpkeys_pgtable_alloc(GFP_KERNEL, 0, KPKEYS_ANY_LEVEL);
 	KUNIT_ASSERT_NOT_NULL(test, table);
 
