@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where memory with a key may be written or is asked, and the same code with a choice of which place is missing.
+"""Where memory with a key is written or asked, and code with a choice of which place is missing.
 
 Places are found by their text, in the files of kernel/ and in what the patches add to others; C is
 not parsed. Each becomes a choice by number, which kpkeys_mutant.h makes, and no line moves.
