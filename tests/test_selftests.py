@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import KERNEL, REAL_BUILD, Sandbox
+from conftest import KERNEL, REAL_BUILD, Sandbox, write_tree
 from guests import ended, machine
 
 from redoubt.core.errors import RedoubtError
@@ -348,11 +348,12 @@ def test_categories_are_those_of_the_runner(tmp_path: Path) -> None:
         'CATEGORY="mmap" run_test ./a\n\tCATEGORY="memory-failure" run_test ./b\n'
         'CATEGORY="mmap" run_test ./c\n'
     )
-    assert selftests.chosen(tmp_path, []) == ["mmap", "memory-failure", "others"]
-    assert selftests.chosen(tmp_path, ["others", "mmap"]) == ["mmap", "others"]
+    known = ["mmap", "memory-failure", "others", *selftests.COLLECTIONS]
+    assert selftests.chosen(tmp_path, []) == known
+    assert selftests.chosen(tmp_path, ["ptrace", "others", "mmap"]) == ["mmap", "others", "ptrace"]
     with pytest.raises(RedoubtError, match="unknown category 'cow'") as caught:
         selftests.chosen(tmp_path, ["cow"])
-    assert caught.value.hint == "categories: mmap, memory-failure, others"
+    assert caught.value.hint == "categories: " + ", ".join(known)
 
 
 def test_the_source_of_the_tests_is_not_written_to(tmp_path: Path) -> None:
@@ -451,13 +452,41 @@ def test_tests_are_linked_with_libraries_of_their_architecture(
     (tmp_path / "build/log").mkdir(parents=True)
     monkeypatch.setattr(selftests, "_shadow", lambda *_: None)
     monkeypatch.setattr(selftests, "run_logged", lambda *_, **__: None)
-    monkeypatch.setattr(selftests, "run_lines", lambda words, *_, **__: said.extend(words))
+
+    def make(words: list[str], take: Callable[[str], None], **_: object) -> None:
+        said.extend(words)
+        if "COLLECTION=exec" in words:
+            for line in ("exec:execveat", "make: a warning", "exec:check-exec-tests.sh"):
+                take(line)
+
+    monkeypatch.setattr(selftests, "run_lines", make)
     packages = tmp_path / "packages" if target is ARM64 else None
-    selftests._compile(target, tmp_path, tmp_path / "top", packages, Silent())
-    flags = [word for word in said if str(word).startswith("USER")]
+    found = selftests._compile(target, tmp_path, tmp_path / "top", packages, Silent())
+    assert list(found) == ["mm", *selftests.COLLECTIONS]
+    assert found["exec"].tests == ["execveat", "check-exec-tests.sh"]
+    # Each is made, and then asked for what its tests are.
+    flags = [word for word in said if str(word).startswith("USER")][:2]
     include = f" -idirafter {packages}/usr/include" if packages else ""
     library = f" -L{packages}/usr/lib/aarch64-linux-gnu" if packages else ""
     assert flags == [f"USERCFLAGS=-static{include}", f"USERLDFLAGS=-static -s{library}"]
+
+
+def test_a_collection_is_copied_but_for_what_is_left_out(tmp_path: Path) -> None:
+    built = tmp_path / "built"
+    write_tree(built, dict.fromkeys(("sud_test", "sud_benchmark", "data/input"), ""))
+    (tmp_path / "tests").mkdir()
+    name = "syscall_user_dispatch"
+    programs = selftests._Programs(built, ["sud_test", "sud_benchmark", "run.sh"])
+    selftests._collection(tmp_path / "tests", name, programs)
+    there = tmp_path / "tests/programs" / name
+    assert (there / "sud_test").exists()
+    assert (there / "data/input").exists()
+    assert not (there / "sud_benchmark").exists()
+    # It is said that one is left out. Scripts are not run at all.
+    assert (
+        tmp_path / "tests/lists" / name
+    ).read_text() == f"{name}/sud_test\n{name}/sud_benchmark\n"
+    assert (tmp_path / "tests" / name / "sud_benchmark").readlink() == Path("/bin/selftest")
 
 
 # === In a guest ==================================================================================
@@ -466,9 +495,10 @@ PROGRAMS = {
     "good": "echo ok 1 it is good; sleep 300 &",
     "late": "trap 'echo put back; exit' TERM; sleep 300 & wait",
     "lost": "echo not ok 1 lost",
+    "sub/directory": "cat input",
 }
 RUNNER = """#!/bin/bash
-for test in good late lost missing; do
+for test in good late lost missing sub/directory; do
 	echo "# running ./$test"
 	./$test 2>&1 | sed 's/^/# /'
 	status=${PIPESTATUS[0]}
@@ -509,7 +539,9 @@ def test_programs_are_limited_and_leave_nothing(
     where = tmp_path / "root"
     selftests.system(where, packages)
     tests = where / "selftests"
-    (tests / "programs").mkdir()
+    for directory in (tests / "programs/sub", tests / "sub"):
+        directory.mkdir(parents=True)
+    (tests / "programs/sub/input").write_text("ok 1 it is found\n")
     for name, text in PROGRAMS.items():
         (tests / "programs" / name).write_text(f"#!/bin/bash\n{text}\n")
         (tests / "programs" / name).chmod(0o755)
@@ -527,6 +559,7 @@ def test_programs_are_limited_and_leave_nothing(
     assert results == {
         ("good", ""): "ok", ("good", "it is good"): "ok", ("late", ""): "late",
         ("lost", ""): "ok", ("lost", "lost"): "not ok", ("missing", ""): "skip",
+        ("sub/directory", ""): "ok", ("sub/directory", "it is found"): "ok",
     }  # fmt: skip
     console = found.logs[0].read_text()
     assert "# put back" in console

@@ -3,9 +3,9 @@
  * A time limit for the programs of a selftest, which the kernel's runner lacks.
  *
  * Stands in for a program: it is called by the name of one and runs that from
- * programs/. Says in the kernel's log what begins, so that whoever finds the
- * machine dead knows in what. A line "PROGRAM [ARGUMENT...]" in the file
- * left-out is skipped instead.
+ * programs/, or by "./DIRECTORY/NAME", and runs that in its directory there.
+ * Says in the kernel's log what begins, which tells in what a machine died. A
+ * line "PROGRAM [ARGUMENT...]" in the file left-out is skipped instead.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -130,9 +130,15 @@ static int run(const char *path, char **argv, int seconds, int all)
 				     WEXITSTATUS(status);
 }
 
+/* The program that this one stands in for, below the directory of programs. */
+static const char *called(char *name)
+{
+	return !strncmp(name, "./", 2) ? name + 2 : basename(name);
+}
+
 int main(int argc, char **argv)
 {
-	const char *name = basename(argv[0]), *given = getenv("SELFTEST_S");
+	const char *name = called(argv[0]), *given = getenv("SELFTEST_S");
 	char *line = joined(name, argv), *path;
 	int seconds = given ? atoi(given) : DEFAULT_S, status;
 
@@ -142,6 +148,8 @@ int main(int argc, char **argv)
 		printf("@selftest: left out\n");
 		return EXIT_SKIP;
 	}
+	if (strchr(name, '/') && chdir(dirname(strdupa(path))))
+		return EXIT_SETUP;
 	kmsg("@selftest: begin %s\n", line);
 	status = run(path, argv, seconds, listed(TOP "waited-for", line));
 	if (status == EXIT_LATE)

@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# Run categories of the kernel's tools/testing/selftests/mm by its own runner. The results of a
+# Run the kernel's tools/testing/selftests: those of mm by their own runner. The results of a
 # category are put on the console when it is done, so that no message of the kernel gets into them.
 #
 #   selftests.sh SECONDS LEFT-OUT CATEGORY...
 #
 # SECONDS      for each program
 # LEFT-OUT     programs with their arguments, with commas between
-# CATEGORY     of run_vmtests.sh, or "others": what it does not run
+# CATEGORY     of run_vmtests.sh, or a list in lists/: "others" is what that does not run, and the
+#              rest are directories of other tests
 
 check=/sys/kernel/debug/kpkeys/check
 export SELFTEST_S=$1
@@ -24,9 +25,9 @@ busybox rm -f /usr/bin/sh /usr/bin/bash
 tr , '\n' <<<"$2" >left-out
 shift 2
 
-others() {
+each() {
 	local number=0 test status
-	for test in $(<others); do
+	for test in $(<"lists/$1"); do
 		echo "# running ./$test"
 		"./$test" 2>&1 | sed 's/^/# /'
 		status=${PIPESTATUS[0]}
@@ -49,8 +50,8 @@ khugepaged=/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs
 [ ! -e "$khugepaged" ] || echo 1000000000 >"$khugepaged"
 
 for category; do
-	if [ "$category" = others ]; then
-		others
+	if [ -e "lists/$category" ]; then
+		each "$category"
 	else
 		./run_vmtests.sh -t "$category"
 	fi >"$out" 2>&1 </dev/null

@@ -216,12 +216,13 @@ def stress_kernel(
 def compare_selftests(
     target: TargetArg,
     categories: Annotated[
-        Names, Argument(help="Of run_vmtests.sh, as thp or cow; all if none.")
+        Names,
+        Argument(help="Of run_vmtests.sh, as thp, or a directory, as ptrace; all if none."),
     ] = None,
     variant: VariantOpt = "on",
     json_file: JsonOpt = None,
 ) -> None:
-    """Run the kernel's own tests of mm on the pristine kernel and on ours, and compare."""
+    """Run the kernel's own tests of mm and of tasks on pristine and on our kernel, and compare."""
     chosen, way = target_and_variant(target, variant)
     needs_flavour(chosen, selftests.FLAVOUR)
     task = Task(json_file)

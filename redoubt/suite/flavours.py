@@ -94,8 +94,8 @@ def distribution(run: Run) -> Iterator[Item]:
 
 
 def kernel_selftests(run: Run) -> Iterator[Item]:
-    """The kernel's own tests of mm, which have to give what they give on the pristine kernel."""
-    name, on = "selftests/mm as on pristine", run.variant("on")
+    """The kernel's own tests of mm and of tasks, which have to give what they give on pristine."""
+    name, on = "selftests as on pristine", run.variant("on")
     if selftests.FLAVOUR not in run.target.flavours:
         return
     chosen = run.enforcing(name)
