@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keep the kernel busy with page tables, and check every byte on the way.
+ * Keep the kernel busy with page tables and credentials, and check every byte on
+ * the way.
  *
  * Workers share the operations out, to do each once, and then pick at random
  * until the time is up. Each operation knows what it must find afterwards;
@@ -139,6 +140,12 @@ bool ended_with(pid_t pid, int status)
 		return true;
 	fprintf(stderr, "stress: a child ended with %#x\n", got);
 	return check(false);
+}
+
+/* What a child ends with that has done an operation: @status if it was @ok. */
+int child_status(bool ok, int status)
+{
+	return ok ? status : wrong ? CHILD_WRONG : CHILD_REFUSED;
 }
 
 /* === Operations === */
@@ -545,7 +552,7 @@ static const struct op basic_ops[] = {
 };
 
 static const struct op *const further_ops[] = {
-	&huge_op, &collapse_op, &swap_op, &ldt_op, &module_op, &cpu_op,
+	&huge_op, &collapse_op, &swap_op, &ldt_op, &module_op, &cpu_op, &cred_op,
 };
 
 #define MAX_OPS	(ARRAY_SIZE(basic_ops) + ARRAY_SIZE(further_ops))
@@ -737,11 +744,8 @@ int main(int argc, char **argv)
 		scarce = true;
 		argc--;
 	}
-	if (argc == 3 && !strcmp(argv[1], EXEC_CHILD)) {
-		if (op_map())
-			return atoi(argv[2]);
-		return wrong ? CHILD_WRONG : CHILD_REFUSED;
-	}
+	if (argc == 3 && !strcmp(argv[1], EXEC_CHILD))
+		return child_status(op_map(), atoi(argv[2]));
 
 	if (argc < 2 || argc > 3 || !number(argv[1], 86400, &seconds) ||
 	    (argc > 2 && !number(argv[2], MAX_WORKERS, &workers))) {

@@ -31,7 +31,7 @@ struct op {
 	bool (*end)(void);
 };
 
-extern const struct op huge_op, collapse_op, swap_op, ldt_op, module_op, cpu_op;
+extern const struct op huge_op, collapse_op, swap_op, ldt_op, module_op, cpu_op, cred_op;
 
 extern size_t page;
 
@@ -59,6 +59,7 @@ bool unmap(void *m, size_t length);
 void fill(char *m, size_t pages, u64 seed);
 bool filled(const char *m, size_t pages, u64 seed);
 bool ended_with(pid_t pid, int status);
+int child_status(bool ok, int status);
 bool write_faults(char *where);
 
 /* Whether this is a guest of ours, that has memory enough to recover. */

@@ -28,6 +28,8 @@
 #include <asm/realmode.h>
 #include <asm/trap_pf.h>
 
+#include "../../../mm/kpkeys/kpkeys.h"
+
 #define STORM_JIFFIES	(2 * HZ)
 #define TIMER_NS	(100 * NSEC_PER_USEC)
 
@@ -409,7 +411,7 @@ static void trampoline_table_is_protected(struct kunit *test)
 /* When small blocks of a pool are given back. */
 static void linear_map_is_merged_again(struct kunit *test)
 {
-	struct page *pages = alloc_pages(GFP_KERNEL, PMD_ORDER);
+	struct page *pages = alloc_pages(GFP_KERNEL, PMD_ORDER), *table;
 	unsigned long addr;
 	unsigned int level;
 
@@ -422,8 +424,10 @@ static void linear_map_is_merged_again(struct kunit *test)
 	}
 
 	KUNIT_EXPECT_EQ(test, set_memory_pkey(addr, 1, KPKEYS_PKEY_PGTABLES), 0);
-	lookup_address(addr, &level);
+	table = virt_to_page(lookup_address(addr, &level));
 	KUNIT_EXPECT_EQ(test, level, PG_LEVEL_4K);
+	/* Nobody may link the new table once more. */
+	KUNIT_EXPECT_TRUE(test, kpkeys_is_linked(table));
 	KUNIT_EXPECT_EQ(test, set_memory_pkey(addr, 1, KPKEYS_PKEY_DEFAULT), 0);
 	lookup_address(addr, &level);
 #ifdef ARCH_MAX_LINEAR_MAPS

@@ -152,6 +152,34 @@ static void expect_not_freed(struct kunit *test, struct page *table)
 	KUNIT_EXPECT_TRUE(test, kpkeys_is_linked(table));
 }
 
+#ifdef CONFIG_HAVE_ARCH_HUGE_VMAP
+/* A mapping of vmalloc that is as large as they reach takes their place. */
+static void tables_below_a_huge_mapping_are_freed(struct kunit *test)
+{
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	unsigned long addr = ALIGN(VMALLOC_START, PUD_SIZE);
+	pud_t *upper;
+	pmd_t *middle;
+	pte_t *lower;
+
+	if (mm_pud_folded(&init_mm))
+		kunit_skip(test, "needs four levels");
+	upper = pud_alloc_one(&init_mm, addr);
+	middle = pmd_alloc_one(&init_mm, addr);
+	lower = pte_alloc_one_kernel(&init_mm);
+	KUNIT_ASSERT_NOT_NULL(test, upper);
+	KUNIT_ASSERT_NOT_NULL(test, middle);
+	KUNIT_ASSERT_NOT_NULL(test, lower);
+
+	pmd_populate_kernel(&init_mm, middle, lower);
+	pud_populate(&init_mm, upper, middle);
+	KUNIT_EXPECT_EQ(test, pud_free_pmd_page(upper, addr), 1);
+	KUNIT_EXPECT_TRUE(test, pud_none(*upper));
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before);
+	pud_free(&init_mm, upper);
+}
+#endif
+
 static void linked_table_is_not_freed(struct kunit *test)
 {
 	struct links *l = test->priv;
@@ -230,6 +258,9 @@ static struct kunit_case links_test_cases[] = {
 	KUNIT_CASE(table_of_another_level_is_not_linked),
 	KUNIT_CASE(freed_table_is_not_linked),
 	KUNIT_CASE(moved_table_is_linked_again),
+#ifdef CONFIG_HAVE_ARCH_HUGE_VMAP
+	KUNIT_CASE(tables_below_a_huge_mapping_are_freed),
+#endif
 	KUNIT_CASE(linked_table_is_not_freed),
 	KUNIT_CASE(linked_table_of_the_kernel_is_not_freed),
 	KUNIT_CASE(root_in_use_is_not_freed),

@@ -126,6 +126,25 @@ static void large_entries_over_a_table_are_refused(struct kunit *test)
 }
 #endif
 
+#ifdef CONFIG_HAVE_ARCH_TRANSPARENT_HUGEPAGE_PUD
+static void huge_entries_over_a_table_are_refused(struct kunit *test)
+{
+	pte_t *table = pte_alloc_one_kernel(&init_mm);
+	pud_t entry = __pud(0), huge;
+	unsigned long pfn;
+
+	KUNIT_ASSERT_NOT_NULL(test, table);
+	pfn = ALIGN_DOWN(page_to_pfn(virt_to_page(table)), PUD_SIZE >> PAGE_SHIFT);
+	huge = pud_mkhuge(pfn_pud(pfn, PAGE_KERNEL));
+
+	kpkeys_expect_violation(true);
+	set_pud_at(&init_mm, 0, &entry, huge);
+	kpkeys_expect_violation(false);
+	KUNIT_EXPECT_EQ(test, pud_none(entry), protected_boot());
+	pte_free_kernel(&init_mm, table);
+}
+#endif
+
 /* === Pages for the pool ================================================= */
 
 /* Offer a page; while it is offered, nobody can map it. */
@@ -387,6 +406,9 @@ static struct kunit_case mappings_cases[] = {
 	KUNIT_CASE(entries_are_seen_without_a_flush),
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
 	KUNIT_CASE(large_entries_over_a_table_are_refused),
+#endif
+#ifdef CONFIG_HAVE_ARCH_TRANSPARENT_HUGEPAGE_PUD
+	KUNIT_CASE(huge_entries_over_a_table_are_refused),
 #endif
 	KUNIT_CASE(mapped_pages_do_not_enter),
 	KUNIT_CASE(offered_pages_are_not_mapped),
