@@ -6,14 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
 from redoubt.machine import guest
 from redoubt.machine.boot import Machine, Result, boot
-from redoubt.targets import ONLY_WARNINGS
 
 
 class _Judged(Protocol):
@@ -76,15 +75,10 @@ def start(
     title: str = "",
     watch: Callable[[str], None] = lambda line: None,
 ) -> Result:
-    """Boot, run the commands one after the other, power off: see boot().
-
-    The kernel shares the serial port with the commands: it prints warnings and errors only, so that
-    its messages do not cut their lines in two.
-    """
+    """Boot, run the commands one after the other, power off: see boot()."""
     words = commands[0] if len(commands) == 1 else guest.sequence(commands)
-    legible = replace(machine, args=(*machine.args, ONLY_WARNINGS))
     with progress.step(title) if title else nullcontext():
-        return boot(legible, words, timeout=timeout, name=name, progress=progress, watch=watch)
+        return boot(machine, words, timeout=timeout, name=name, progress=progress, watch=watch)
 
 
 def bad_end(result: Result, complaints: Iterable[str] | None = None) -> list[str]:

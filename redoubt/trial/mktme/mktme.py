@@ -15,7 +15,7 @@ from redoubt.core.progress import Progress
 from redoubt.machine import planes
 from redoubt.machine.boot import Machine, Result
 from redoubt.machine.qmp import Qmp
-from redoubt.targets import Target
+from redoubt.targets import ONLY_WARNINGS, Target
 from redoubt.trial import experiment
 from redoubt.trial.experiment import Outcome
 from redoubt.trial.oracle import pagewalk, patterns
@@ -152,11 +152,16 @@ def notices(machine: Machine, bug: str, progress: Progress) -> Outcome:
     return Outcome(f"bug noticed: {bug}", tuple(problems), result)
 
 
+def _legible(machine: Machine) -> Machine:
+    """The machine with no messages of the booting kernel within lines of the commands."""
+    return replace(machine, args=(*machine.args, ONLY_WARNINGS))
+
+
 def _run(
     machine: Machine, commands: Sequence[Sequence[str]], what: str, progress: Progress
 ) -> Result:
     return experiment.start(
-        machine, *commands, name=f"mktme-{what}", timeout=_TIMEOUT, progress=progress,
+        _legible(machine), *commands, name=f"mktme-{what}", timeout=_TIMEOUT, progress=progress,
         title=f"Checking memory under KeyIDs ({what})",
     )  # fmt: skip
 
@@ -222,7 +227,7 @@ def outside(machine: Machine, progress: Progress) -> tuple[Outcome, tuple[View, 
 
         devices = (*machine.devices, "-qmp", f"unix:{socket},server=on,wait=off")
         result = experiment.start(
-            replace(machine, devices=devices),
+            replace(_legible(machine), devices=devices),
             ["/bin/planes", f"{seed:x}", str(planes.keyids(bits)[-1])],
             name="mktme-planes", timeout=_TIMEOUT, progress=progress,
             title="Looking into the memory of each KeyID", watch=watch,
