@@ -141,6 +141,11 @@ static inline void kpkeys_task_free(struct task_struct *task) { }
 
 /* === Registers ========================================================== */
 
+/* Bits of a saved register that are compared. */
+#ifndef arch_kpkeys_reg_mask
+#define arch_kpkeys_reg_mask(_i)	(~0UL)
+#endif
+
 #ifdef CONFIG_KPKEYS_HARDENED_REGS
 void __kpkeys_regs_save(struct task_struct *task);
 void __kpkeys_regs_check(struct task_struct *task);

@@ -31,7 +31,7 @@ static __always_inline bool kpkeys_regs_differ(const unsigned long *a,
 	/* In each context switch: a loop would take twice as many instructions. */
 #pragma GCC unroll 64
 	for (i = 0; i < KPKEYS_NR_REGS; i++)
-		difference |= a[i] ^ b[i];
+		difference |= (a[i] ^ b[i]) & arch_kpkeys_reg_mask(i);
 	return difference;
 }
 
@@ -65,12 +65,14 @@ void __kpkeys_regs_check(struct task_struct *task)
 {
 	const struct kpkeys_task *id = kpkeys_task_find(task);
 	unsigned long *regs = arch_kpkeys_user_regs(task, id->stack);
+	unsigned int i;
 
 	if (likely(!kpkeys_regs_differ(id->regs, regs)))
 		return;
 	kpkeys_violation_refused("saved registers of %s[%d] altered", task->comm,
 				 task_pid_nr(task));
-	memcpy(regs, id->regs, sizeof(id->regs));
+	for (i = 0; i < KPKEYS_NR_REGS; i++)
+		regs[i] ^= (regs[i] ^ id->regs[i]) & arch_kpkeys_reg_mask(i);
 }
 
 kpkeys_boot_switch(enable, "kpkeys_hardened_regs");

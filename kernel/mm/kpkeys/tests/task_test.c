@@ -179,6 +179,38 @@ static void registers_are_as_they_were(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
+/* The kernel changes them in any task, on arm64. */
+static void mitigations_are_not_compared(struct kunit *test)
+{
+	unsigned long before, others = 0, altered[KPKEYS_NR_REGS], *regs;
+	struct sleeper sleeper;
+	unsigned int i;
+
+	for (i = 0; i < KPKEYS_NR_REGS; i++)
+		others |= ~arch_kpkeys_reg_mask(i);
+	if (!others)
+		kunit_skip(test, "all bits are compared");
+
+	start_sleeper(test, &sleeper);
+	regs = registers_of(&sleeper);
+	before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	for (i = 0; i < KPKEYS_NR_REGS; i++)
+		regs[i] ^= ~arch_kpkeys_reg_mask(i);
+	memcpy(altered, regs, sizeof(altered));
+	kpkeys_regs_check(sleeper.task);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before);
+
+	/* They are kept even if another bit is put back. */
+	regs[0] ^= 1;
+	kpkeys_regs_check(sleeper.task);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS),
+			before + kpkeys_hardened_regs_enabled());
+	regs[0] = altered[0];
+	KUNIT_EXPECT_MEMEQ(test, regs, altered, sizeof(altered));
+	wake_sleeper(&sleeper);
+	end_sleeper(&sleeper);
+}
+
 /* As ptrace changes them. */
 static void registers_are_changed_by_the_kernel(struct kunit *test)
 {
@@ -223,6 +255,7 @@ static struct kunit_case task_cases[] = {
 	KUNIT_CASE(others_are_not_claimed),
 #ifdef CONFIG_KPKEYS_HARDENED_REGS
 	KUNIT_CASE(registers_are_as_they_were),
+	KUNIT_CASE(mitigations_are_not_compared),
 	KUNIT_CASE(registers_are_changed_by_the_kernel),
 	KUNIT_CASE(saved_registers_are_protected),
 #endif

@@ -160,6 +160,13 @@ static __always_inline void arm64_kpkeys_exit_to_user(void)
 #define arch_kpkeys_user_regs(task, stack)				\
 	((void)(task),							\
 	 (unsigned long *)((stack) + THREAD_SIZE - sizeof(struct pt_regs)))
+/*
+ * All bits but those of a mitigation of speculation, which the kernel sets in
+ * other tasks as well, while these run or do not.
+ */
+#define arch_kpkeys_reg_mask(i)						\
+	((i) == offsetof(struct pt_regs, pstate) / sizeof(long) ?	\
+	 ~(PSR_SSBS_BIT | PSR_AA32_SSBS_BIT) : ~0UL)
 
 const char *arch_kpkeys_init(void);
 void arch_kpkeys_die(struct pt_regs *regs, unsigned long code);
