@@ -6,14 +6,19 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+import struct
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from redoubt.core.errors import RedoubtError
+from redoubt.image import code_tables
 from redoubt.image.audit import audit
 from redoubt.image.audit.policy import Rule
+from redoubt.image.elf import SHF_ALLOC, SHF_EXEC, Elf, Section
 from redoubt.targets import TARGETS, Target
 
 pytestmark = pytest.mark.skipif(
@@ -140,6 +145,19 @@ def test_a_value_that_may_vary_needs_an_entry(tmp_path: Path, body: str) -> None
     assert [site.excuse for site in report.sites if site.function == "odd"] == [
         "restores on return"
     ]
+
+
+@pytest.mark.parametrize(("words", "is_offset"), [(b"PNPC10F\0", False), (b"\1NPC10F\0", True)])
+def test_the_end_of_a_text_is_no_offset(words: bytes, is_offset: bool) -> None:
+    start = 0xFFFFFFFF81847000
+    target = start + 4 + int.from_bytes(words[4:], "little")
+    code = Section(1, ".text", 1, SHF_ALLOC | SHF_EXEC, target - 64, 128, 0, 0, 1, bytes(128))
+    # The word behind it is one, so that this might be a table.
+    data = words + struct.pack("<i", code.address - start - 8)
+    rodata = Section(2, ".rodata", 1, SHF_ALLOC, start, len(data), 0, 0, 4, data)
+    elf = cast(Elf, SimpleNamespace(sections=[code, rodata]))
+    found = code_tables._offsets(elf, rodata, {target}, ((), ()))
+    assert found == ({target} if is_offset else set())
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Container
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ _DESCRIPTIONS = (".orc_unwind_ip", ".orc_unwind", "__bug_table", ".altinstructio
 # Sections of all kinds of data; and how many words away from an offset another one is, there.
 _MIXED = (".rodata", ".data", ".init.data")
 _NEAR = 4
+# Two words, of which the second looks like an offset, and is the end of a text.
+_TEXT = re.compile(rb"[ -~]{5,7}\0+")
 _ALTERNATIVE = struct.Struct("<iiIBB")
 _ARM64_ALTERNATIVE = struct.Struct("<iiHBB")
 _LABEL = struct.Struct("<iiq")
@@ -128,6 +131,8 @@ def _offsets(
             *targets[number + 1 : number + 1 + _NEAR],
         ]
         if section.name in _MIXED and not any(one in part for one in near for part in code):
+            continue
+        if _TEXT.fullmatch(section.data[4 * max(number - 1, 0) : 4 * number + 4]):
             continue
         found.add(target)
     return found

@@ -139,6 +139,94 @@ static void others_are_not_claimed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + hardened);
 }
 
+static void write_lock(struct mm_struct *mm)
+{
+	mmap_write_lock(mm);
+	mmap_write_unlock(mm);
+}
+
+static void write_lock_nested(struct mm_struct *mm)
+{
+	mmap_write_lock_nested(mm, SINGLE_DEPTH_NESTING);
+	mmap_write_unlock(mm);
+}
+
+static void write_lock_killable(struct mm_struct *mm)
+{
+	if (!mmap_write_lock_killable(mm))
+		mmap_write_unlock(mm);
+}
+
+static void read_lock(struct mm_struct *mm)
+{
+	mmap_read_lock(mm);
+	mmap_read_unlock(mm);
+}
+
+static void read_lock_killable(struct mm_struct *mm)
+{
+	if (!mmap_read_lock_killable(mm))
+		mmap_read_unlock(mm);
+}
+
+static void read_trylock(struct mm_struct *mm)
+{
+	if (mmap_read_trylock(mm))
+		mmap_read_unlock(mm);
+}
+
+#ifdef CONFIG_PER_VMA_LOCK
+static void lock_vma(struct mm_struct *mm)
+{
+	struct vm_area_struct *vma = lock_vma_under_rcu(mm, 0);
+
+	if (vma)
+		vma_end_read(vma);
+}
+#endif
+
+static void get_user_page(struct mm_struct *mm)
+{
+	struct page *page;
+
+	if (get_user_pages_fast(0, 1, 0, &page) == 1)
+		put_page(page);
+}
+
+static void each_lock_asks_whose_it_is(struct kunit *test)
+{
+	static void (*const locks[])(struct mm_struct *mm) = {
+		write_lock, write_lock_nested, write_lock_killable,
+		read_lock, read_lock_killable, read_trylock, get_user_page,
+#ifdef CONFIG_PER_VMA_LOCK
+		lock_vma,
+#endif
+	};
+	struct mm_struct *own, *other, *after;
+	unsigned long before;
+	unsigned int i;
+
+	if (!kpkeys_hardened_cred_enabled())
+		kunit_skip(test, "the kernel would take the locks of a forged address space");
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	own = current->mm;
+	other = mm_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, other);
+
+	kpkeys_expect_violation(true);
+	for (i = 0; i < ARRAY_SIZE(locks); i++) {
+		before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+		current->mm = other;
+		locks[i](other);
+		after = current->mm;
+		current->mm = own;
+		KUNIT_EXPECT_PTR_EQ_MSG(test, after, own, "%ps", locks[i]);
+		KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + 1);
+	}
+	kpkeys_expect_violation(false);
+	mmput(other);
+}
+
 /* === Registers ========================================================== */
 
 #ifdef CONFIG_KPKEYS_HARDENED_REGS
@@ -253,6 +341,7 @@ static struct kunit_case task_cases[] = {
 	KUNIT_CASE(pointer_to_address_space_is_no_matter),
 	KUNIT_CASE(address_space_is_not_switched_to),
 	KUNIT_CASE(others_are_not_claimed),
+	KUNIT_CASE(each_lock_asks_whose_it_is),
 #ifdef CONFIG_KPKEYS_HARDENED_REGS
 	KUNIT_CASE(registers_are_as_they_were),
 	KUNIT_CASE(mitigations_are_not_compared),
