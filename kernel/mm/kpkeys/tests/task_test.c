@@ -139,44 +139,44 @@ static void others_are_not_claimed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + hardened);
 }
 
-static void write_lock(struct mm_struct *mm)
+static void take_write_lock(struct mm_struct *mm)
 {
 	mmap_write_lock(mm);
 	mmap_write_unlock(mm);
 }
 
-static void write_lock_nested(struct mm_struct *mm)
+static void take_write_lock_nested(struct mm_struct *mm)
 {
 	mmap_write_lock_nested(mm, SINGLE_DEPTH_NESTING);
 	mmap_write_unlock(mm);
 }
 
-static void write_lock_killable(struct mm_struct *mm)
+static void take_write_lock_killable(struct mm_struct *mm)
 {
 	if (!mmap_write_lock_killable(mm))
 		mmap_write_unlock(mm);
 }
 
-static void read_lock(struct mm_struct *mm)
+static void take_read_lock(struct mm_struct *mm)
 {
 	mmap_read_lock(mm);
 	mmap_read_unlock(mm);
 }
 
-static void read_lock_killable(struct mm_struct *mm)
+static void take_read_lock_killable(struct mm_struct *mm)
 {
 	if (!mmap_read_lock_killable(mm))
 		mmap_read_unlock(mm);
 }
 
-static void read_trylock(struct mm_struct *mm)
+static void try_read_lock(struct mm_struct *mm)
 {
 	if (mmap_read_trylock(mm))
 		mmap_read_unlock(mm);
 }
 
 #ifdef CONFIG_PER_VMA_LOCK
-static void lock_vma(struct mm_struct *mm)
+static void take_vma_lock(struct mm_struct *mm)
 {
 	struct vm_area_struct *vma = lock_vma_under_rcu(mm, 0);
 
@@ -196,10 +196,10 @@ static void get_user_page(struct mm_struct *mm)
 static void each_lock_asks_whose_it_is(struct kunit *test)
 {
 	static void (*const locks[])(struct mm_struct *mm) = {
-		write_lock, write_lock_nested, write_lock_killable,
-		read_lock, read_lock_killable, read_trylock, get_user_page,
+		take_write_lock, take_write_lock_nested, take_write_lock_killable,
+		take_read_lock, take_read_lock_killable, try_read_lock, get_user_page,
 #ifdef CONFIG_PER_VMA_LOCK
-		lock_vma,
+		take_vma_lock,
 #endif
 	};
 	struct mm_struct *own, *other, *after;
