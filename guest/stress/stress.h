@@ -31,7 +31,8 @@ struct op {
 	bool (*end)(void);
 };
 
-extern const struct op huge_op, collapse_op, swap_op, ldt_op, module_op, cpu_op, cred_op;
+extern const struct op huge_op, collapse_op, swap_op, ldt_op, module_op, cpu_op, cred_op,
+	ptrace_op;
 
 extern size_t page;
 

@@ -6,6 +6,7 @@
 #include <linux/mm.h>
 #include <linux/mmu_context.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
 #include <linux/sched/task_stack.h>
@@ -227,6 +228,47 @@ static void each_lock_asks_whose_it_is(struct kunit *test)
 	mmput(other);
 }
 
+struct child {
+	struct mm_struct *mm;
+	struct completion told;
+};
+
+static int tell_address_space(void *data)
+{
+	struct child *child = data;
+
+	child->mm = current->mm;
+	complete(&child->told);
+	do_exit(0);
+}
+
+static void forged_address_space_is_not_shared(struct kunit *test)
+{
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	struct mm_struct *own, *other;
+	struct child child = { };
+	pid_t pid;
+
+	if (!kpkeys_hardened_cred_enabled())
+		kunit_skip(test, "the new task would run with a forged address space");
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	own = current->mm;
+	other = mm_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	init_completion(&child.told);
+
+	kpkeys_expect_violation(true);
+	current->mm = other;
+	pid = kernel_thread(tell_address_space, &child, "kpkeys_child", SIGCHLD);
+	current->mm = own;
+	kpkeys_expect_violation(false);
+	KUNIT_ASSERT_GT(test, pid, 0);
+	wait_for_completion(&child.told);
+	KUNIT_EXPECT_PTR_EQ(test, child.mm, own);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + 1);
+	mmput(other);
+}
+
 /* === Registers ========================================================== */
 
 #ifdef CONFIG_KPKEYS_HARDENED_REGS
@@ -342,6 +384,7 @@ static struct kunit_case task_cases[] = {
 	KUNIT_CASE(address_space_is_not_switched_to),
 	KUNIT_CASE(others_are_not_claimed),
 	KUNIT_CASE(each_lock_asks_whose_it_is),
+	KUNIT_CASE(forged_address_space_is_not_shared),
 #ifdef CONFIG_KPKEYS_HARDENED_REGS
 	KUNIT_CASE(registers_are_as_they_were),
 	KUNIT_CASE(mitigations_are_not_compared),
