@@ -19,7 +19,8 @@ from redoubt.machine.boot import Machine
 from redoubt.targets import TARGETS, UM, X86_64, get_variant
 from redoubt.trial import check, shortage
 
-KINDS = {"huge", "collapse", "swap", "ldt", "module", "cpu"}
+ALWAYS = {"cred", "ptrace"}
+KINDS = {"huge", "collapse", "swap", "ldt", "module", "cpu", *ALWAYS}
 
 
 def configured(where: Path, *fragments: str, cpus: int = 2) -> Machine:
@@ -34,10 +35,10 @@ def checked(machine: Machine, last: str, monkeypatch: pytest.MonkeyPatch) -> che
     return check.run(machine, get_variant(X86_64, "on"), 10, Silent())
 
 
-def test_x86_64_can_do_everything_and_um_nothing_of_it(tmp_path: Path) -> None:
+def test_x86_64_can_do_everything_and_um_little_of_it(tmp_path: Path) -> None:
     assert check.possible(configured(tmp_path, *X86_64.fragments)) == KINDS
     assert check.possible(configured(tmp_path, *X86_64.fragments, cpus=1)) == KINDS - {"cpu"}
-    assert check.possible(configured(tmp_path, *UM.fragments)) == set()
+    assert check.possible(configured(tmp_path, *UM.fragments)) == ALWAYS
 
 
 def test_each_kind_is_an_operation_of_the_guest() -> None:

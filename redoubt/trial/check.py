@@ -30,6 +30,9 @@ _OPTIONS = {
     "ldt": ("CONFIG_MODIFY_LDT_SYSCALL",),
     "module": ("CONFIG_MODULES", "CONFIG_MODULE_UNLOAD"),
     "cpu": ("CONFIG_HOTPLUG_CPU",),
+    "cred": ("CONFIG_MULTIUSER",),
+    # Each kernel has it.
+    "ptrace": (),
 }
 # Seconds beyond the stress itself: booting, and two walks of all tables, under emulation.
 _MARGIN = 240.0

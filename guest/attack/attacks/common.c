@@ -321,9 +321,28 @@ static noreturn int sleep_for_ever(void *unused)
 		pause();
 }
 
+static bool is_asleep(int pid)
+{
+	char path[64], text[512] = "";
+	const char *state;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		die_errno(path);
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	/* Behind the name, which may have brackets. */
+	state = n > 0 ? strrchr(text, ')') : NULL;
+	return state && !strncmp(state, ") S", 3);
+}
+
 /*
  * Have another process keep what this one has, by flags of clone(): what was
- * forged would be freed with it otherwise. Returns its number.
+ * forged would be freed with it otherwise. Returns its number, when it sleeps
+ * and touches no memory any more.
  */
 int keep_for_ever(int what)
 {
@@ -332,6 +351,8 @@ int keep_for_ever(int what)
 
 	if (pid < 0)
 		die_errno("clone");
+	while (!is_asleep(pid))
+		usleep(1000);
 	return pid;
 }
 
