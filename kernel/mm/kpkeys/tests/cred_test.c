@@ -9,6 +9,7 @@
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uidgid.h>
@@ -446,6 +447,46 @@ static void credentials_in_use_are_not_freed(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, kpkeys_cred_of(new));
 }
 
+static int override_twice(void *data)
+{
+	struct cred *const *creds = data;
+
+	override_creds(creds[0]);
+	/* The end of the task puts this one. */
+	override_creds(get_cred(creds[1]));
+	while (!kthread_should_stop())
+		schedule_timeout_interruptible(1);
+	return 0;
+}
+
+static void tasks_that_end_leave_none_in_use(struct kunit *test)
+{
+	struct task_struct *task;
+	struct cred *creds[2];
+	unsigned int i, tries;
+
+	skip_unless_credentials_are_protected(test);
+
+	for (i = 0; i < ARRAY_SIZE(creds); i++)
+		creds[i] = prepared(test);
+	task = kthread_run(override_twice, creds, "kpkeys_overrider");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	get_task_struct(task);
+	while (kpkeys_task_of(task)->nr_overridden < 2)
+		schedule_timeout_uninterruptible(1);
+	for (i = 0; i < ARRAY_SIZE(creds); i++)
+		KUNIT_EXPECT_GT(test, atomic_read(&kpkeys_cred_of(creds[i])->pins), 0);
+	kthread_stop_put(task);
+
+	/* RCU frees the task. */
+	for (i = 0; i < ARRAY_SIZE(creds); i++) {
+		for (tries = 0; tries < 100 && atomic_read(&kpkeys_cred_of(creds[i])->pins); tries++)
+			schedule_timeout_uninterruptible(HZ / 20);
+		KUNIT_EXPECT_EQ(test, atomic_read(&kpkeys_cred_of(creds[i])->pins), 0);
+		abort_creds(creds[i]);
+	}
+}
+
 /* The rcu_head that RCU calls back with names other credentials. */
 static void references_free_their_own_credentials(struct kunit *test)
 {
@@ -618,6 +659,7 @@ static struct kunit_case cred_cases[] = {
 	KUNIT_CASE(reverting_goes_back),
 	KUNIT_CASE(only_credentials_override),
 	KUNIT_CASE(credentials_in_use_are_not_freed),
+	KUNIT_CASE(tasks_that_end_leave_none_in_use),
 	KUNIT_CASE(references_free_their_own_credentials),
 	KUNIT_CASE(objects_are_found),
 	KUNIT_CASE(objects_lie_in_more_blocks),
