@@ -464,6 +464,7 @@ static void tasks_that_end_leave_none_in_use(struct kunit *test)
 	struct task_struct *task;
 	struct cred *creds[2];
 	unsigned int i, tries;
+	const atomic_t *pins;
 
 	skip_unless_credentials_are_protected(test);
 
@@ -480,9 +481,10 @@ static void tasks_that_end_leave_none_in_use(struct kunit *test)
 
 	/* RCU frees the task. */
 	for (i = 0; i < ARRAY_SIZE(creds); i++) {
-		for (tries = 0; tries < 100 && atomic_read(&kpkeys_cred_of(creds[i])->pins); tries++)
+		pins = &kpkeys_cred_of(creds[i])->pins;
+		for (tries = 0; tries < 100 && atomic_read(pins); tries++)
 			schedule_timeout_uninterruptible(HZ / 20);
-		KUNIT_EXPECT_EQ(test, atomic_read(&kpkeys_cred_of(creds[i])->pins), 0);
+		KUNIT_EXPECT_EQ(test, atomic_read(pins), 0);
 		abort_creds(creds[i]);
 	}
 }
