@@ -190,7 +190,8 @@ static void get_user_page(struct mm_struct *mm)
 {
 	struct page *page;
 
-	if (get_user_pages_fast(0, 1, 0, &page) == 1)
+	/* Without the lock, which asks as well. */
+	if (get_user_pages_fast_only(0, 1, 0, &page) == 1)
 		put_page(page);
 }
 
