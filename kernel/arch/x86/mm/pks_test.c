@@ -426,7 +426,7 @@ static void linear_map_is_merged_again(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, set_memory_pkey(addr, 1, KPKEYS_PKEY_PGTABLES), 0);
 	table = virt_to_page(lookup_address(addr, &level));
 	KUNIT_EXPECT_EQ(test, level, PG_LEVEL_4K);
-	/* Nobody may link the new table once more. */
+	/* No other entry may link the new table. */
 	KUNIT_EXPECT_TRUE(test, kpkeys_is_linked(table));
 	KUNIT_EXPECT_EQ(test, set_memory_pkey(addr, 1, KPKEYS_PKEY_DEFAULT), 0);
 	lookup_address(addr, &level);
