@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,25 +18,34 @@
 #define IDS		100
 
 /* A file that root alone may read. */
-static char path[] = DIRECTORY "/stress-cred-XXXXXX";
+static char path[64];
 
-static enum start start_cred(void)
+static bool make_file(void)
 {
 	int fd;
 
+	if (mkdir(DIRECTORY, 0755) && errno != EEXIST)
+		return false;
+	snprintf(path, sizeof(path), DIRECTORY "/stress-cred-%d", getpid());
+	fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static enum start start_cred(void)
+{
+	bool made;
+
 	if (geteuid())
 		return LEFT_OUT;
-	if (mkdir(DIRECTORY, 0755) && errno != EEXIST) {
-		perror("stress: " DIRECTORY);
-		return BROKEN;
-	}
-	fd = mkstemp(path);
-	if (fd < 0) {
-		perror("stress: mkstemp");
-		return BROKEN;
-	}
-	close(fd);
-	return READY;
+	do {
+		made = make_file();
+	} while (!made && scarce && means_refused(errno));
+	if (made)
+		return READY;
+	perror("stress: a file in " DIRECTORY);
+	return BROKEN;
 }
 
 static bool opens(bool expected)
@@ -88,7 +96,12 @@ static bool op_cred(void)
 
 static bool end_cred(void)
 {
-	return check(!unlink(path));
+	int err;
+
+	do {
+		err = unlink(path);
+	} while (err && scarce && means_refused(errno));
+	return check(!err);
 }
 
 const struct op cred_op = {

@@ -44,16 +44,6 @@ static int wait_for_change(void)
 }
 
 #define REGISTER(from)	((from)->rbx)
-
-static bool get_registers(pid_t pid, struct user_regs_struct *regs)
-{
-	return need(!ptrace(PTRACE_GETREGS, pid, 0, regs));
-}
-
-static bool set_registers(pid_t pid, struct user_regs_struct *regs)
-{
-	return need(!ptrace(PTRACE_SETREGS, pid, 0, regs));
-}
 #else
 static int wait_for_change(void)
 {
@@ -70,6 +60,7 @@ static int wait_for_change(void)
 }
 
 #define REGISTER(from)	((from)->regs[19])
+#endif
 
 static bool get_registers(pid_t pid, struct user_regs_struct *regs)
 {
@@ -84,7 +75,6 @@ static bool set_registers(pid_t pid, struct user_regs_struct *regs)
 
 	return need(!ptrace(PTRACE_SETREGSET, pid, NT_PRSTATUS, &io));
 }
-#endif
 
 static bool has_stopped(pid_t pid)
 {

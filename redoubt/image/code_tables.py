@@ -130,9 +130,10 @@ def _offsets(
             *targets[max(number - _NEAR, 0) : number],
             *targets[number + 1 : number + 1 + _NEAR],
         ]
-        if section.name in _MIXED and not any(one in part for one in near for part in code):
-            continue
-        if _TEXT.fullmatch(section.data[4 * max(number - 1, 0) : 4 * number + 4]):
-            continue
+        if section.name in _MIXED:
+            if not any(one in part for one in near for part in code):
+                continue
+            if _TEXT.fullmatch(section.data[4 * max(number - 1, 0) : 4 * number + 4]):
+                continue
         found.add(target)
     return found

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "files.h"
 
 /* Twice as many as are still forgotten one by one. */
 #define FORGET_PAGES	64
@@ -323,19 +324,14 @@ static noreturn int sleep_for_ever(void *unused)
 
 static bool is_asleep(int pid)
 {
-	char path[64], text[512] = "";
+	char path[64], text[512];
 	const char *state;
-	ssize_t n;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (!read_text(path, text, sizeof(text)))
 		die_errno(path);
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
 	/* Behind the name, which may have brackets. */
-	state = n > 0 ? strrchr(text, ')') : NULL;
+	state = strrchr(text, ')');
 	return state && !strncmp(state, ") S", 3);
 }
 

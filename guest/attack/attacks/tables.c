@@ -4,7 +4,6 @@
  * and forge an entry there.
  */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "tables.h"
 
 /* Slots of a table: the one that the attacker fills, and the one it forges. */
@@ -119,12 +119,10 @@ static size_t free_memory(void)
 
 static size_t kept_memory(void)
 {
-	char text[32] = "";
-	int fd = open(KEPT_KB, O_RDONLY | O_CLOEXEC);
+	char text[32];
 
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+	if (!read_text(KEPT_KB, text, sizeof(text)))
 		die_errno(KEPT_KB);
-	close(fd);
 	return strtoul(text, NULL, 10) << 10;
 }
 

@@ -9,6 +9,7 @@
 #include <linux/compiler.h>
 #include <linux/init.h>
 #include <linux/kpkeys.h>
+#include <linux/kpkeys_task.h>
 #include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
@@ -124,7 +125,16 @@ int kpkeys_tag_early(unsigned long addr, int nr, int pkey);
 /* === Tasks ============================================================== */
 
 struct kpkeys_task *kpkeys_task_current(void);
-struct kpkeys_task *kpkeys_task_find(const struct task_struct *task);
+
+#ifdef CONFIG_KPKEYS_HARDENED_CRED
+/* The current task, whose stack is compared, or another. Not in NMIs. */
+static __always_inline struct kpkeys_task *
+kpkeys_task_find(const struct task_struct *task)
+{
+	return task == current ? kpkeys_task_current() :
+	       (struct kpkeys_task *)kpkeys_task_of(task);
+}
+#endif
 
 #if IS_ENABLED(CONFIG_KUNIT)
 int kpkeys_tag_page(struct page *page, unsigned int order);

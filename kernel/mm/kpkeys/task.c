@@ -60,19 +60,6 @@ struct kpkeys_task *kpkeys_task_current(void)
 }
 
 /**
- * kpkeys_task_find() - Find out who a task is, in order to note something of it.
- * @task: the current task, whose stack is compared, or another.
- *
- * Context: any but NMIs; process context if @task is the current one.
- * Return: as kpkeys_task_current().
- */
-struct kpkeys_task *kpkeys_task_find(const struct task_struct *task)
-{
-	return task == current ? kpkeys_task_current() :
-	       (struct kpkeys_task *)kpkeys_task_of(task);
-}
-
-/**
  * kpkeys_task_alloc() - Have a new task be somebody.
  * @task: the task.
  *
