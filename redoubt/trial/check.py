@@ -30,8 +30,8 @@ _OPTIONS = {
     "ldt": ("CONFIG_MODIFY_LDT_SYSCALL",),
     "module": ("CONFIG_MODULES", "CONFIG_MODULE_UNLOAD"),
     "cpu": ("CONFIG_HOTPLUG_CPU",),
-    "cred": ("CONFIG_MULTIUSER",),
-    # Each kernel has it.
+    # Each kernel of ours has these two.
+    "cred": (),
     "ptrace": (),
 }
 # Seconds beyond the stress itself: booting, and two walks of all tables, under emulation.
