@@ -531,10 +531,14 @@ def test_the_allow_list_of_a_target_is_well_formed(target: Target) -> None:
     path = Path(__file__).resolve().parents[1] / "configs" / "audit" / target.audit
     policy = audit.load_policy(path)
     levels = {
-        "default": 0x555556A8, "pgtables": 0x55555680, "state": 0x55555608, "cred": 0x55555488
+        "default": 0x555556A8, "pgtables": 0x55555680, "state": 0x55555608, "cred": 0x55555488,
+        "secret": 0x55555288,
     }  # fmt: skip
     if target.arch == "arm64":
-        levels = {"default": 0x11117, "pgtables": 0x11557, "state": 0x15517, "cred": 0x51517}
+        levels = {
+            "default": 0x11117, "pgtables": 0x11557, "state": 0x15517, "cred": 0x51517,
+            "secret": 0x511517,
+        }  # fmt: skip
     assert policy.levels == levels
     assert "kpkeys_set_level" in policy.helpers
 

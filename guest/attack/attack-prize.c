@@ -3,12 +3,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -81,6 +83,17 @@ static void restrict_ptrace(void)
 	close(fd);
 }
 
+/* The kernel uses a key of this type, and gives it to no program. */
+static void make_key(struct prize *prize)
+{
+	long key = syscall(SYS_add_key, "logon", "redoubt:prize", prize->token, TOKEN_LEN,
+			   KEY_SPEC_PROCESS_KEYRING);
+
+	if (key < 0)
+		fail("add_key: %s", strerror(errno));
+	snprintf(prize->args[0], sizeof(prize->args[0]), "%ld", key);
+}
+
 void prize_prepare(struct prize *prize, enum prize_kind kind)
 {
 	memset(prize, 0, sizeof(*prize));
@@ -109,6 +122,9 @@ void prize_prepare(struct prize *prize, enum prize_kind kind)
 		break;
 	case PRIZE_KERNEL:
 		tell_driver(prize->token);
+		break;
+	case PRIZE_KEY:
+		make_key(prize);
 		break;
 	}
 }
@@ -146,6 +162,9 @@ bool prize_verify(struct prize *prize, const char *loot, const char **text)
 		return read;
 	case PRIZE_KERNEL:
 		*text = read ? "secret kept by the kernel read" : "intact";
+		return read;
+	case PRIZE_KEY:
+		*text = read ? "key of root read" : "intact";
 		return read;
 	}
 	return false;

@@ -25,6 +25,7 @@ enum prize_kind {
 	PRIZE_DAEMON_MEMORY,	/* the same, but it answers nobody */
 	PRIZE_AGENT,		/* that of another program of the attacker's user */
 	PRIZE_KERNEL,		/* a secret that a driver keeps */
+	PRIZE_KEY,		/* a key of root that no program can read */
 };
 
 /* The prize of one run of one attack, and the words the attacker gets. */

@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -145,6 +146,18 @@ static const char *lacking_yama(void)
 	return access(PTRACE_SCOPE, F_OK) ? "the kernel has no Yama" : NULL;
 }
 
+static const char *lacking_bpf(void)
+{
+	return syscall(SYS_bpf, 0, NULL, 0) < 0 && errno == ENOSYS ?
+		"the kernel has no BPF" : NULL;
+}
+
+static const char *lacking_keys(void)
+{
+	return syscall(SYS_keyctl, 0, 0, 0) < 0 && errno == ENOSYS ?
+		"the kernel keeps no keys" : NULL;
+}
+
 static const struct attack attacks[] = {
 	{ "own-pte", true, PRIZE_FILE,
 	  "own PTE maps the page cache of a root-only file", NULL },
@@ -167,6 +180,9 @@ static const struct attack attacks[] = {
 	  "kernel (vmalloc) PTE maps the attacker's page", NULL },
 	{ "tolerated-write", true, PRIZE_FILE,
 	  "own PTE, through an accessor that tolerates faults", NULL },
+	{ "bpf-hole", true, PRIZE_FILE,
+	  "own PTE, by a BPF program that the verifier should have refused",
+	  lacking_bpf },
 	{ "sleeping-fault", true, PRIZE_FILE,
 	  "own PTE, raised by the handler of a fault that waited",
 	  lacking_frames },
@@ -198,6 +214,8 @@ static const struct attack attacks[] = {
 	  "the attacker's thread points to the address space of a root daemon", NULL },
 	{ "saved-reg", true, PRIZE_DAEMON_REG,
 	  "saved user register of a root daemon altered", NULL },
+	{ "key-read", true, PRIZE_KEY,
+	  "a key of root read where the kernel keeps it", lacking_keys },
 	{ "page-cache", false, PRIZE_FILE,
 	  "contents of a root-only file altered where they are cached", NULL },
 };

@@ -184,6 +184,22 @@ u64 vuln_pipe(int fd)
 	return p.buffer;
 }
 
+u64 vuln_key(int serial)
+{
+	struct kpkeys_vuln_key k = { .serial = serial };
+
+	vuln_ioctl(KPKEYS_VULN_KEY, &k, "leaking where a key is");
+	return k.addr;
+}
+
+/* Have a BPF program write. */
+void vuln_bpf_write(u64 addr, u64 value)
+{
+	struct kpkeys_vuln_write w = { .addr = addr, .value = value };
+
+	vuln_ioctl(KPKEYS_VULN_BPF, &w, "arbitrary write by a BPF program");
+}
+
 /* Writes that tolerate faults; returns whether none was refused. */
 bool vuln_writes(struct kpkeys_vuln_write *list, size_t count)
 {

@@ -20,12 +20,14 @@ struct pt_regs;
 
 /*
  * A level names what kernel code may write; the architecture translates it
- * into a value of its pkey register. Every level can write untagged memory.
+ * into a value of its pkey register. Every level can write untagged memory, and
+ * read all memory but secrets.
  */
 #define KPKEYS_LVL_DEFAULT	0	/* every tagged page is read-only */
 #define KPKEYS_LVL_PGTABLES	1	/* page tables are writable as well */
 #define KPKEYS_LVL_STATE	2	/* variables with __kpkeys_state are */
 #define KPKEYS_LVL_CRED		3	/* who each task is */
+#define KPKEYS_LVL_SECRET	4	/* secrets, which no other level may read */
 
 /* Marks a register that was not written; never a register value. */
 #define KPKEYS_PKEY_REG_INVAL	(~0ULL)
@@ -67,6 +69,8 @@ static __always_inline unsigned long kpkeys_level_of(u64 pkey_reg)
 		return KPKEYS_LVL_STATE;
 	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_CRED))
 		return KPKEYS_LVL_CRED;
+	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_SECRET))
+		return KPKEYS_LVL_SECRET;
 	return KPKEYS_LVL_DEFAULT;
 }
 
@@ -189,16 +193,18 @@ static inline int set_memory_pkey(unsigned long addr, int numpages, int pkey)
 #endif
 
 /**
- * struct kpkeys_violation - a write that the pkey register refused.
- * @addr: the address written to.
- * @ip: the instruction that wrote.
+ * struct kpkeys_violation - an access that the pkey register refused.
+ * @addr: the address written to, or read.
+ * @ip: the instruction that did.
  * @pkey: the key of the page at @addr.
- * @pkey_reg: the pkey register at the time of the write.
+ * @is_read: it was a read.
+ * @pkey_reg: the pkey register at that time.
  */
 struct kpkeys_violation {
 	unsigned long addr;
 	unsigned long ip;
 	int pkey;
+	bool is_read;
 	u64 pkey_reg;
 };
 
@@ -221,6 +227,7 @@ void kpkeys_level_leaked(void);
 #if IS_ENABLED(CONFIG_KPKEYS_KUNIT_TEST)
 void kpkeys_expect_violation(bool expected);
 int kpkeys_test_write(void *dst, const void *src, size_t size);
+int kpkeys_test_read(unsigned long *dst, const void *src);
 bool kpkeys_violation_is_expected(void);
 #else
 static inline bool kpkeys_violation_is_expected(void) { return false; }
@@ -402,6 +409,14 @@ void kpkeys_hardened_regs_init(void);
 #else
 static inline bool kpkeys_hardened_regs_enabled(void) { return false; }
 static inline void kpkeys_hardened_regs_init(void) { }
+#endif
+
+/* === Hardened secrets =================================================== */
+
+#ifdef CONFIG_KPKEYS_HARDENED_SECRET
+void kpkeys_hardened_secret_init(void);
+#else
+static inline void kpkeys_hardened_secret_init(void) { }
 #endif
 
 #endif /* _LINUX_KPKEYS_H */

@@ -333,18 +333,30 @@ static bool kpkeys_pool_has_spare(const struct kpkeys_pool *pool, int nid)
 	return true;
 }
 
+static int kpkeys_block_set_keys(const struct kpkeys_pool *pool, struct page *page,
+				 unsigned int nr, int first_pkey, int pkey)
+{
+	int err;
+
+	if (first_pkey == pkey)
+		return kpkeys_block_set_key(pool, page, nr, pkey);
+	err = kpkeys_block_set_key(pool, page, 1, first_pkey);
+	return err ? : kpkeys_block_set_key(pool, page + 1, nr - 1, pkey);
+}
+
 /**
  * kpkeys_block_add_other() - Give pages another key, and have a pool watch them.
  * @pool: the pool. It refuses other mappings of the pages.
  * @page: the first page, which has just been allocated. It is consumed.
- * @order: order of the pages.
- * @pkey: their key, for good.
+ * @order: order of the pages; above 0 if their keys differ.
+ * @first_pkey: the key of the first, for good.
+ * @pkey: that of the others.
  *
  * Context: may sleep; the grow mutex is held.
  * Return: as kpkeys_block_add(), or -ENOMEM.
  */
 int kpkeys_block_add_other(const struct kpkeys_pool *pool, struct page *page,
-			   unsigned int order, int pkey)
+			   unsigned int order, int first_pkey, int pkey)
 {
 	unsigned int nr = 1 << order;
 	int err = -ENOMEM;
@@ -361,7 +373,7 @@ int kpkeys_block_add_other(const struct kpkeys_pool *pool, struct page *page,
 		kpkeys_pool_count(pool, KPKEYS_POOL_REFUSED);
 		err = -EADDRINUSE;
 	} else {
-		err = kpkeys_block_set_key(pool, page, nr, pkey);
+		err = kpkeys_block_set_keys(pool, page, nr, first_pkey, pkey);
 		if (!err)
 			err = kpkeys_block_enter_other(pool, page, order);
 		else if (err == -EBUSY ||

@@ -33,6 +33,7 @@
 
 #include "kpkeys.h"
 #include "pool.h"
+#include "secret.h"
 
 /* A page that is freed and reused between each of so many looks is unlikely. */
 #define FOREIGN_LOOKS	5
@@ -377,10 +378,25 @@ static int kpkeys_check_state(struct check *check)
 	return err;
 }
 
+static int kpkeys_check_secrets(struct check *check)
+{
+	const void *block = NULL;
+	unsigned int i, nr;
+	int err = 0;
+
+	while (!err && (block = kpkeys_secrets_next(block, &nr))) {
+		err = kpkeys_check_pkey(check, block, KPKEYS_PKEY_LEDGER, "list of secrets");
+		for (i = 1; !err && i <= nr; i++)
+			err = kpkeys_check_pkey(check, block + i * PAGE_SIZE,
+						KPKEYS_PKEY_SECRET, "secrets");
+	}
+	return err;
+}
+
 static int kpkeys_check_other_keys(struct check *check)
 {
 	return kpkeys_check_objects(check) ? : kpkeys_check_ledgers(check) ? :
-	       kpkeys_check_state(check);
+	       kpkeys_check_state(check) ? : kpkeys_check_secrets(check);
 }
 
 /* === The check ========================================================== */

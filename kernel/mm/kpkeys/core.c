@@ -96,6 +96,8 @@ static const char *kpkeys_level_name(u64 pkey_reg)
 		return "state";
 	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_CRED))
 		return "cred";
+	if (pkey_reg == arch_kpkeys_level_reg(KPKEYS_LVL_SECRET))
+		return "secret";
 	return "unknown";
 }
 
@@ -135,9 +137,33 @@ int kpkeys_test_write(void *dst, const void *src, size_t size)
 }
 
 /**
+ * kpkeys_test_read() - Try a read that may be refused, for tests.
+ * @dst: where to put what was read.
+ * @src: the word to read.
+ *
+ * copy_from_kernel_nofault() would not even try.
+ *
+ * Context: process context, one test at a time.
+ * Return: 0, or -EFAULT if the read was refused, as by kpkeys_test_write().
+ */
+int kpkeys_test_read(unsigned long *dst, const void *src)
+{
+	int err = -EFAULT;
+
+	kpkeys_expect_violation(true);
+	pagefault_disable();
+	__get_kernel_nofault(dst, src, unsigned long, out);
+	err = 0;
+out:
+	pagefault_enable();
+	kpkeys_expect_violation(false);
+	return err;
+}
+
+/**
  * kpkeys_violation_is_expected() - Does a test cause the current violation?
  *
- * Return: true if the fault handler may use the fixup of the write.
+ * Return: true if the fault handler may use the fixup of the access.
  */
 bool kpkeys_violation_is_expected(void)
 {
@@ -156,16 +182,17 @@ bool kpkeys_violation_panics(void)
 }
 
 /**
- * kpkeys_report_violation() - Count and print a refused write.
- * @violation: the write.
+ * kpkeys_report_violation() - Count and print a refused access.
+ * @violation: the access.
  *
  * The fault handler calls it before kpkeys_violation_die().
  */
 void kpkeys_report_violation(const struct kpkeys_violation *violation)
 {
 	kpkeys_stat_add(KPKEYS_STAT_VIOLATIONS, 1);
-	pr_alert("violation: write to 0x%lx (pkey %d) at level %s, ip %pS, %s[%d]\n",
-		 violation->addr, violation->pkey,
+	pr_alert("violation: %s 0x%lx (pkey %d) at level %s, ip %pS, %s[%d]\n",
+		 violation->is_read ? "read of" : "write to", violation->addr,
+		 violation->pkey,
 		 kpkeys_level_name(violation->pkey_reg), (void *)violation->ip,
 		 current->comm, task_pid_nr(current));
 }
@@ -229,11 +256,11 @@ void kpkeys_violation_kill(void)
  * @code: error code or syndrome of the fault.
  *
  * There is no "warn and go on": levels are compile-time constants, so a refused
- * write is an attack or a missed page table writer, and an attacker only has to
- * try twice if the second write passes. An instruction with a fixup is no
+ * access is an attack or a missed page table writer, and an attacker only has to
+ * try twice if the second one passes. An instruction with a fixup is no
  * exception: the attacker would get an error and retry.
  *
- * Context: the stack of the task that wrote, at the default level.
+ * Context: the stack of the task that did it, at the default level.
  */
 void __noreturn kpkeys_violation_die(struct pt_regs *regs, unsigned long code)
 {

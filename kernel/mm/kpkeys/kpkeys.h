@@ -145,8 +145,8 @@ int kpkeys_untag_page(struct page *page, unsigned int order);
 /**
  * struct kpkeys_check_result - what the checker found.
  * @tables: page table pages visited.
- * @untagged: page table pages, ledgers, and pages of __kpkeys_state and of
- *	objects that lack their key.
+ * @untagged: page table pages, ledgers, and pages of __kpkeys_state, of objects
+ *	and of secrets that lack their key.
  * @aliases: entries that map a page of the pool, or a table that is older than
  *	the pool, writable and outside of the linear map.
  * @unlinked: page tables of processes that could be freed or used twice.

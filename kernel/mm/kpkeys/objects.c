@@ -254,7 +254,7 @@ static int kpkeys_objects_tag(struct page *page, unsigned int order)
 	int err;
 
 	guard(mutex)(&pool->sync->grow);
-	err = kpkeys_block_add_other(pool, page, order, KPKEYS_PKEY_CRED);
+	err = kpkeys_block_add_other(pool, page, order, KPKEYS_PKEY_CRED, KPKEYS_PKEY_CRED);
 	if (err)
 		return err;
 	kpkeys_objects_clear(page_address(page), PAGE_SIZE << order);

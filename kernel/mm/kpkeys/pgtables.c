@@ -526,6 +526,7 @@ void __init kpkeys_hardened_pgtables_init(void)
 		KPKEYS_ARCH_NAME);
 	kpkeys_hardened_state_init();
 	kpkeys_hardened_cred_init();
+	kpkeys_hardened_secret_init();
 }
 
 /**

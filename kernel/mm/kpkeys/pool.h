@@ -514,7 +514,7 @@ int kpkeys_block_search_and_tag(const struct kpkeys_pool *pool,
 				struct page *page, unsigned int order,
 				unsigned int min_spare);
 int kpkeys_block_add_other(const struct kpkeys_pool *pool, struct page *page,
-			   unsigned int order, int pkey);
+			   unsigned int order, int first_pkey, int pkey);
 void kpkeys_block_set_objects(const struct kpkeys_pool *pool, struct page *page,
 			      unsigned int order);
 void kpkeys_block_free_pages(struct page *page, unsigned int nr);

@@ -131,6 +131,10 @@ static long kpkeys_vuln_ioctl(struct file *file, unsigned int cmd,
 		return kpkeys_vuln_leak_symbol(arg);
 	case KPKEYS_VULN_PIPE:
 		return kpkeys_vuln_leak_pipe(arg);
+	case KPKEYS_VULN_KEY:
+		return kpkeys_vuln_leak_key(arg);
+	case KPKEYS_VULN_BPF:
+		return kpkeys_vuln_bpf(arg);
 	default:
 		return -ENOTTY;
 	}

@@ -41,6 +41,24 @@ int kpkeys_vuln_secret_set(void __user *arg);
 int kpkeys_vuln_secret_get(void __user *arg);
 int kpkeys_vuln_flush(void);
 
+#ifdef CONFIG_BPF
+int kpkeys_vuln_bpf(void __user *arg);
+#else
+static inline int kpkeys_vuln_bpf(void __user *arg)
+{
+	return -EOPNOTSUPP;
+}
+#endif
+
+#ifdef CONFIG_KEYS
+int kpkeys_vuln_leak_key(void __user *arg);
+#else
+static inline int kpkeys_vuln_leak_key(void __user *arg)
+{
+	return -EOPNOTSUPP;
+}
+#endif
+
 #ifdef CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION
 int kpkeys_vuln_asi_map(void __user *arg);
 #else

@@ -142,6 +142,13 @@ struct kpkeys_vuln_pipe {
 	__u64 buffer;	/* out: of a struct pipe_buffer: page, offset, length */
 };
 
+/* Leak: where the kernel keeps the data of a key of type user or logon. */
+struct kpkeys_vuln_key {
+	__s32 serial;
+	__u32 pad;
+	__u64 addr;	/* out */
+};
+
 /* Leak: the caller's credentials. */
 struct kpkeys_vuln_cred {
 	__u64 pointer;	/* out: of task->cred */
@@ -208,5 +215,8 @@ struct kpkeys_vuln_policy {
 #define KPKEYS_VULN_SYMBOL	_IOWR('V', 19, struct kpkeys_vuln_symbol)
 #define KPKEYS_VULN_PIPE	_IOWR('V', 20, struct kpkeys_vuln_pipe)
 #define KPKEYS_VULN_TASK	_IOWR('V', 21, struct kpkeys_vuln_task)
+#define KPKEYS_VULN_KEY		_IOWR('V', 22, struct kpkeys_vuln_key)
+/* The arbitrary write by a BPF program, as if the verifier had let it pass. */
+#define KPKEYS_VULN_BPF		_IOW('V', 23, struct kpkeys_vuln_write)
 
 #endif /* KPKEYS_VULN_H */

@@ -148,6 +148,9 @@ void noinstr arm64_kpkeys_return_to_raised(unsigned long frame)
 	case KPKEYS_LVL_CRED:
 		arm64_write_por_el1(POR_EL1_CRED);
 		break;
+	case KPKEYS_LVL_SECRET:
+		arm64_write_por_el1(POR_EL1_SECRET);
+		break;
 	default:
 		arm64_write_por_el1(POR_EL1_PGTABLES);
 	}
@@ -343,11 +346,11 @@ bool arm64_kpkeys_lazy_may_map(const struct pt_regs *regs, int data)
 	return kpkeys_may_map(pte_pfn(pte), 1, pte_present(pte));
 }
 
-/* Did the key of page tables refuse this write? */
+/* Did a key refuse this access? */
 static bool kpkeys_is_violation(unsigned long addr, unsigned long esr)
 {
 	return ESR_ELx_EC(esr) == ESR_ELx_EC_DABT_CUR && is_ttbr1_addr(addr) &&
-	       esr_fsc_is_permission_fault(esr) && esr & ESR_ELx_WNR &&
+	       esr_fsc_is_permission_fault(esr) &&
 	       arm64_kpkeys_tagged(kpkeys_leaf_of(addr));
 }
 
@@ -367,7 +370,8 @@ bool __arm64_kpkeys_lazy_abort(struct pt_regs *regs)
 	const struct exception_table_entry *ex;
 	unsigned long addr;
 
-	if (!kpkeys_is_violation(untagged_addr(read_sysreg(far_el1)),
+	if (!(read_sysreg(esr_el1) & ESR_ELx_WNR) ||
+	    !kpkeys_is_violation(untagged_addr(read_sysreg(far_el1)),
 				 read_sysreg(esr_el1)))
 		return false;
 
@@ -431,6 +435,7 @@ bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 	struct kpkeys_violation violation = {
 		.addr = addr,
 		.ip = regs->pc,
+		.is_read = !(esr & ESR_ELx_WNR),
 		.pkey_reg = raw_cpu_read(arm64_kpkeys_at_entry),
 	};
 

@@ -36,6 +36,7 @@ static void overlays_of_levels(struct kunit *test)
 		{ POR_EL1_PGTABLES, BIT(0) | BIT(ARM64_PKEY_PGTABLES) | BIT(ARM64_PKEY_LEDGER) },
 		{ POR_EL1_STATE, BIT(0) | BIT(ARM64_PKEY_STATE) | BIT(ARM64_PKEY_LEDGER) },
 		{ POR_EL1_CRED, BIT(0) | BIT(ARM64_PKEY_CRED) | BIT(ARM64_PKEY_LEDGER) },
+		{ POR_EL1_SECRET, BIT(0) | BIT(ARM64_PKEY_SECRET) | BIT(ARM64_PKEY_LEDGER) },
 	};
 	int i, pkey;
 
@@ -44,7 +45,8 @@ static void overlays_of_levels(struct kunit *test)
 
 		for (pkey = 0; pkey < 8; pkey++) {
 			KUNIT_EXPECT_EQ(test, por_elx_allows_read(por, pkey),
-					pkey <= ARM64_PKEY_MAX);
+					pkey < ARM64_PKEY_SECRET ||
+					test_bit(pkey, &levels[i].writes));
 			KUNIT_EXPECT_EQ(test, por_elx_allows_write(por, pkey),
 					test_bit(pkey, &levels[i].writes));
 			KUNIT_EXPECT_EQ(test, por_elx_allows_exec(por, pkey), !pkey);

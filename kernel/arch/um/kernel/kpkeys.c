@@ -13,6 +13,7 @@
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_cred.h>
 #include <linux/kpkeys_ledger.h>
+#include <linux/kpkeys_secret.h>
 #include <linux/kpkeys_state.h>
 #include <linux/mm.h>
 #include <linux/panic.h>
@@ -28,7 +29,8 @@
 #include <os.h>
 #include <sysdep/pkey.h>
 
-/* Page fault error code: refused by a protection key. */
+/* Page fault error code: a write; refused by a protection key. */
+#define UM_PF_WRITE	0x02
 #define UM_PF_PK	0x20
 
 int um_pku_active __ro_after_init;
@@ -56,6 +58,7 @@ const char * __init arch_kpkeys_init(void)
 	BUILD_BUG_ON(UM_PKRU_SHADOW_NO_KEY != KPKEYS_LVL_PGTABLES);
 	BUILD_BUG_ON(UM_PKRU_SHADOW_STATE != KPKEYS_LVL_STATE);
 	BUILD_BUG_ON(UM_PKRU_SHADOW_CRED != KPKEYS_LVL_CRED);
+	BUILD_BUG_ON(UM_PKRU_SHADOW_SECRET != KPKEYS_LVL_SECRET);
 
 	if (nopku)
 		return "disabled by nopku";
@@ -315,6 +318,11 @@ static int um_kpkeys_pkey_of(unsigned long addr)
 		return KPKEYS_PKEY_STATE;
 	if (kpkeys_is_object_memory((void *)addr))
 		return KPKEYS_PKEY_CRED;
+	if (kpkeys_is_secret((void *)addr, 1))
+		return KPKEYS_PKEY_SECRET;
+	/* Before secrets comes the page that says which there are. */
+	if (kpkeys_is_secret((void *)(addr + PAGE_SIZE), 1))
+		return KPKEYS_PKEY_LEDGER;
 	for_each_possible_cpu(cpu) {
 		ledger = per_cpu_ptr(&kpkeys_ledger, cpu);
 		if (addr - (unsigned long)ledger < sizeof(*ledger))
@@ -340,6 +348,7 @@ bool um_kpkeys_fault(const struct faultinfo *fi, unsigned long ip,
 	struct kpkeys_violation violation = {
 		.addr = FAULT_ADDRESS(*fi),
 		.ip = ip,
+		.is_read = !(fi->error_code & UM_PF_WRITE),
 	};
 
 	if (!um_pku_active || !(fi->error_code & UM_PF_PK) || !mc)

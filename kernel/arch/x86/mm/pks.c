@@ -230,6 +230,9 @@ void noinstr x86_pks_return_to_raised(void)
 	case KPKEYS_LVL_CRED:
 		x86_write_pkrs(PKRS_CRED);
 		break;
+	case KPKEYS_LVL_SECRET:
+		x86_write_pkrs(PKRS_SECRET);
+		break;
 	default:
 		x86_write_pkrs(PKRS_PGTABLES);
 	}
@@ -336,6 +339,7 @@ bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 {
 	struct kpkeys_violation violation = {
 		.addr = address,
+		.is_read = !(error_code & X86_PF_WRITE),
 		.pkey_reg = x86_pks_interrupted(),
 	};
 

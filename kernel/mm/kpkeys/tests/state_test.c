@@ -144,6 +144,7 @@ static void interrupted_code_is_at_its_level_again(struct kunit *test)
 
 	interrupt_at(test, KPKEYS_LVL_STATE);
 	interrupt_at(test, KPKEYS_LVL_CRED);
+	interrupt_at(test, KPKEYS_LVL_SECRET);
 }
 
 static void state_is_not_mapped_again(struct kunit *test)

@@ -26,6 +26,7 @@ struct pt_regs;
 #define KPKEYS_PKEY_LEDGER	ARM64_PKEY_LEDGER
 #define KPKEYS_PKEY_STATE	ARM64_PKEY_STATE
 #define KPKEYS_PKEY_CRED	ARM64_PKEY_CRED
+#define KPKEYS_PKEY_SECRET	ARM64_PKEY_SECRET
 
 #define KPKEYS_ARCH_NAME	"arm64/poe"
 
@@ -55,7 +56,8 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 #define arch_kpkeys_level_reg(level)					\
 	((level) == KPKEYS_LVL_PGTABLES ? POR_EL1_PGTABLES :		\
 	 (level) == KPKEYS_LVL_STATE ? POR_EL1_STATE :			\
-	 (level) == KPKEYS_LVL_CRED ? POR_EL1_CRED : POR_EL1_DEFAULT)
+	 (level) == KPKEYS_LVL_CRED ? POR_EL1_CRED :			\
+	 (level) == KPKEYS_LVL_SECRET ? POR_EL1_SECRET : POR_EL1_DEFAULT)
 
 #define arch_kpkeys_write_level(level) do {				\
 	if ((level) == KPKEYS_LVL_PGTABLES)				\
@@ -64,6 +66,8 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 		arm64_write_por_el1(POR_EL1_STATE);			\
 	else if ((level) == KPKEYS_LVL_CRED)				\
 		arm64_write_por_el1(POR_EL1_CRED);			\
+	else if ((level) == KPKEYS_LVL_SECRET)				\
+		arm64_write_por_el1(POR_EL1_SECRET);			\
 	else								\
 		arm64_write_por_el1(POR_EL1_DEFAULT);			\
 } while (0)
@@ -132,7 +136,8 @@ static __always_inline void arch_irqentry_enter_kpkeys(struct pt_regs *regs)
 
 	level = reg == POR_EL1_PGTABLES ? KPKEYS_LVL_PGTABLES :
 		reg == POR_EL1_STATE ? KPKEYS_LVL_STATE :
-		reg == POR_EL1_CRED ? KPKEYS_LVL_CRED : KPKEYS_LVL_DEFAULT;
+		reg == POR_EL1_CRED ? KPKEYS_LVL_CRED :
+		reg == POR_EL1_SECRET ? KPKEYS_LVL_SECRET : KPKEYS_LVL_DEFAULT;
 	if (level != KPKEYS_LVL_DEFAULT &&
 	    kpkeys_ledger_push((unsigned long)regs, level))
 		__preempt_count_add(PREEMPT_OFFSET);

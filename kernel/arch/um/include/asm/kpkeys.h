@@ -20,6 +20,7 @@ struct uml_pt_regs;
 #define KPKEYS_PKEY_LEDGER	UM_PKEY_LEDGER
 #define KPKEYS_PKEY_STATE	UM_PKEY_STATE
 #define KPKEYS_PKEY_CRED	UM_PKEY_CRED
+#define KPKEYS_PKEY_SECRET	UM_PKEY_SECRET
 
 #ifdef CONFIG_UML_PKU_MOCK
 #define KPKEYS_ARCH_NAME	"a mock: nothing is protected"
@@ -46,7 +47,8 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 #define arch_kpkeys_level_reg(level)					\
 	((level) == KPKEYS_LVL_PGTABLES ? UM_PKRU_PGTABLES :		\
 	 (level) == KPKEYS_LVL_STATE ? UM_PKRU_STATE :			\
-	 (level) == KPKEYS_LVL_CRED ? UM_PKRU_CRED : UM_PKRU_DEFAULT)
+	 (level) == KPKEYS_LVL_CRED ? UM_PKRU_CRED :			\
+	 (level) == KPKEYS_LVL_SECRET ? UM_PKRU_SECRET : UM_PKRU_DEFAULT)
 
 /*
  * The shadow word is raised only while the register is: it is set after the

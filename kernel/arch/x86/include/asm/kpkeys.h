@@ -17,6 +17,7 @@ struct kpkeys_range;
 #define KPKEYS_PKEY_LEDGER	X86_PKEY_LEDGER
 #define KPKEYS_PKEY_STATE	X86_PKEY_STATE
 #define KPKEYS_PKEY_CRED	X86_PKEY_CRED
+#define KPKEYS_PKEY_SECRET	X86_PKEY_SECRET
 
 #define KPKEYS_ARCH_NAME	"x86/pks"
 
@@ -39,7 +40,8 @@ static __always_inline u64 arch_kpkeys_read_reg(void)
 #define arch_kpkeys_level_reg(level)					\
 	((level) == KPKEYS_LVL_PGTABLES ? PKRS_PGTABLES :		\
 	 (level) == KPKEYS_LVL_STATE ? PKRS_STATE :			\
-	 (level) == KPKEYS_LVL_CRED ? PKRS_CRED : PKRS_DEFAULT)
+	 (level) == KPKEYS_LVL_CRED ? PKRS_CRED :			\
+	 (level) == KPKEYS_LVL_SECRET ? PKRS_SECRET : PKRS_DEFAULT)
 
 /*
  * The level in memory is raised only while the register is: it is set after the

@@ -25,16 +25,18 @@
 #define X86_PKEY_LEDGER		2	/* written at every raised level */
 #define X86_PKEY_STATE		3
 #define X86_PKEY_CRED		4
-#define X86_PKEY_MAX		4
+#define X86_PKEY_SECRET		5	/* not even read by default */
+#define X86_PKEY_MAX		5
 
 /*
  * PKRS: two bits per key, access-disable below write-disable. The default is
- * write-disable for keys in use, and access-disable for others.
+ * write-disable for keys in use, and access-disable for secrets and others.
  */
 #define PKRS_DEFAULT		0x555556a8U
 #define PKRS_PGTABLES		0x55555680U	/* page tables: read-write */
 #define PKRS_STATE		0x55555608U	/* state: read-write */
 #define PKRS_CRED		0x55555488U	/* credentials: read-write */
+#define PKRS_SECRET		0x55555288U	/* secrets: read-write */
 
 /* Does the CPU have PKS, and is it in use? */
 DECLARE_STATIC_KEY_FALSE(x86_pks_key);

@@ -14,16 +14,18 @@
 #define UM_PKEY_LEDGER		2	/* written at every raised level */
 #define UM_PKEY_STATE		3
 #define UM_PKEY_CRED		4
-#define UM_PKEY_MAX		4
+#define UM_PKEY_SECRET		5	/* not even read by default */
+#define UM_PKEY_MAX		5
 
 /*
  * PKRU: two bits per key, access-disable below write-disable. The default is
- * write-disable for keys in use.
+ * write-disable for keys in use, and access-disable for secrets.
  */
 #define UM_PKRU_DEFAULT		0x555556a8U
 #define UM_PKRU_PGTABLES	0x55555680U	/* page tables: read-write */
 #define UM_PKRU_STATE		0x55555608U	/* state: read-write */
 #define UM_PKRU_CRED		0x55555488U	/* credentials: read-write */
+#define UM_PKRU_SECRET		0x55555288U	/* secrets: read-write */
 
 #ifdef CONFIG_UML_PKU
 
@@ -42,6 +44,7 @@ extern int um_pku_active;
 
 #define UM_PKRU_SHADOW_STATE	2	/* KPKEYS_LVL_STATE */
 #define UM_PKRU_SHADOW_CRED	3	/* KPKEYS_LVL_CRED */
+#define UM_PKRU_SHADOW_SECRET	4	/* KPKEYS_LVL_SECRET */
 
 static __always_inline int um_pkru_shadow(void);
 
@@ -57,6 +60,8 @@ static __always_inline unsigned int um_read_pkru(void)
 		return UM_PKRU_STATE;
 	case UM_PKRU_SHADOW_CRED:
 		return UM_PKRU_CRED;
+	case UM_PKRU_SHADOW_SECRET:
+		return UM_PKRU_SECRET;
 	default:
 		return UM_PKRU_PGTABLES;
 	}

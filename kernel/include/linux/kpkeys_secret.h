@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Secrets: memory with a key that forbids even to read it.
+ *
+ * An attacker who can read anywhere finds keys and passwords where the kernel
+ * keeps them. Kept as secrets, they are only found while they are used. See
+ * Documentation/security/kpkeys-secret.rst.
+ */
+#ifndef _LINUX_KPKEYS_SECRET_H
+#define _LINUX_KPKEYS_SECRET_H
+
+#include <linux/jump_label.h>
+#include <linux/types.h>
+
+struct kpkeys_secret;
+
+/* The longest, in bytes: as long as the payload of a key may be. */
+#define KPKEYS_SECRET_MAX	32767
+
+#ifdef CONFIG_KPKEYS_HARDENED_SECRET
+DECLARE_STATIC_KEY_FALSE(kpkeys_hardened_secret_key);
+
+/**
+ * kpkeys_hardened_secret_enabled() - Is there memory that nobody reads by default?
+ *
+ * Return: true from boot on, or never.
+ */
+static __always_inline bool kpkeys_hardened_secret_enabled(void)
+{
+	return static_branch_unlikely(&kpkeys_hardened_secret_key);
+}
+
+struct kpkeys_secret *kpkeys_secret_alloc(const void *data, size_t size);
+int kpkeys_secret_give(struct kpkeys_secret *secret, const void *owner);
+int kpkeys_secret_read(const struct kpkeys_secret *secret, const void *owner,
+		       void *dst, size_t size);
+void kpkeys_secret_free(struct kpkeys_secret *secret);
+void kpkeys_secret_copy_page(void *dst, const void *src);
+bool __kpkeys_is_secret(const void *start, size_t size);
+
+/**
+ * kpkeys_is_secret() - Does memory contain secrets?
+ * @start: its start.
+ * @size: its size in bytes.
+ *
+ * Context: any.
+ * Return: true if a read of it would be refused.
+ */
+static inline bool kpkeys_is_secret(const void *start, size_t size)
+{
+	return kpkeys_hardened_secret_enabled() && __kpkeys_is_secret(start, size);
+}
+
+#else
+
+static inline bool kpkeys_hardened_secret_enabled(void) { return false; }
+
+static inline bool kpkeys_is_secret(const void *start, size_t size)
+{
+	return false;
+}
+
+static inline void kpkeys_secret_copy_page(void *dst, const void *src) { }
+
+#endif /* CONFIG_KPKEYS_HARDENED_SECRET */
+
+#endif /* _LINUX_KPKEYS_SECRET_H */
