@@ -19,7 +19,7 @@ from redoubt.machine.boot import Machine
 from redoubt.targets import TARGETS, UM, X86_64, get_variant
 from redoubt.trial import check, shortage
 
-ALWAYS = {"cred", "ptrace"}
+ALWAYS = {"cred", "ptrace", "key"}
 KINDS = {"huge", "collapse", "swap", "ldt", "module", "cpu", *ALWAYS}
 
 

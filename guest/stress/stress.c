@@ -553,7 +553,7 @@ static const struct op basic_ops[] = {
 
 static const struct op *const further_ops[] = {
 	&huge_op, &collapse_op, &swap_op, &ldt_op, &module_op, &cpu_op, &cred_op,
-	&ptrace_op,
+	&ptrace_op, &key_op,
 };
 
 #define MAX_OPS	(ARRAY_SIZE(basic_ops) + ARRAY_SIZE(further_ops))

@@ -32,7 +32,7 @@ struct op {
 };
 
 extern const struct op huge_op, collapse_op, swap_op, ldt_op, module_op, cpu_op, cred_op,
-	ptrace_op;
+	ptrace_op, key_op;
 
 extern size_t page;
 

@@ -30,9 +30,10 @@ _OPTIONS = {
     "ldt": ("CONFIG_MODIFY_LDT_SYSCALL",),
     "module": ("CONFIG_MODULES", "CONFIG_MODULE_UNLOAD"),
     "cpu": ("CONFIG_HOTPLUG_CPU",),
-    # Each kernel of ours has these two.
+    # Each kernel of ours has these.
     "cred": (),
     "ptrace": (),
+    "key": (),
 }
 # Seconds beyond the stress itself: booting, and two walks of all tables, under emulation.
 _MARGIN = 240.0
