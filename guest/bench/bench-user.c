@@ -5,6 +5,7 @@
  *   buildlike      the program of that name, with SIZE compilations
  *   file-read      SIZE bytes are read somewhere in a file
  *   file-write     SIZE bytes are written somewhere in a file
+ *   key-read       the data of a key is read, SIZE bytes
  *   null-syscall   a system call that does next to nothing
  *   open-close     a file is opened and closed
  *   page-cache     a file of SIZE bytes is written page by page, and deleted
@@ -24,6 +25,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <spawn.h>
@@ -245,6 +247,20 @@ static void file_write(u64 size)
 		fail("%s: %s", KEPT_NAME, strerror(errno));
 }
 
+static void key_read(u64 size)
+{
+	static long key;
+
+	if (!key) {
+		key = syscall(SYS_add_key, "user", "bench", content, size,
+			      KEY_SPEC_PROCESS_KEYRING);
+		if (key < 0)
+			fail("add_key: %s", strerror(errno));
+	}
+	if (syscall(SYS_keyctl, KEYCTL_READ, key, content, size, 0) != (long)size)
+		fail("reading a key: %s", strerror(errno));
+}
+
 /* === Turns: who takes them with us is there for a sample, and has begun === */
 
 static int there[2], back[2];
@@ -390,6 +406,7 @@ static const struct {
 	{ "buildlike", build, NULL, NULL },
 	{ "file-read", file_read, NULL, NULL },
 	{ "file-write", file_write, NULL, NULL },
+	{ "key-read", key_read, NULL, NULL },
 	{ "null-syscall", null_syscall, NULL, NULL },
 	{ "open-close", open_close, NULL, NULL },
 	{ "page-cache", page_cache, NULL, NULL },
