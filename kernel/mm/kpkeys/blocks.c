@@ -300,6 +300,7 @@ static int kpkeys_block_enter_other(const struct kpkeys_pool *pool,
 	struct kpkeys_pool_node *node = kpkeys_pool_node(pool, page_to_nid(page));
 	bool whole = order == KPKEYS_BLOCK_ORDER;
 	struct kpkeys_region *region;
+	unsigned int i;
 
 	guard(spinlock_irqsave)(kpkeys_pool_node_lock(pool, page_to_nid(page)));
 	CLASS(kpkeys_pool_level, level)(pool);
@@ -307,12 +308,15 @@ static int kpkeys_block_enter_other(const struct kpkeys_pool *pool,
 	region = kpkeys_region_add(pool, page, 1 << order, whole);
 	if (WARN_ON_ONCE(!region))
 		return -ENOSPC;
-	if (whole)
-		node->nr_blocks++;
-	else
-		node->nr_small += 1 << order;
 	kpkeys_region_enlist(node, region);
-	kpkeys_pool_count(pool, whole ? KPKEYS_POOL_BLOCKS_ADDED : KPKEYS_POOL_SMALL_ADDED);
+	if (whole) {
+		node->nr_blocks++;
+		kpkeys_pool_count(pool, KPKEYS_POOL_BLOCKS_ADDED);
+		return 0;
+	}
+	node->nr_small += 1 << order;
+	for (i = 0; i < 1 << order; i += KPKEYS_SMALL_PAGES)
+		kpkeys_pool_count(pool, KPKEYS_POOL_SMALL_ADDED);
 	return 0;
 }
 
