@@ -26,20 +26,6 @@
 			kunit_skip(test, "credentials are not hardened in this boot"); \
 	} while (0)
 
-/* Announce that the kernel refuses the next calls. */
-static unsigned long expect_refusal(void)
-{
-	kpkeys_expect_violation(true);
-	return kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
-}
-
-static void was_refused(struct kunit *test, unsigned long before, unsigned long nr)
-{
-	kpkeys_expect_violation(false);
-	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + nr);
-	EXPECT_LEVEL_DEFAULT(test);
-}
-
 static struct cred *prepared(struct kunit *test)
 {
 	struct cred *cred = prepare_creds();

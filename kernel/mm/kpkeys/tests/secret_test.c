@@ -36,21 +36,7 @@ static struct kpkeys_secret *secret_of(struct kunit *test, const void *owner,
 	return secret;
 }
 
-/* Announce that the kernel refuses the next calls. */
-static unsigned long expect_refusal(void)
-{
-	kpkeys_expect_violation(true);
-	return kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
-}
-
-static void was_refused(struct kunit *test, unsigned long before, unsigned long nr)
-{
-	kpkeys_expect_violation(false);
-	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + nr);
-	EXPECT_LEVEL_DEFAULT(test);
-}
-
-/* The lowest level writes to memory of no other, and reads it if it may. */
+/* Read a word at a level. */
 static __always_inline int read_at(const int level, const void *addr)
 {
 	unsigned long value;
@@ -304,7 +290,7 @@ static void without_memory_there_is_no_secret(struct kunit *test)
 	EXPECT_LEVEL_DEFAULT(test);
 }
 
-/* What a secret was is gone when its memory is another's. */
+/* Nothing of a secret is left when its memory is another's. */
 static void memory_is_cleared(struct kunit *test)
 {
 	static const u8 zeroes[sizeof(text)];

@@ -77,6 +77,25 @@ static __always_inline int write_at(const int level, void *addr)
 	return err;
 }
 
+/**
+ * expect_refusal() - Announce that the kernel refuses the next calls.
+ *
+ * Return: the number of violations so far, for was_refused().
+ */
+static inline unsigned long expect_refusal(void)
+{
+	kpkeys_expect_violation(true);
+	return kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+}
+
+/* Since expect_refusal() there were so many violations, and now there are no more. */
+static inline void was_refused(struct kunit *test, unsigned long before, unsigned long nr)
+{
+	kpkeys_expect_violation(false);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + nr);
+	EXPECT_LEVEL_DEFAULT(test);
+}
+
 /* A store to a protected page must fault and be counted. */
 static inline void expect_protected(struct kunit *test, void *addr,
 				    const char *what)
