@@ -148,6 +148,42 @@ static void exposed_data_is_readable(struct kunit *test)
 	expect_data(test, key, text, sizeof(text));
 }
 
+static int preparse_what_was_verified(struct key_preparsed_payload *prep)
+{
+	return user_preparse(prep);
+}
+
+/* As pkcs7_test, which looks at the data before it has it preparsed. */
+static struct key_type verified_type = {
+	.name = "kunit_verified",
+	.preparse = preparse_what_was_verified,
+	.free_preparse = user_free_preparse,
+	.instantiate = generic_key_instantiate,
+	.revoke = user_revoke,
+	.destroy = user_destroy,
+	.describe = user_describe,
+	.read = user_read,
+};
+
+static void other_types_have_such_payloads(struct kunit *test)
+{
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	struct key *key;
+	const char *data;
+
+	key = key_with(test, &verified_type, text, sizeof(text));
+	kpkeys_expect_violation(true);
+	expect_data(test, key, text, sizeof(text));
+	scoped_guard(rwsem_read, &key->sem) {
+		data = user_key_borrow(key, user_key_payload_locked(key));
+		KUNIT_EXPECT_FALSE(test, user_key_borrow_failed(data));
+		if (!user_key_borrow_failed(data))
+			user_key_return(key, data);
+	}
+	kpkeys_expect_violation(false);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before);
+}
+
 static void payloads_of_any_length(struct kunit *test)
 {
 	char *data = kunit_kzalloc(test, KPKEYS_SECRET_MAX + 1, GFP_KERNEL);
@@ -175,6 +211,7 @@ static struct kunit_case user_keys_cases[] = {
 	KUNIT_CASE(payload_of_another_key_is_refused),
 	KUNIT_CASE(borrowed_data_is_given_back),
 	KUNIT_CASE(exposed_data_is_readable),
+	KUNIT_CASE(other_types_have_such_payloads),
 	KUNIT_CASE(payloads_of_any_length),
 	{}
 };
