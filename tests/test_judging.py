@@ -100,6 +100,7 @@ VIOLATION = (
     "kpkeys: violation: write to 0x60a3f000 (pkey 1) at level default, ip store+0x8, own-pte[33]"
 )
 
+REASON = "@attack: own-pte out of reach: nothing came back"
 ABSENT_LINE = "@attack: leaked-level not on this target: no huge pages"
 
 
@@ -121,12 +122,11 @@ def test_blocked_with_the_kernels_line() -> None:
 
 
 def test_blocked_as_the_memory_is_out_of_reach() -> None:
-    said = "@attack: own-pte out of reach: nothing came back"
-    assert verdict(said, line(how="exit 4")) == (BLOCKED, "nothing came back")
+    assert verdict(REASON, line(how="exit 4")) == (BLOCKED, "nothing came back")
     # The program has to say so, itself, and to end that way.
     assert verdict(line(how="exit 4"))[0] == ERROR
-    assert verdict(said.replace("own-pte", "own-pmd"), line(how="exit 4"))[0] == ERROR
-    assert verdict(said, line(how="exit 1"))[0] == ERROR
+    assert verdict(REASON.replace("own-pte", "own-pmd"), line(how="exit 4"))[0] == ERROR
+    assert verdict(REASON, line(how="exit 1"))[0] == ERROR
 
 
 def test_succeeded_with_the_prize() -> None:
@@ -547,6 +547,7 @@ class TestKunitRuns:
 
 LISTED = "own-pte in-scope own PTE maps a file"
 TOLD = "@attack: own-pte outcome=succeeded prize=secret attacker=exit 0 alive=yes"
+OUT = line(how="exit 4")
 
 
 @pytest.mark.parametrize(
@@ -561,6 +562,8 @@ TOLD = "@attack: own-pte outcome=succeeded prize=secret attacker=exit 0 alive=ye
         ([(LISTED, TOLD), (LISTED, TOLD, TOLD)], 0, 2, SUCCEEDED, 2),
         ([(LISTED, TOLD)], 1, 2, ERROR, 1),
         ([(LISTED, ABSENT_LINE.replace("leaked-level", "own-pte"))], 0, 1, ABSENT, 1),
+        ([(LISTED, "@at[ 9] kpkeys" + REASON, OUT), (LISTED, REASON, OUT)], 0, 1, BLOCKED, 2),
+        ([(LISTED, OUT)] * 3, 0, 1, ERROR, 3),
     ],
 )
 def test_an_illegible_console_is_asked_for_again(

@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from redoubt.core.errors import GuestError
@@ -146,14 +147,25 @@ def _split(lines: Sequence[str]) -> dict[str, list[list[str]]]:
     return pieces
 
 
+def _gives_reason(piece: Sequence[str]) -> bool:
+    """Did the attack say what is out of its reach, if it ended by that?"""
+    ended = _LINE.match(piece[-1])
+    if not ended or f"{ended['how']} {ended['number']}" != _EXIT_OUT_OF_REACH:
+        return True
+    return any(said["name"] == ended["name"] for said in matches(_OUT_OF_REACH, piece))
+
+
 def _garbled(attacks: Sequence[Attack], times: int, result: Result) -> bool:
-    """Did all attacks run, and the console does not have the line of one?
+    """Did all attacks run, and the console does not have a line of one?
 
     Kernel and guest share a serial port, and the kernel prints an oops while others go on.
     """
-    told = Counter(filter(None, map(_told, result.console)))
-    good = result.outcome == "finished" and result.status == 0
-    return good and any(told[attack.name] < times for attack in attacks)
+    if result.outcome != "finished" or result.status:
+        return False
+    pieces = _split(result.console)
+    return any(len(pieces[attack.name]) < times for attack in attacks) or not all(
+        map(_gives_reason, chain.from_iterable(pieces.values()))
+    )
 
 
 def _chosen(attacks: Sequence[Attack], only: Sequence[str]) -> list[Attack]:
