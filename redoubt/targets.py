@@ -198,6 +198,10 @@ _SMALL_PAGES = ("transparent_hugepage=never", "thp_anon=64K:madvise")
 # A kernel that boots says things beside its first program, on the same serial port.
 ONLY_WARNINGS = "loglevel=5"
 
+# Flavours that have one feature, on top of page tables and nothing else: what each needs.
+ONE_FEATURE = "only-pgtables"
+ALONE = (ONE_FEATURE, "only-state", "only-cred", "only-regs", "only-secret")
+
 UM = Target(
     name="um",
     arch="um",
@@ -211,7 +215,10 @@ UM = Target(
     architectures=("um", "x86"),
     variants=_VARIANTS,
     no_keys=(NoKeys(args=("nopku",)),),
-    flavours={"debug": ("debug", "debug-um")},
+    flavours={
+        "debug": ("debug", "debug-um"),
+        **{name: (ONE_FEATURE, *([name] if name != ONE_FEATURE else [])) for name in ALONE},
+    },
 )
 
 X86_64 = Target(

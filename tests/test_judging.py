@@ -12,6 +12,7 @@ import pytest
 from conftest import REAL_BUILD
 from guests import AUDIT, ended, machine, say
 
+from redoubt.cli import trial
 from redoubt.core.errors import GuestError
 from redoubt.core.progress import Silent
 from redoubt.linux import source
@@ -239,7 +240,27 @@ def test_the_list_of_attacks() -> None:
 def test_what_is_expected(variant: str, in_scope: bool, outcome: str, expected: bool) -> None:
     way = get_variant(get_target("um"), variant)
     came = Outcome("um", "x", variant, outcome, "")
-    assert attack.as_expected(Attack("x", in_scope, ""), came, way) is expected
+    assert attack.as_expected(Attack("x", in_scope, ""), came, way, {}) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "built", "stopped"),
+    [
+        ("cred", "y", True), ("cred", "n", False), ("own-pte", "n", True),
+        # There is no such option without that of credentials.
+        ("saved-reg", "n", False),
+    ],
+)  # fmt: skip
+def test_what_a_kernel_without_an_option_does_not_stop(
+    name: str, built: str, stopped: bool
+) -> None:
+    way, options = get_variant(get_target("um"), "on"), {"CONFIG_KPKEYS_HARDENED_CRED": built}
+    came = Outcome("um", name, "on", BLOCKED if stopped else SUCCEEDED, "")
+    assert attack.as_expected(Attack(name, True, ""), came, way, options)
+
+
+def test_options_are_of_attacks_that_there_are() -> None:
+    assert attack._STOPPED_BY.keys() <= set(trial.known_attacks())
 
 
 def test_the_json_of_an_attack() -> None:

@@ -74,12 +74,13 @@ def attack_kernel(
         consoles[variant.name] = result
         found |= {(outcome.attack, variant.name): outcome for outcome in outcomes}
     _show_attacks(chosen, attacks, found, made.host, repeat)
+    options = made.build.configuration()
     wrong = [
         (known, variant)
         for known in attacks
         for variant in (off, on)
         if found[known.name, variant.name].outcome != attack.ABSENT
-        and not attack.as_expected(known, found[known.name, variant.name], variant)
+        and not attack.as_expected(known, found[known.name, variant.name], variant, options)
     ]
     told = [outcome.as_json() for outcome in found.values()]
     task.write({"target": chosen.name, "ok": not wrong, "attacks": told})

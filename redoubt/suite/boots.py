@@ -80,8 +80,8 @@ def attacks(
     run: Run, made: kernels.Workbench, label: str = "", flavour: str = ""
 ) -> Iterator[Item]:
     """All attacks, with protection off and on."""
-    off, on = run.variant("off"), run.variant("on")
-    for variant in (off, on):
+    options = made.build.configuration()
+    for variant in (run.variant("off"), run.variant("on")):
         attacks, outcomes, result = attack.run(
             made.attack_machine(variant), variant, run.progress, flavour=flavour
         )
@@ -89,7 +89,7 @@ def attacks(
         for known, outcome in zip(attacks, outcomes, strict=True):
             if outcome.outcome == attack.ABSENT:
                 absent.append(f"{outcome.attack}: {outcome.detail}")
-            elif attack.as_expected(known, outcome, variant):
+            elif attack.as_expected(known, outcome, variant, options):
                 good += 1
             else:
                 bad.append(f"{outcome.attack}: {outcome.outcome}, {outcome.detail}")

@@ -12,7 +12,7 @@ from redoubt.linux import distro
 from redoubt.machine import kernels
 from redoubt.suite import boots
 from redoubt.suite.run import Item, Run, outcome_item, verdict
-from redoubt.targets import Variant
+from redoubt.targets import ALONE, Variant
 from redoubt.trial import attack, lifecycle, selftests, shortage, stress, user_keys
 
 # In each round of failing allocations.
@@ -81,6 +81,13 @@ def plain(run: Run) -> Iterator[Item]:
     yield from boots.attacks(run, made, label, attack.FLAVOUR)
     for way in run.target.ways:
         yield from boots.attacks(run, made.by(way), f", {way.name}{label}", attack.FLAVOUR)
+
+
+def alone(run: Run) -> Iterator[Item]:
+    """Each feature without the others."""
+    for name in ALONE:
+        if name in run.target.flavours:
+            yield from _flavour(run, run.workbench(name, name), f", {name}")
 
 
 def distribution(run: Run) -> Iterator[Item]:

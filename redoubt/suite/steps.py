@@ -66,6 +66,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[Step]:
     yield Step("series", "-", partial(code.series_checked, plain or runs))
     yield from each("offcheck", code.off_checked, slow=True)
     yield from each("plain flavour", flavours.plain, slow=True)
+    yield from each("each feature alone", flavours.alone, slow=True)
     yield from each("debug flavour", flavours.debug, slow=True)
     yield from each("distro flavour", flavours.distribution, slow=True)
     yield from each(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -38,6 +38,19 @@ _TIMEOUT = 600.0
 _TIMEOUT_MORE = 20.0
 # More attacks than there are.
 _MOST = 20
+# Options that stop an attack on something else than page tables.
+_STATE, _CRED = ("CONFIG_KPKEYS_HARDENED_STATE",), ("CONFIG_KPKEYS_HARDENED_CRED",)
+_STOPPED_BY = {
+    "core-pattern": _STATE,
+    "pipe-page": _STATE,
+    "lsm-off": _STATE,
+    "cred": _CRED,
+    "task-cred": _CRED,
+    "dirty-cred": _CRED,
+    "task-mm": _CRED,
+    "saved-reg": (*_CRED, "CONFIG_KPKEYS_HARDENED_REGS"),
+    "key-read": ("CONFIG_KPKEYS_HARDENED_SECRET",),
+}
 # Boots until the console is legible; seen once on a busy machine that it is not.
 _BOOTS = 3
 # What the guest says of each goes to the kernel's log, which drops more than ten in five seconds.
@@ -223,11 +236,15 @@ def run(
     return attacks, outcomes, result
 
 
-def as_expected(attack: Attack, outcome: Outcome, variant: Variant) -> bool:
-    """Did the attack end as the protection promises?
+def as_expected(
+    attack: Attack, outcome: Outcome, variant: Variant, options: Mapping[str, str]
+) -> bool:
+    """Did the attack end as the protection promises that a kernel of these options has?
 
     Without protection every attack succeeds, or the demonstration shows nothing. With it those in
     scope are blocked and the others still succeed: when one of them stops, the docs are wrong.
     """
-    expected = BLOCKED if variant.protected and attack.in_scope else SUCCEEDED
+    lacks = any(options.get(name) == "n" for name in _STOPPED_BY.get(attack.name, ()))
+    stopped = variant.protected and attack.in_scope and not lacks
+    expected = BLOCKED if stopped else SUCCEEDED
     return outcome.outcome == expected
