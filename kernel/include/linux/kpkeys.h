@@ -385,7 +385,8 @@ static __always_inline void kpkeys_verify_mm(const struct mm_struct *mm)
 		__kpkeys_verify_mm(mm);
 }
 #else
-static inline bool kpkeys_hardened_cred_enabled(void) { return false; }
+/* A macro: GCC chooses other registers where a call was inlined, even of nothing. */
+#define kpkeys_hardened_cred_enabled()	false
 static inline void kpkeys_hardened_cred_init(void) { }
 #define kpkeys_verify_mm(_mm)		do { } while (0)
 #endif

@@ -124,23 +124,15 @@ static inline bool kpkeys_cred_give(struct task_struct *task,
 	return true;
 }
 
-static inline bool kpkeys_cred_commit(struct cred *cred) { return true; }
-
 static inline void kpkeys_cred_take(struct task_struct *task,
 				    struct cred **real_cred, struct cred **cred)
 {
 }
 
-static inline bool kpkeys_cred_is_unused(const struct cred *cred)
-{
-	return true;
-}
-
-static inline bool kpkeys_cred_retire(const struct cred *cred,
-				      const struct rcu_head *rcu)
-{
-	return true;
-}
+/* Macros: GCC chooses other registers where a call was inlined, even of nothing. */
+#define kpkeys_cred_commit(_cred)		true
+#define kpkeys_cred_is_unused(_cred)		true
+#define kpkeys_cred_retire(_cred, _rcu)		true
 
 static inline const struct cred *kpkeys_cred_override(const struct cred *cred)
 {

@@ -93,23 +93,10 @@ static __always_inline void kpkeys_unlink_table(bool table, unsigned long pfn)
 
 #else /* !CONFIG_KPKEYS_HARDENED_PGTABLES */
 
-static __always_inline bool kpkeys_link_table(const struct mm_struct *mm,
-					      void *entry, u64 value,
-					      unsigned long pfn, int level)
-{
-	return false;
-}
-
-static __always_inline void kpkeys_note_table(const struct mm_struct *mm,
-					      unsigned long pfn, int level)
-{
-}
-
-static __always_inline bool kpkeys_clear_link(void *entry, u64 value, bool table,
-					      unsigned long pfn)
-{
-	return false;
-}
+/* Macros: GCC chooses other registers where a call was inlined, even of nothing. */
+#define kpkeys_link_table(_mm, _entry, _value, _pfn, _level)	false
+#define kpkeys_note_table(_mm, _pfn, _level)	do { } while (0)
+#define kpkeys_clear_link(_entry, _value, _table, _pfn)	false
 
 static __always_inline void kpkeys_unlink_table(bool table, unsigned long pfn)
 {
