@@ -674,6 +674,7 @@ static unsigned long kpkeys_pool_trim_locked(const struct kpkeys_pool *pool,
 	struct kpkeys_pool_node *node;
 	unsigned long freed = 0, kept;
 	unsigned int cpu;
+	bool scattered;
 	int nid;
 
 	for_each_possible_cpu(cpu)
@@ -688,7 +689,11 @@ static unsigned long kpkeys_pool_trim_locked(const struct kpkeys_pool *pool,
 			kept = min3(node->nr_empty, keep, KPKEYS_IDLE_BLOCKS);
 			node->trim_at = node->nr_avail + KPKEYS_BLOCK_PAGES *
 				(KPKEYS_IDLE_BLOCKS - kept + kpkeys_blocks_at_once(node) - 1);
+			scattered = kpkeys_node_gather(node);
 		}
+		/* Else a table of each level is taken where there is one of that level. */
+		if (scattered && kpkeys_node_unclean(node) >= KPKEYS_POOL_LOW)
+			kpkeys_pool_clean(pool, nid);
 		kpkeys_pool_report_idle(pool, nid);
 	}
 	return freed;

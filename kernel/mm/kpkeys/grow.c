@@ -137,14 +137,6 @@ static int kpkeys_blocks_add(const struct kpkeys_pool *pool,
 
 /* === On demand ========================================================== */
 
-/* How many available pages are not fit for any kind? */
-static unsigned long kpkeys_node_unclean(const struct kpkeys_pool_node *node)
-{
-	unsigned long avail = READ_ONCE(node->nr_avail);
-
-	return avail - min(avail, READ_ONCE(node->nr_clean));
-}
-
 /* Take available pages, or add a block and take of that. */
 static struct page *kpkeys_pool_grow_by_block(const struct kpkeys_pool *pool,
 					      int nid, gfp_t gfp, unsigned int order,

@@ -436,6 +436,7 @@ void kpkeys_region_enlist(struct kpkeys_pool_node *node,
 struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
 			      unsigned int order, enum kpkeys_kind kind,
 			      bool lasting);
+bool kpkeys_node_gather(struct kpkeys_pool_node *node);
 
 void kpkeys_spare_push(const struct kpkeys_pool *pool, void *addr);
 void *kpkeys_spare_pop(const struct kpkeys_pool *pool);
@@ -550,6 +551,14 @@ static inline bool kpkeys_node_is_idle(const struct kpkeys_pool_node *node)
 
 	return READ_ONCE(node->nr_avail) > READ_ONCE(node->trim_at) ||
 	       (empty > KPKEYS_IDLE_BLOCKS && empty > kpkeys_blocks_at_once(node));
+}
+
+/* How many available pages are not fit for any kind? */
+static inline unsigned long kpkeys_node_unclean(const struct kpkeys_pool_node *node)
+{
+	unsigned long avail = READ_ONCE(node->nr_avail);
+
+	return avail - min(avail, READ_ONCE(node->nr_clean));
 }
 
 /* === pool.c: allocation and freeing ===================================== */

@@ -515,6 +515,35 @@ struct page *kpkeys_node_take(struct kpkeys_pool_node *node,
 }
 
 /**
+ * kpkeys_node_gather() - Have pages that are taken next share a block.
+ * @node: the node.
+ *
+ * Pages that were taken and put back in turn leave a table here and there, and
+ * each keeps a block. The block that has most of them goes on; the others may
+ * become empty.
+ *
+ * Context: level raised; the lock of the node is held.
+ * Return: false if there is no choice.
+ */
+bool kpkeys_node_gather(struct kpkeys_pool_node *node)
+{
+	struct kpkeys_region *region, *fullest = NULL;
+	unsigned int nr = 0;
+
+	list_for_each_entry(region, &node->partial, list) {
+		if (!region->whole || region->lasting)
+			continue;
+		nr++;
+		if (!fullest || region->nr_avail < fullest->nr_avail)
+			fullest = region;
+	}
+	if (nr < 2)
+		return false;
+	list_move(&fullest->list, &node->partial);
+	return true;
+}
+
+/**
  * kpkeys_region_order() - Get the order that a page was handed out with.
  * @region: the region.
  * @first: index of the page in the region.

@@ -496,6 +496,32 @@ static void lasting_pages_share_a_block(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, region[0].lasting);
 }
 
+/* Tables here and there keep blocks: the next ones go where most are. */
+static void fullest_block_is_used_first(struct kunit *test)
+{
+	struct kpkeys_pool_node *node;
+	struct kpkeys_region *region;
+	int i;
+
+	region = new_regions(test, 3, KPKEYS_BLOCK_PAGES, &node);
+	KUNIT_EXPECT_FALSE(test, kpkeys_node_gather(node));
+	for (i = 0; i < 3 * KPKEYS_BLOCK_PAGES; i++)
+		take_pfn(node, false);
+	kpkeys_region_make_available(node, &region[1], 4, KPKEYS_BLOCK_PAGES - 4);
+	KUNIT_EXPECT_FALSE(test, kpkeys_node_gather(node));
+	kpkeys_region_make_available(node, &region[0], 8, KPKEYS_BLOCK_PAGES - 8);
+	kpkeys_region_make_available(node, &region[2], 2, KPKEYS_BLOCK_PAGES - 2);
+	KUNIT_EXPECT_TRUE(test, kpkeys_node_gather(node));
+	KUNIT_EXPECT_EQ(test, take_pfn(node, false), 8);
+
+	/* That of what is never given back is for nothing else. */
+	region[0].lasting = true;
+	KUNIT_EXPECT_TRUE(test, kpkeys_node_gather(node));
+	KUNIT_EXPECT_EQ(test, take_pfn(node, false), KPKEYS_BLOCK_PAGES + 4);
+	region[2].lasting = true;
+	KUNIT_EXPECT_FALSE(test, kpkeys_node_gather(node));
+}
+
 /* === Kinds ============================================================== */
 
 static long flushes;
@@ -1291,6 +1317,62 @@ static void block_in_use_is_not_given_back(struct kunit *test)
 	settle(test, 1);
 }
 
+/* Hold a table in each of three blocks, of which the others were used as well. */
+static void scatter(struct kunit *test, struct list_head *held)
+{
+	long added = events(KPKEYS_POOL_BLOCKS_ADDED);
+	struct page *page, *next;
+	unsigned int nr = 0;
+
+	while (events(KPKEYS_POOL_BLOCKS_ADDED) < added + 3) {
+		page = kpkeys_pool_alloc(pool, GFP_KERNEL_ACCOUNT, 0, KPKEYS_KIND_TABLE);
+		if (!page || nr++ == 32 * KPKEYS_BLOCK_PAGES)
+			break;
+		list_add(&page->lru, held);
+	}
+	KUNIT_EXPECT_GE(test, events(KPKEYS_POOL_BLOCKS_ADDED), added + 3);
+	nr = 0;
+	list_for_each_entry_safe(page, next, held, lru) {
+		if (nr++ % (KPKEYS_BLOCK_PAGES - 1)) {
+			list_del(&page->lru);
+			kpkeys_pool_free(pool, page);
+		}
+	}
+}
+
+/* A process that begins takes a table of each level: they keep no further block. */
+static void next_tables_share_a_block(struct kunit *test)
+{
+	struct kpkeys_region *region, *first = NULL;
+	struct page *page, *next;
+	LIST_HEAD(held);
+	unsigned int i;
+	int level;
+
+	skip_unless_protected(test);
+
+	settle(test, 0);
+	keep_worker_off(test);
+	scatter(test, &held);
+	kpkeys_pool_trim(pool, 0);
+	for (level = 0; level <= PGTABLE_LEVEL_P4D; level++) {
+		page = kpkeys_pool_alloc(pool, GFP_ATOMIC | __GFP_ACCOUNT, 0,
+					 KPKEYS_KIND_TABLE + level);
+		KUNIT_EXPECT_NOT_NULL(test, page);
+		if (!page)
+			continue;
+		list_add(&page->lru, &held);
+		region = kpkeys_region_find(pool, page_to_pfn(page), &i);
+		KUNIT_EXPECT_FALSE(test, region->lasting);
+		if (!first)
+			first = region;
+		KUNIT_EXPECT_PTR_EQ(test, region, first);
+	}
+	list_for_each_entry_safe(page, next, &held, lru)
+		kpkeys_pool_free(pool, page);
+	audit(test);
+}
+
 static void storm_leaves_nothing(struct kunit *test)
 {
 	struct tables *tables;
@@ -1583,6 +1665,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(only_a_page_in_use_becomes_data),
 	KUNIT_CASE(region_that_drains_is_not_used),
 	KUNIT_CASE(lasting_pages_share_a_block),
+	KUNIT_CASE(fullest_block_is_used_first),
 	KUNIT_CASE(level_changes_after_a_flush_only),
 	KUNIT_CASE(table_of_a_flush_is_not_clean),
 	KUNIT_CASE(page_of_another_level_is_refused),
@@ -1606,6 +1689,7 @@ static struct kunit_case pool_cases[] = {
 	KUNIT_CASE(block_is_given_back_if_keys_cannot_be_set),
 	KUNIT_CASE(half_tagged_block_is_given_back),
 	KUNIT_CASE(block_is_kept_if_tagging_cannot_be_undone),
+	KUNIT_CASE(next_tables_share_a_block),
 	KUNIT_CASE(storm_leaves_nothing),
 	KUNIT_CASE_SLOW(idle_blocks_go_by_themselves),
 	KUNIT_CASE(tlbs_are_flushed_before_giving_back),
