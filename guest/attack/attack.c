@@ -158,6 +158,20 @@ static const char *lacking_keys(void)
 		"the kernel keeps no keys" : NULL;
 }
 
+/* UML runs the program of the task that is said to be the current one. */
+static const char *lacking_current(void)
+{
+	struct kpkeys_vuln_task task = { .pid = getpid() };
+	int fd = open_driver(), err;
+
+	err = ioctl(fd, KPKEYS_VULN_TASK, &task);
+	close(fd);
+	if (err)
+		fail("asking for a task: %s", strerror(errno));
+	return task.current_task ? NULL :
+				   "no word that only the kernel goes by says which task runs";
+}
+
 static const struct attack attacks[] = {
 	{ "own-pte", true, PRIZE_FILE,
 	  "own PTE maps the page cache of a root-only file", NULL },
@@ -210,6 +224,9 @@ static const struct attack attacks[] = {
 	  "the attacker's task points to the credentials of the kernel", NULL },
 	{ "dirty-cred", true, PRIZE_ROOT_PROGRAM,
 	  "credentials freed while in use, and taken for those of root", NULL },
+	{ "forged-current", true, PRIZE_FILE,
+	  "the word that says which task is current names one of root",
+	  lacking_current },
 	{ "task-mm", true, PRIZE_DAEMON_MEMORY,
 	  "the attacker's thread points to the address space of a root daemon", NULL },
 	{ "saved-reg", true, PRIZE_DAEMON_REG,

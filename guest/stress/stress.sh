@@ -27,7 +27,7 @@ export PATH=/bin:/usr/bin:$kept/bin
 $busybox mkdir -p $kept/bin && $busybox --install -s $kept/bin || exit 125
 rm -f $kept/stop
 mount -o remount,size=25% /tmp
-[ ! -d /dev/shm ] || mount -o remount,size=25% /dev/shm
+[ ! -d /dev/shm ] || mount -o remount,size=10% /dev/shm
 
 # On a serial port a letter can get lost to the kernel: warnings and worse only.
 dmesg -n 5

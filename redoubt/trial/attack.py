@@ -47,6 +47,7 @@ _STOPPED_BY = {
     "cred": _CRED,
     "task-cred": _CRED,
     "dirty-cred": _CRED,
+    "forged-current": _CRED,
     "task-mm": _CRED,
     "saved-reg": (*_CRED, "CONFIG_KPKEYS_HARDENED_REGS"),
     "key-read": ("CONFIG_KPKEYS_HARDENED_SECRET",),

@@ -39,7 +39,7 @@ static __always_inline const struct cred *kpkeys_current_cred(void)
 	if (!kpkeys_hardened_cred_enabled())
 		return cred;
 	id = READ_ONCE(task->kpkeys_task);
-	if (likely(kpkeys_task_is_near(id, task) &&
+	if (likely(kpkeys_task_is_near(id, task) && kpkeys_task_is_here(id) &&
 		   rcu_access_pointer(id->cred) == cred))
 		return cred;
 	return __kpkeys_current_cred();
@@ -53,7 +53,7 @@ static __always_inline const struct cred *kpkeys_current_cred(void)
 
 #define kpkeys_current_real_cred()					\
 	(kpkeys_hardened_cred_enabled() ?				\
-		rcu_dereference_protected(kpkeys_task_of(current)->real_cred, 1) : \
+		rcu_dereference_protected(kpkeys_task_here()->real_cred, 1) : \
 		rcu_dereference_protected(current->real_cred, 1))
 
 struct cred *kpkeys_cred_alloc(struct kmem_cache *jar, gfp_t gfp);

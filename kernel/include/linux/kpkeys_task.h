@@ -16,7 +16,9 @@
 #include <linux/sizes.h>
 #include <linux/types.h>
 
+#include <asm/kpkeys.h>
 #include <asm/ptrace.h>
+#include <asm/thread_info.h>
 
 struct cred;
 struct mm_struct;
@@ -85,6 +87,39 @@ kpkeys_task_of(const struct task_struct *task)
 	const struct kpkeys_task *id = READ_ONCE(task->kpkeys_task);
 
 	return likely(kpkeys_task_is_near(id, task)) ? id : __kpkeys_task_of(task);
+}
+
+/* === The current task =================================================== */
+
+#ifdef arch_kpkeys_set_current
+const struct kpkeys_task *__kpkeys_task_here(const struct kpkeys_task *id);
+
+/* Does this code run on the stack of that task? */
+static __always_inline bool kpkeys_task_is_here(const struct kpkeys_task *id)
+{
+	return likely(current_stack_pointer - id->stack < THREAD_SIZE);
+}
+#else
+/* A register says which task is the current one. */
+#define kpkeys_task_is_here(_id)	true
+#define __kpkeys_task_here(_id)		(_id)
+#endif
+
+/**
+ * kpkeys_task_here() - Find out who the current task is.
+ *
+ * On some architectures a word in memory says which task that is. The stack
+ * pointer is not in memory. A word that names another task is reported and put
+ * right, and the task is killed. On the stack of an interrupt it is believed.
+ *
+ * Context: any.
+ * Return: in protected memory.
+ */
+static __always_inline const struct kpkeys_task *kpkeys_task_here(void)
+{
+	const struct kpkeys_task *id = kpkeys_task_of(current);
+
+	return kpkeys_task_is_here(id) ? id : __kpkeys_task_here(id);
 }
 
 int kpkeys_task_alloc(struct task_struct *task);

@@ -523,13 +523,13 @@ EXPORT_SYMBOL(kpkeys_cred_revert);
  */
 const struct cred *__kpkeys_current_cred(void)
 {
-	const struct kpkeys_task *id = kpkeys_task_of(current);
+	const struct kpkeys_task *id = kpkeys_task_here();
 	const struct cred *cred = rcu_dereference_protected(id->cred, 1);
 
 	/* An interrupt may come between the two. */
-	if (in_task() && rcu_access_pointer(current->cred) != cred)
+	if (in_task() && rcu_access_pointer(id->task->cred) != cred)
 		kpkeys_cred_refused("credentials of the task replaced by 0x%lx",
-				    (unsigned long)rcu_access_pointer(current->cred));
+				    (unsigned long)rcu_access_pointer(id->task->cred));
 	return cred;
 }
 EXPORT_SYMBOL(__kpkeys_current_cred);

@@ -130,16 +130,18 @@ bool kpkeys_object_is(enum kpkeys_object_type type, const void *object)
 }
 
 /**
- * kpkeys_object_search() - Find an object by its first word.
+ * kpkeys_object_search() - Find an object by one of its words.
  * @type: its type.
- * @first_word: the value of the word.
+ * @offset: offset of the word in bytes.
+ * @value: the value of the word.
  *
  * Visits all objects: for when a pointer to it turned out to be forged.
  *
  * Context: any but NMIs.
  * Return: the object or NULL.
  */
-void *kpkeys_object_search(enum kpkeys_object_type type, const void *first_word)
+void *kpkeys_object_search(enum kpkeys_object_type type, size_t offset,
+			   unsigned long value)
 {
 	unsigned int i, size = kpkeys_object_size(type);
 	const struct kpkeys_object_page *page;
@@ -147,9 +149,9 @@ void *kpkeys_object_search(enum kpkeys_object_type type, const void *first_word)
 	guard(raw_spinlock_irqsave)(&objects_lock);
 	list_for_each_entry(page, &objects->all[type], all) {
 		for_each_set_bit(i, page->used, PAGE_SIZE / size) {
-			void **object = (void *)page + i * size;
+			void *object = (void *)page + i * size;
 
-			if (READ_ONCE(*object) == first_word)
+			if (READ_ONCE(*(unsigned long *)(object + offset)) == value)
 				return object;
 		}
 	}

@@ -28,6 +28,7 @@ int kpkeys_objects_init(void);
 void *kpkeys_object_alloc(enum kpkeys_object_type type);
 void kpkeys_object_free(enum kpkeys_object_type type, void *object);
 bool kpkeys_object_is(enum kpkeys_object_type type, const void *object);
-void *kpkeys_object_search(enum kpkeys_object_type type, const void *first_word);
+void *kpkeys_object_search(enum kpkeys_object_type type, size_t offset,
+			   unsigned long value);
 
 #endif /* __MM_KPKEYS_OBJECTS_H */

@@ -7,7 +7,9 @@
 #include <linux/export.h>
 #include <linux/irqflags.h>
 #include <linux/kpkeys_cred.h>
+#include <linux/align.h>
 #include <linux/panic.h>
+#include <linux/preempt.h>
 #include <linux/sched.h>
 #include <linux/sched/task_stack.h>
 
@@ -32,19 +34,50 @@ const struct kpkeys_task *__kpkeys_task_of(const struct task_struct *task)
 	kpkeys_violation_refused("identity of %s[%d] replaced", task->comm,
 				 task_pid_nr((struct task_struct *)task));
 	kpkeys_violation_kill();
-	id = kpkeys_object_search(KPKEYS_OBJECT_TASK, task);
+	id = kpkeys_object_search(KPKEYS_OBJECT_TASK, offsetof(struct kpkeys_task, task),
+				  (unsigned long)task);
 	if (!id)
 		panic("kpkeys: a task without identity\n");
 	return id;
 }
 EXPORT_SYMBOL(__kpkeys_task_of);
 
+#ifdef arch_kpkeys_set_current
 /**
- * kpkeys_task_current() - Find out who the current task is.
+ * __kpkeys_task_here() - As kpkeys_task_here(), of code on another stack.
+ * @id: the current task, if the word in memory is right.
  *
- * Which task is the current one is a word in memory as well, on some
- * architectures. The stack pointer is not. No exception for other contexts: the
- * preemption count, which would tell, is a word in memory, too.
+ * The preemption count, which would tell interrupts, is a word in memory, too.
+ *
+ * Context: any.
+ * Return: in protected memory.
+ */
+const struct kpkeys_task *__kpkeys_task_here(const struct kpkeys_task *id)
+{
+	unsigned long stack = ALIGN_DOWN(current_stack_pointer, THREAD_SIZE);
+	const struct kpkeys_task *real;
+
+	if (in_nmi())
+		return id;
+	real = kpkeys_object_search(KPKEYS_OBJECT_TASK, offsetof(struct kpkeys_task, stack),
+				    stack);
+	if (!real || real == id)
+		return id;
+
+	/* Before anything else is done to the current task. */
+	arch_kpkeys_set_current((struct task_struct *)real->task);
+	kpkeys_violation_refused("current task replaced by %s[%d]", id->task->comm,
+				 task_pid_nr((struct task_struct *)id->task));
+	kpkeys_violation_kill();
+	return real;
+}
+EXPORT_SYMBOL(__kpkeys_task_here);
+#endif
+
+/**
+ * kpkeys_task_current() - As kpkeys_task_here(), to write.
+ *
+ * No exception for stacks of interrupts.
  *
  * Context: process context.
  * Return: in protected memory, to be written at the level of credentials.
@@ -52,7 +85,7 @@ EXPORT_SYMBOL(__kpkeys_task_of);
 struct kpkeys_task *kpkeys_task_current(void)
 {
 	unsigned long here = (unsigned long)__builtin_frame_address(0);
-	const struct kpkeys_task *id = kpkeys_task_of(current);
+	const struct kpkeys_task *id = kpkeys_task_here();
 
 	if (here - id->stack >= THREAD_SIZE)
 		panic("kpkeys: the current task has another stack\n");

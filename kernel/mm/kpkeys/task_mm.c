@@ -58,11 +58,15 @@ void __kpkeys_task_repair_mm(struct task_struct *task)
 void __kpkeys_verify_mm(const struct mm_struct *mm)
 {
 	struct task_struct *task = current;
+	const struct kpkeys_task *id = kpkeys_task_of(task);
 
-	if (mm != task->mm || likely(READ_ONCE(kpkeys_task_of(task)->mm) == mm))
-		return;
-	/* Its end is to be the end of its own address space. */
-	__kpkeys_task_repair_mm(task);
+	/* Else the caller has the address space of the other task by now. */
+	if (kpkeys_task_is_here(id) || __kpkeys_task_here(id) == id) {
+		if (mm != task->mm || likely(READ_ONCE(id->mm) == mm))
+			return;
+		/* Its end is to be the end of its own address space. */
+		__kpkeys_task_repair_mm(task);
+	}
 	if (!kpkeys_violation_is_expected())
 		kpkeys_violation_die(NULL, 0);
 }

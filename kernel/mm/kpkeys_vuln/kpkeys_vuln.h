@@ -74,12 +74,17 @@ struct kpkeys_vuln_file {
 	__u64 slot;	/* out: of the pointer to that in the page cache */
 };
 
-/* Leak: the pointer from the task @pid to its address space. */
+/*
+ * Leak: the task @pid, the pointer from it to its address space, and the word of
+ * this CPU that says which task is the current one.
+ */
 struct kpkeys_vuln_task {
 	__s32 pid;
 	__u32 pad;
 	__u64 pointer;	/* out: of task->mm */
 	__u64 mm;	/* out: its value */
+	__u64 task;	/* out */
+	__u64 current_task;	/* out; 0 if a register, or user mode, goes by it */
 };
 
 /*

@@ -227,6 +227,16 @@ int kpkeys_vuln_leak_cred(void __user *arg)
 	return copy_to_user(arg, &c, sizeof(c)) ? -EFAULT : 0;
 }
 
+/* The caller does not move to another CPU. */
+static unsigned long word_of_current(void)
+{
+#if defined(CONFIG_X86) && !defined(CONFIG_UML)
+	return (unsigned long)raw_cpu_ptr(&current_task);
+#else
+	return 0;
+#endif
+}
+
 int kpkeys_vuln_leak_task(void __user *arg)
 {
 	struct kpkeys_vuln_task t;
@@ -239,6 +249,8 @@ int kpkeys_vuln_leak_task(void __user *arg)
 		return -ESRCH;
 	t.pointer = (unsigned long)&task->mm;
 	t.mm = (unsigned long)READ_ONCE(task->mm);
+	t.task = (unsigned long)task;
+	t.current_task = word_of_current();
 	put_task_struct(task);
 
 	return copy_to_user(arg, &t, sizeof(t)) ? -EFAULT : 0;

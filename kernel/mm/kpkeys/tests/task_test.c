@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* KUnit tests of tasks: which address space they have, and which registers. */
 #include <linux/completion.h>
+#include <linux/cred.h>
+#include <linux/irqflags.h>
 #include <linux/kpkeys_task.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
@@ -53,6 +55,79 @@ static void end_sleeper(struct sleeper *sleeper)
 	complete(&sleeper->leave);
 	kthread_stop_put(sleeper->task);
 }
+
+/* === The current task =================================================== */
+
+#ifdef arch_kpkeys_set_current
+/* Calls, as the compiler takes the current task for a constant in each function. */
+static noinline void say_current_is(struct task_struct *task)
+{
+	arch_kpkeys_set_current(task);
+}
+
+static noinline const struct cred *ask_for_cred(void)
+{
+	return current_cred();
+}
+
+static noinline const struct cred *ask_for_real_cred(void)
+{
+	return current_real_cred();
+}
+
+/* What it finds does not matter, but that it looks. */
+static noinline const struct cred *verify_mm_of_init(void)
+{
+	kpkeys_verify_mm(init_task.active_mm);
+	return current_real_cred();
+}
+
+static noinline const struct task_struct *ask_for_task(void)
+{
+	return current;
+}
+
+static void expect_other_is_noticed(struct kunit *test,
+				    const struct cred *(*ask)(void))
+{
+	const struct cred *mine = current_cred(), *cred;
+	struct task_struct *task = current, *found;
+	unsigned long before;
+	struct cred *other;
+
+	other = prepare_creds();
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	override_creds(other);
+	before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	kpkeys_expect_violation(true);
+	scoped_guard(irqsave) {
+		say_current_is(&init_task);
+		cred = ask();
+		found = (struct task_struct *)ask_for_task();
+		say_current_is(task);
+	}
+	kpkeys_expect_violation(false);
+	put_cred(revert_creds(mine));
+	KUNIT_EXPECT_PTR_EQ(test, found, task);
+	KUNIT_EXPECT_PTR_EQ(test, cred, ask == ask_for_cred ? other : mine);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + 1);
+}
+
+static void stack_says_who_is_current(struct kunit *test)
+{
+	if (!kpkeys_hardened_cred_enabled())
+		kunit_skip(test, "credentials are not hardened in this boot");
+
+	expect_other_is_noticed(test, ask_for_cred);
+	expect_other_is_noticed(test, ask_for_real_cred);
+	expect_other_is_noticed(test, verify_mm_of_init);
+}
+#else
+static void stack_says_who_is_current(struct kunit *test)
+{
+	kunit_skip(test, "a register says which task is the current one");
+}
+#endif
 
 /* === Address spaces ===================================================== */
 
@@ -376,6 +451,7 @@ static void saved_registers_are_protected(struct kunit *test)
 #endif
 
 static struct kunit_case task_cases[] = {
+	KUNIT_CASE(stack_says_who_is_current),
 	KUNIT_CASE(address_space_is_noted),
 	KUNIT_CASE(pointer_to_address_space_is_no_matter),
 	KUNIT_CASE(address_space_is_not_switched_to),

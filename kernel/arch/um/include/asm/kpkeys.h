@@ -85,6 +85,9 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 /* The TLBs are the host's, which flushes what it unmaps. */
 #define arch_kpkeys_flush_tlbs()	do { } while (0)
 
+/* Which task is the current one, as a word in memory says. */
+#define arch_kpkeys_set_current(task)	(cpu_tasks[uml_curr_cpu()] = (task))
+
 const char *arch_kpkeys_init(void);
 void arch_kpkeys_die(struct pt_regs *regs, unsigned long code);
 void um_kpkeys_set_physmem(unsigned long start);

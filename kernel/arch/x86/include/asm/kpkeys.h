@@ -90,6 +90,9 @@ static __always_inline bool arch_kpkeys_level_in_force(const int level)
 	 (unsigned long *)((stack) + THREAD_SIZE - TOP_OF_KERNEL_STACK_PADDING) - \
 	 KPKEYS_NR_REGS)
 
+/* Which task is the current one, as a word in memory says. */
+#define arch_kpkeys_set_current(task)	this_cpu_write(current_task, task)
+
 const char *arch_kpkeys_init(void);
 void arch_kpkeys_die(struct pt_regs *regs, unsigned long code);
 int arch_set_memory_pkey(unsigned long addr, int numpages, int pkey);
