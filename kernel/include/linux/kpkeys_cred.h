@@ -130,9 +130,9 @@ static inline void kpkeys_cred_take(struct task_struct *task,
 }
 
 /* Macros: GCC chooses other registers where a call was inlined, even of nothing. */
-#define kpkeys_cred_commit(_cred)		true
-#define kpkeys_cred_is_unused(_cred)		true
-#define kpkeys_cred_retire(_cred, _rcu)		true
+#define kpkeys_cred_commit(...)		true
+#define kpkeys_cred_is_unused(...)	true
+#define kpkeys_cred_retire(...)		true
 
 static inline const struct cred *kpkeys_cred_override(const struct cred *cred)
 {

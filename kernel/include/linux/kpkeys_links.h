@@ -94,9 +94,9 @@ static __always_inline void kpkeys_unlink_table(bool table, unsigned long pfn)
 #else /* !CONFIG_KPKEYS_HARDENED_PGTABLES */
 
 /* Macros: GCC chooses other registers where a call was inlined, even of nothing. */
-#define kpkeys_link_table(_mm, _entry, _value, _pfn, _level)	false
-#define kpkeys_note_table(_mm, _pfn, _level)	do { } while (0)
-#define kpkeys_clear_link(_entry, _value, _table, _pfn)	false
+#define kpkeys_link_table(...)	false
+#define kpkeys_note_table(...)	do { } while (0)
+#define kpkeys_clear_link(...)	false
 
 static __always_inline void kpkeys_unlink_table(bool table, unsigned long pfn)
 {

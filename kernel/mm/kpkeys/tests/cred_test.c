@@ -535,7 +535,8 @@ static void objects_are_found(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED, NULL));
 	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_TASK, (void *)~0UL));
 	KUNIT_EXPECT_FALSE(test, kpkeys_object_is(KPKEYS_OBJECT_CRED, current->kpkeys_task));
-	KUNIT_EXPECT_PTR_EQ(test, kpkeys_object_search(KPKEYS_OBJECT_TASK, 0, (unsigned long)current),
+	KUNIT_EXPECT_PTR_EQ(test,
+			    kpkeys_object_search(KPKEYS_OBJECT_TASK, 0, (unsigned long)current),
 			    (void *)current->kpkeys_task);
 	KUNIT_EXPECT_NULL(test, kpkeys_object_search(KPKEYS_OBJECT_TASK, 0, (unsigned long)test));
 }
