@@ -32,7 +32,7 @@
 #define PROGRAMS	"/bin/attacks"
 #define STATS_FILE	"/sys/kernel/debug/kpkeys/stats"
 #define THP_DIR		"/sys/kernel/mm/transparent_hugepage/"
-#define TIMEOUT_S	300
+#define TIMEOUT_S	900
 
 struct attack {
 	const char *name;

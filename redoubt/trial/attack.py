@@ -34,7 +34,7 @@ _EXIT_OUT_OF_REACH = "exit 4"
 # /proc/<pid>/comm holds that much of a program's name.
 _COMM = 15
 # Seconds for a boot with all attacks; the emulated host needs about 15. And for each further one.
-_TIMEOUT = 600.0
+_TIMEOUT = 1500.0
 _TIMEOUT_MORE = 20.0
 # More attacks than there are.
 _MOST = 20
