@@ -202,7 +202,7 @@ _RULES = (
     _Rule(
         ASK,
         rf"{_VALUE}kpkeys_(?:cred_is_(?:mine|shared_with|unused|usable)|cred_may_write|object_is|"
-        r"task_is_near)(?=\()",
+        r"task_is_near|task_is_here)(?=\()",
         1,
         _yes,
     ),
