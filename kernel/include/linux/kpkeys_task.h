@@ -31,7 +31,7 @@ struct mm_struct;
 /**
  * struct kpkeys_task - who a task is. Protected.
  * @task: the task. First member, by which it is searched.
- * @stack: the lowest address of its kernel stack.
+ * @stack: the lowest address of its kernel stack, 0 if that was freed.
  * @cred: its subjective credentials.
  * @real_cred: its objective credentials.
  * @nr_overridden: length of @overridden.
@@ -123,6 +123,7 @@ static __always_inline const struct kpkeys_task *kpkeys_task_here(void)
 }
 
 int kpkeys_task_alloc(struct task_struct *task);
+void kpkeys_task_leave_stack(struct task_struct *task);
 void kpkeys_task_free(struct task_struct *task);
 
 /* === Address spaces ===================================================== */
@@ -169,6 +170,7 @@ static inline int kpkeys_task_alloc(struct task_struct *task) { return 0; }
 static inline void kpkeys_task_free(struct task_struct *task) { }
 
 /* Macros, so that nothing is computed. */
+#define kpkeys_task_leave_stack(...)	do { } while (0)
 #define kpkeys_task_set_mm(_task, _mm)	do { } while (0)
 #define kpkeys_task_mm(_task)		((_task)->mm)
 

@@ -120,6 +120,25 @@ int kpkeys_task_alloc(struct task_struct *task)
 }
 
 /**
+ * kpkeys_task_leave_stack() - Note that a task has no stack any more.
+ * @task: the task, which is dead. The next task that gets the stack is not it.
+ *
+ * Context: any but hard interrupts and NMIs.
+ */
+void kpkeys_task_leave_stack(struct task_struct *task)
+{
+	struct kpkeys_task *id;
+
+	if (!kpkeys_hardened_cred_enabled())
+		return;
+	id = (struct kpkeys_task *)kpkeys_task_of(task);
+	guard(irqsave)();
+	kpkeys_raise(KPKEYS_LVL_CRED);
+	WRITE_ONCE(id->stack, 0);
+	kpkeys_lower();
+}
+
+/**
  * kpkeys_task_free() - Forget who a task was.
  * @task: the task, which nobody can find any more.
  *

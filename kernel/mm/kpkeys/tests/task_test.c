@@ -129,6 +129,30 @@ static void stack_says_who_is_current(struct kunit *test)
 }
 #endif
 
+/* Tasks get the stacks of dead ones, which may be found for a while. */
+static void dead_have_no_stack(struct kunit *test)
+{
+	struct kpkeys_task *id;
+	struct sleeper sleeper;
+	int tries;
+
+	if (!kpkeys_hardened_cred_enabled())
+		kunit_skip(test, "credentials are not hardened in this boot");
+
+	start_sleeper(test, &sleeper);
+	id = sleeper.task->kpkeys_task;
+	KUNIT_EXPECT_EQ(test, id->stack, (unsigned long)task_stack_page(sleeper.task));
+	get_task_struct(sleeper.task);
+	wake_sleeper(&sleeper);
+	end_sleeper(&sleeper);
+	/* The scheduler does it, on whatever CPU. */
+	for (tries = 0; READ_ONCE(id->stack) && tries < 100; tries++)
+		schedule_timeout_uninterruptible(1);
+	KUNIT_EXPECT_EQ(test, id->stack, 0);
+	KUNIT_EXPECT_PTR_EQ(test, id->task, sleeper.task);
+	put_task_struct(sleeper.task);
+}
+
 /* === Address spaces ===================================================== */
 
 static void address_space_is_noted(struct kunit *test)
@@ -452,6 +476,7 @@ static void saved_registers_are_protected(struct kunit *test)
 
 static struct kunit_case task_cases[] = {
 	KUNIT_CASE(stack_says_who_is_current),
+	KUNIT_CASE(dead_have_no_stack),
 	KUNIT_CASE(address_space_is_noted),
 	KUNIT_CASE(pointer_to_address_space_is_no_matter),
 	KUNIT_CASE(address_space_is_not_switched_to),
