@@ -105,17 +105,23 @@ static const char *lacking_huge_pages(void)
 		NULL;
 }
 
+static void ask_driver(unsigned long request, void *arg, const char *what)
+{
+	int fd = open_driver(), err;
+
+	err = ioctl(fd, request, arg);
+	close(fd);
+	if (err)
+		fail("asking for %s: %s", what, strerror(errno));
+}
+
 /* Does nobody notice that mapped pages are freed? */
 static const char *lacking_silence(void)
 {
 	long page = 0;
 	struct kpkeys_vuln_mm mm = { .page = (uintptr_t)&page };
-	int fd = open_driver(), err;
 
-	err = ioctl(fd, KPKEYS_VULN_MM, &mm);
-	close(fd);
-	if (err)
-		fail("asking for the counts of a page: %s", strerror(errno));
+	ask_driver(KPKEYS_VULN_MM, &mm, "the counts of a page");
 	return mm.counts ? NULL :
 			   "the kernel checks the counts of pages (DEBUG_VM, page_table_check)";
 }
@@ -130,12 +136,8 @@ static const char *lacking_core_dumps(void)
 static const char *lacking_alias(void)
 {
 	struct kpkeys_vuln_symbol symbol = { .name = "core_pattern" };
-	int fd = open_driver(), err;
 
-	err = ioctl(fd, KPKEYS_VULN_SYMBOL, &symbol);
-	close(fd);
-	if (err)
-		fail("asking for a symbol: %s", strerror(errno));
+	ask_driver(KPKEYS_VULN_SYMBOL, &symbol, "a symbol");
 	if (symbol.addr && !symbol.page)
 		return "the linear map does not have the data of the kernel";
 	return lacking_core_dumps();
@@ -162,12 +164,8 @@ static const char *lacking_keys(void)
 static const char *lacking_current(void)
 {
 	struct kpkeys_vuln_task task = { .pid = getpid() };
-	int fd = open_driver(), err;
 
-	err = ioctl(fd, KPKEYS_VULN_TASK, &task);
-	close(fd);
-	if (err)
-		fail("asking for a task: %s", strerror(errno));
+	ask_driver(KPKEYS_VULN_TASK, &task, "a task");
 	return task.current_task ? NULL :
 				   "no word that only the kernel goes by says which task runs";
 }

@@ -75,7 +75,7 @@ static noinline const struct cred *ask_for_real_cred(void)
 	return current_real_cred();
 }
 
-/* What it finds does not matter, but that it looks. */
+/* Only that it looks matters, not the address space. */
 static noinline const struct cred *verify_mm_of_init(void)
 {
 	kpkeys_verify_mm(init_task.active_mm);
