@@ -224,7 +224,8 @@ _RULES = (
     # What is noted of a task, and compared with it.
     _Rule(
         TASK,
-        r"\bkpkeys_(?:cred_adopt|cred_share|regs_check|regs_save|task_set_mm|verify_mm)(?=\()",
+        r"\bkpkeys_(?:cred_adopt|cred_share|regs_check|regs_save|task_(?:set_mm|leave_stack)|verify_mm)"
+        r"(?=\()",
         1,
         _comment,
         alone=True,

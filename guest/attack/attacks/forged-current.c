@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,9 +25,11 @@ static pid_t start_other(void)
 
 	if (pid < 0)
 		die_errno("fork");
-	if (!pid)
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (;;)
 			sched_yield();
+	}
 	return pid;
 }
 

@@ -16,7 +16,6 @@
 #include <linux/sizes.h>
 #include <linux/types.h>
 
-#include <asm/kpkeys.h>
 #include <asm/ptrace.h>
 #include <asm/thread_info.h>
 

@@ -4,12 +4,12 @@
  */
 #define pr_fmt(fmt) "kpkeys: " fmt
 
+#include <linux/align.h>
 #include <linux/export.h>
 #include <linux/irqflags.h>
 #include <linux/kpkeys_cred.h>
-#include <linux/align.h>
+#include <linux/mm.h>
 #include <linux/panic.h>
-#include <linux/preempt.h>
 #include <linux/sched.h>
 #include <linux/sched/task_stack.h>
 
@@ -57,7 +57,8 @@ const struct kpkeys_task *__kpkeys_task_here(const struct kpkeys_task *id)
 	unsigned long stack = ALIGN_DOWN(current_stack_pointer, THREAD_SIZE);
 	const struct kpkeys_task *real;
 
-	if (in_nmi())
+	/* That of an NMI, which must not wait for a lock, is neither. */
+	if (!is_vmalloc_addr((void *)stack) && !virt_addr_valid((void *)stack))
 		return id;
 	real = kpkeys_object_search(KPKEYS_OBJECT_TASK, offsetof(struct kpkeys_task, stack),
 				    stack);
