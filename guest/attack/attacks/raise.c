@@ -13,10 +13,12 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,11 +32,16 @@
 #define EXIT_DONE	0
 #define EXIT_REFUSED	10	/* the write, with a frame altered */
 #define EXIT_MISSED	11	/* no frame was met */
+#define EXIT_STUCK	12	/* said of one that did not end by itself */
 
 #define ROUNDS		50
 #define RETRIES		20
 #define MISSES		3
 #define PASSES		2
+
+/* Longer than a try takes on a busy machine that is emulated. */
+#define TRY_MS		30000
+#define KILLED_MS	3000
 
 static const struct raising *how;
 
@@ -148,6 +155,7 @@ static noreturn void try_one(struct raise *r, const char *path)
 		how->alter(r, victim);
 		_exit(0);
 	}
+	r->helper = helper;
 	how->prepare(r);
 
 	if (!try_write(r))
@@ -187,20 +195,52 @@ static void *share(size_t length)
 	return p;
 }
 
+static bool ends_within(pid_t pid, int ms)
+{
+	struct pollfd end = {
+		.fd = syscall(SYS_pidfd_open, pid, 0),
+		.events = POLLIN,
+	};
+	int ended;
+
+	if (end.fd < 0)
+		die_errno("pidfd_open");
+	ended = poll(&end, 1, ms);
+	if (ended < 0)
+		die_errno("poll");
+	close(end.fd);
+	return ended;
+}
+
 /* Returns the exit status of a process with one try. */
 static int try_in_process(struct raise *r, const char *path)
 {
-	int status;
+	int status, reaped;
+	bool ended;
 	pid_t pid;
 
 	r->tried = NONE;
+	r->helper = 0;
 	pid = fork();
 	if (pid < 0)
 		die_errno("fork");
 	if (!pid)
 		try_one(r, path);
-	if (waitpid(pid, &status, 0) != pid)
+
+	ended = ends_within(pid, TRY_MS);
+	if (!ended) {
+		kill(pid, SIGKILL);
+		ends_within(pid, KILLED_MS);
+	}
+	reaped = waitpid(pid, &status, WNOHANG);
+	if (reaped < 0 && errno != ECHILD)
 		die_errno("waitpid");
+	if (!ended || reaped != pid) {
+		/* One that faulted once more as it died leaves this to do. */
+		if (r->helper)
+			kill(r->helper, SIGKILL);
+		return EXIT_STUCK;
+	}
 	/* A refused write is the end of a process if no place expects faults. */
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_REFUSED;
 }

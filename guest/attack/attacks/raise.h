@@ -16,6 +16,7 @@ struct raise {
 	volatile unsigned int idle;	/* the one in which no frame is looked for */
 	volatile bool busy;	/* the system call is being made */
 	bool refused;		/* the write, when it was its turn */
+	volatile pid_t helper;	/* has to be killed if its parent cannot die */
 	struct kpkeys_vuln_write write;	/* the one that is to be raised */
 	/*
 	 * Writes of one system call. They tell in memory of the attacker how
