@@ -143,6 +143,15 @@ static const char *lacking_alias(void)
 	return lacking_core_dumps();
 }
 
+/* Is freed memory allocated again soon? */
+static const char *lacking_reuse(void)
+{
+	struct kpkeys_vuln_symbol symbol = { .name = "kasan_quarantine_put" };
+
+	ask_driver(KPKEYS_VULN_SYMBOL, &symbol, "a symbol");
+	return symbol.addr ? "KASAN holds freed memory back" : NULL;
+}
+
 static const char *lacking_yama(void)
 {
 	return access(PTRACE_SCOPE, F_OK) ? "the kernel has no Yama" : NULL;
@@ -221,7 +230,8 @@ static const struct attack attacks[] = {
 	{ "task-cred", true, PRIZE_FILE,
 	  "the attacker's task points to the credentials of the kernel", NULL },
 	{ "dirty-cred", true, PRIZE_ROOT_PROGRAM,
-	  "credentials freed while in use, and taken for those of root", NULL },
+	  "credentials freed while in use, and taken for those of root",
+	  lacking_reuse },
 	{ "forged-current", true, PRIZE_FILE,
 	  "the word that says which task is current names one of root",
 	  lacking_current },

