@@ -1386,8 +1386,9 @@ static void storm_leaves_nothing(struct kunit *test)
 	for (i = 0; i < 5 * KPKEYS_BLOCK_PAGES; i++)
 		KUNIT_ASSERT_TRUE(test, get_table(tables, GFP_PGTABLE_KERNEL,
 						  0));
-	after = audit(test);
-	KUNIT_EXPECT_GE(test, after.blocks, before.blocks + 2);
+	/* Blocks of which other tests hold a table may have had room for all. */
+	grow_by_blocks(test, tables, 2);
+	audit(test);
 
 	put_tables(tables);
 	after = settle(test, 1);
