@@ -17,6 +17,14 @@ struct kpkeys_secret;
 /* The longest, in bytes: as long as the payload of a key may be. */
 #define KPKEYS_SECRET_MAX	32767
 
+/* Callers ask kpkeys_hardened_secret_enabled(), or have a secret. */
+struct kpkeys_secret *kpkeys_secret_alloc(const void *data, size_t size);
+int kpkeys_secret_give(struct kpkeys_secret *secret, const void *owner);
+int kpkeys_secret_read(const struct kpkeys_secret *secret, const void *owner,
+		       void *dst, size_t size);
+int kpkeys_secret_clear(struct kpkeys_secret *secret, const void *owner);
+void kpkeys_secret_free(struct kpkeys_secret *secret);
+
 #ifdef CONFIG_KPKEYS_HARDENED_SECRET
 DECLARE_STATIC_KEY_FALSE(kpkeys_hardened_secret_key);
 
@@ -30,11 +38,6 @@ static __always_inline bool kpkeys_hardened_secret_enabled(void)
 	return static_branch_unlikely(&kpkeys_hardened_secret_key);
 }
 
-struct kpkeys_secret *kpkeys_secret_alloc(const void *data, size_t size);
-int kpkeys_secret_give(struct kpkeys_secret *secret, const void *owner);
-int kpkeys_secret_read(const struct kpkeys_secret *secret, const void *owner,
-		       void *dst, size_t size);
-void kpkeys_secret_free(struct kpkeys_secret *secret);
 void kpkeys_secret_copy_page(void *dst, const void *src);
 bool __kpkeys_is_secret(const void *start, size_t size);
 

@@ -368,6 +368,27 @@ int kpkeys_secret_read(const struct kpkeys_secret *secret, const void *owner,
 EXPORT_SYMBOL_GPL(kpkeys_secret_read);
 
 /**
+ * kpkeys_secret_clear() - Overwrite a secret with zeroes, and keep it.
+ * @secret: the secret.
+ * @owner: whose it must be.
+ *
+ * Context: any but NMIs.
+ * Return: 0, or -EACCES: a violation, as the pointer must have been forged.
+ */
+int kpkeys_secret_clear(struct kpkeys_secret *secret, const void *owner)
+{
+	scoped_guard(raw_spinlock_irqsave, &secrets_lock) {
+		if (kpkeys_secret_raise(secret, owner, 0)) {
+			memset(secret->data, 0, secret->size);
+			kpkeys_lower();
+			return 0;
+		}
+	}
+	return kpkeys_secret_refuse("cleared, but is another's", secret);
+}
+EXPORT_SYMBOL_GPL(kpkeys_secret_clear);
+
+/**
  * kpkeys_secret_free() - Clear and free a secret.
  * @secret: the secret.
  *

@@ -119,10 +119,10 @@ static void borrowed_data_is_given_back(struct kunit *test)
 	guard(rwsem_read)(&key->sem);
 	payload = user_key_payload_locked(key);
 	data = user_key_borrow(key, payload);
-	KUNIT_ASSERT_FALSE(test, user_key_borrow_failed(data));
+	KUNIT_ASSERT_FALSE(test, key_data_borrow_failed(data));
 	KUNIT_EXPECT_EQ(test, memcmp(data, text, sizeof(text)), 0);
 	KUNIT_EXPECT_TRUE(test, kpkeys_hardened_secret_enabled() || data == payload->data);
-	user_key_return(key, data);
+	key_data_return(data);
 
 	copy = user_key_dup(key, payload);
 	KUNIT_ASSERT_NOT_NULL(test, copy);
@@ -176,9 +176,9 @@ static void other_types_have_such_payloads(struct kunit *test)
 	expect_data(test, key, text, sizeof(text));
 	scoped_guard(rwsem_read, &key->sem) {
 		data = user_key_borrow(key, user_key_payload_locked(key));
-		KUNIT_EXPECT_FALSE(test, user_key_borrow_failed(data));
-		if (!user_key_borrow_failed(data))
-			user_key_return(key, data);
+		KUNIT_EXPECT_FALSE(test, key_data_borrow_failed(data));
+		if (!key_data_borrow_failed(data))
+			key_data_return(data);
 	}
 	kpkeys_expect_violation(false);
 	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before);
@@ -195,9 +195,9 @@ static void payloads_of_any_length(struct kunit *test)
 	scoped_guard(rwsem_read, &key->sem) {
 		const char *copy = user_key_borrow(key, user_key_payload_locked(key));
 
-		KUNIT_ASSERT_FALSE(test, user_key_borrow_failed(copy));
+		KUNIT_ASSERT_FALSE(test, key_data_borrow_failed(copy));
 		KUNIT_EXPECT_EQ(test, memcmp(copy, data, KPKEYS_SECRET_MAX), 0);
-		user_key_return(key, copy);
+		key_data_return(copy);
 	}
 	key = key_with(test, &key_type_user, "x", 1);
 	scoped_guard(rwsem_read, &key->sem)
