@@ -1,37 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* KUnit tests of keys of processes: where their payloads are, and who reads them. */
 #include <keys/user-type.h>
-#include <linux/cred.h>
-#include <linux/err.h>
 #include <linux/key-type.h>
 #include <linux/key.h>
 #include <linux/kpkeys_secret.h>
 #include <linux/rwsem.h>
 #include <linux/slab.h>
 #include <linux/string.h>
-#include <linux/uidgid.h>
 
 #include "../../mm/kpkeys/tests/test.h"
+#include "test.h"
 
 static const char text[] = "correct horse battery staple";
 static const char other_text[] = "incorrect";
 
-static void put_key(void *key)
-{
-	key_put(key);
-}
-
 static struct key *key_with(struct kunit *test, struct key_type *type, const char *data,
 			    size_t size)
 {
-	struct key *key = key_alloc(type, "kunit:key", GLOBAL_ROOT_UID, GLOBAL_ROOT_GID,
-				    current_cred(), KEY_POS_ALL | KEY_USR_ALL,
-				    KEY_ALLOC_NOT_IN_QUOTA, NULL);
-
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, key);
-	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_key, key), 0);
-	KUNIT_ASSERT_EQ(test, key_instantiate_and_link(key, data, size, NULL, NULL), 0);
-	return key;
+	return new_test_key(test, type, "kunit:key", data, size, NULL);
 }
 
 static void expect_data(struct kunit *test, struct key *key, const char *data, size_t size)

@@ -134,8 +134,11 @@ static void nobody_else_gets_it(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, kpkeys_secret_read(unowned, &me, copy, 1), -EACCES);
 	KUNIT_EXPECT_EQ(test, kpkeys_secret_read(secret, &me, copy, sizeof(copy)), -EACCES);
 	KUNIT_EXPECT_EQ(test, kpkeys_secret_give(secret, &somebody_else), -EACCES);
-	was_refused(test, before, 5);
+	KUNIT_EXPECT_EQ(test, kpkeys_secret_clear(secret, &somebody_else), -EACCES);
+	was_refused(test, before, 6);
 	KUNIT_EXPECT_STREQ(test, copy, "");
+	KUNIT_EXPECT_EQ(test, kpkeys_secret_read(secret, &me, copy, sizeof(text)), 0);
+	KUNIT_EXPECT_STREQ(test, copy, text);
 	kpkeys_secret_free(unowned);
 	kpkeys_secret_free(secret);
 }

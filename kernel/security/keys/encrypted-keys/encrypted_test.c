@@ -3,17 +3,16 @@
 #include <keys/encrypted-type.h>
 #include <keys/user-type.h>
 #include <linux/cred.h>
-#include <linux/err.h>
 #include <linux/key-type.h>
 #include <linux/key.h>
 #include <linux/kpkeys_secret.h>
 #include <linux/rwsem.h>
 #include <linux/slab.h>
 #include <linux/string.h>
-#include <linux/uidgid.h>
 
 #include "../../../mm/kpkeys/tests/test.h"
 #include "../internal.h"
+#include "../test.h"
 
 #define KEY_SIZE	32
 #define ECRYPTFS_SIZE	64
@@ -23,28 +22,10 @@
 
 static const char master[] = "a master key of the tests, thirty-two bytes and more";
 
-static void put_key(void *key)
-{
-	key_put(key);
-}
-
-static struct key *key_with(struct kunit *test, struct key_type *type, const char *name,
-			    const char *data, size_t size, struct key *ring)
-{
-	struct key *key = key_alloc(type, name, GLOBAL_ROOT_UID, GLOBAL_ROOT_GID,
-				    current_cred(), KEY_POS_ALL | KEY_USR_ALL,
-				    KEY_ALLOC_NOT_IN_QUOTA, NULL);
-
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, key);
-	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_key, key), 0);
-	KUNIT_ASSERT_EQ(test, key_instantiate_and_link(key, data, size, ring, NULL), 0);
-	return key;
-}
-
 static struct key *encrypted_key(struct kunit *test, const char *command)
 {
-	return key_with(test, &key_type_encrypted, "kunit:key", command, strlen(command),
-			NULL);
+	return new_test_key(test, &key_type_encrypted, "kunit:key", command,
+			    strlen(command), NULL);
 }
 
 static struct encrypted_key_payload *payload_of(const struct key *key)
@@ -168,8 +149,8 @@ static void burnt_key_has_zeroes(struct kunit *test)
 /* ecryptfs works on it where it is. */
 static void data_for_ecryptfs_is_readable(struct kunit *test)
 {
-	struct key *key = key_with(test, &key_type_encrypted, "0123456789abcdef",
-				   NEW_ECRYPTFS, strlen(NEW_ECRYPTFS), NULL);
+	struct key *key = new_test_key(test, &key_type_encrypted, "0123456789abcdef",
+				       NEW_ECRYPTFS, strlen(NEW_ECRYPTFS), NULL);
 
 	guard(rwsem_read)(&key->sem);
 	KUNIT_EXPECT_NULL(test, payload_of(key)->secret);
@@ -192,8 +173,9 @@ static int encrypted_keys_init(struct kunit *test)
 	commit_creds(cred);
 
 	ring = current_cred()->thread_keyring;
-	key_with(test, &key_type_user, "kunit-master", master, sizeof(master), ring);
-	key_with(test, &key_type_user, "kunit-other-master", master, sizeof(master) - 1, ring);
+	new_test_key(test, &key_type_user, "kunit-master", master, sizeof(master), ring);
+	new_test_key(test, &key_type_user, "kunit-other-master", master, sizeof(master) - 1,
+		     ring);
 	return 0;
 }
 
