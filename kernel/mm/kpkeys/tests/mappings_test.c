@@ -170,22 +170,82 @@ static void offer(struct kunit *test, struct page *page)
 	KUNIT_EXPECT_TRUE(test, kpkeys_mappings_search(&kpkeys_pgtables_pool));
 }
 
+static struct page *new_mapped_page(struct kunit *test, unsigned long *addr)
+{
+	struct page *page;
+
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	*addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+			      MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NE(test, *addr, 0);
+	KUNIT_ASSERT_EQ(test, get_user_pages_fast(*addr, 1, FOLL_WRITE, &page), 1);
+	return page;
+}
+
 static void mapped_pages_do_not_enter(struct kunit *test)
 {
 	unsigned long addr;
 	struct page *page;
 
 	skip_unless_protected(test);
-	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
-	addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
-			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
-	KUNIT_ASSERT_NE(test, addr, 0);
-	KUNIT_ASSERT_EQ(test, get_user_pages_fast(addr, 1, FOLL_WRITE, &page), 1);
+	page = new_mapped_page(test, &addr);
 
 	KUNIT_EXPECT_FALSE(test, may_enter(test, page));
 	KUNIT_ASSERT_EQ(test, vm_munmap(addr, PAGE_SIZE), 0);
 	KUNIT_EXPECT_TRUE(test, may_enter(test, page));
 	put_page(page);
+}
+
+/* Pages for the pool's own data. */
+struct spares {
+	void *first;
+	unsigned int nr;
+};
+
+static struct spares hide_spares(const struct kpkeys_pool *pool)
+{
+	struct spares hidden = { pool->state->spare, pool->state->nr_spare };
+
+	CLASS(kpkeys_pool_level, level)(pool);
+	pool->state->spare = NULL;
+	pool->state->nr_spare = 0;
+	return hidden;
+}
+
+static void show_spares(const struct kpkeys_pool *pool, struct spares hidden)
+{
+	void **last = &pool->state->spare;
+
+	while (*last)
+		last = *last;
+	CLASS(kpkeys_pool_level, level)(pool);
+	*last = hidden.first;
+	pool->state->nr_spare += hidden.nr;
+}
+
+/* Pages of credentials and secrets are searched for as well, once the pool can note them. */
+static void mapped_pages_get_no_other_key(struct kunit *test)
+{
+	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	struct spares spares;
+	unsigned long addr;
+	struct page *page;
+	int err;
+
+	skip_unless_protected(test);
+	page = new_mapped_page(test, &addr);
+
+	scoped_guard(mutex, &pool->sync->grow) {
+		spares = hide_spares(pool);
+		kpkeys_expect_violation(true);
+		err = kpkeys_block_add_other(pool, page, 0, KPKEYS_PKEY_PGTABLES,
+					     KPKEYS_PKEY_PGTABLES);
+		kpkeys_expect_violation(false);
+		KUNIT_EXPECT_EQ(test, pool->state->nr_spare, KPKEYS_MIN_SPARE);
+		show_spares(pool, spares);
+	}
+	KUNIT_EXPECT_EQ(test, err, -EADDRINUSE);
+	EXPECT_WRITABLE(test, page_address(page));
 }
 
 static void offered_pages_are_not_mapped(struct kunit *test)
@@ -411,6 +471,7 @@ static struct kunit_case mappings_cases[] = {
 	KUNIT_CASE(huge_entries_over_a_table_are_refused),
 #endif
 	KUNIT_CASE(mapped_pages_do_not_enter),
+	KUNIT_CASE(mapped_pages_get_no_other_key),
 	KUNIT_CASE(offered_pages_are_not_mapped),
 	KUNIT_CASE(blocks_are_offered_together),
 	KUNIT_CASE(offered_pages_are_not_copied),

@@ -76,16 +76,17 @@ static noinline const struct cred *ask_for_real_cred(void)
 	return current_real_cred();
 }
 
+static noinline struct task_struct *ask_for_task(void)
+{
+	return current;
+}
+
 /* Only that it looks matters, not the address space. */
 static noinline const struct cred *verify_mm_of_init(void)
 {
 	kpkeys_verify_mm(init_task.active_mm);
-	return current_real_cred();
-}
-
-static noinline struct task_struct *ask_for_task(void)
-{
-	return current;
+	/* Asking for credentials looks, too. */
+	return ask_for_task() == &init_task ? NULL : current_real_cred();
 }
 
 /* A word says what is interrupted as well; on UML the task has it. */
