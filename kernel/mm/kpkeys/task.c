@@ -43,6 +43,17 @@ const struct kpkeys_task *__kpkeys_task_of(const struct task_struct *task)
 EXPORT_SYMBOL(__kpkeys_task_of);
 
 #ifdef arch_kpkeys_set_current
+/*
+ * The scheduler switches stacks before it says which task is current, and what is
+ * traced in between may ask. Forged, this spares an attacker the report only.
+ */
+static bool kpkeys_task_is_switched(const struct task_struct *from,
+				    const struct task_struct *to)
+{
+	return irqs_disabled() && READ_ONCE(from->on_cpu) && READ_ONCE(to->on_cpu) &&
+	       task_cpu(from) == raw_smp_processor_id();
+}
+
 /**
  * __kpkeys_task_here() - As kpkeys_task_here(), of code on another stack.
  * @id: the current task, if the word in memory is right.
@@ -64,6 +75,8 @@ const struct kpkeys_task *__kpkeys_task_here(const struct kpkeys_task *id)
 				    stack);
 	if (!real || real == id)
 		return id;
+	if (kpkeys_task_is_switched(id->task, real->task))
+		return real;
 
 	/* Before anything else is done to the current task. */
 	arch_kpkeys_set_current((struct task_struct *)real->task);

@@ -7,6 +7,7 @@
 #include <linux/atomic.h>
 #include <linux/cpumask.h>
 #include <linux/hrtimer.h>
+#include <linux/irqflags.h>
 #include <linux/jiffies.h>
 #include <linux/kdebug.h>
 #include <linux/kpkeys.h>
@@ -16,16 +17,20 @@
 #include <linux/mm.h>
 #include <linux/pgtable.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/smp.h>
 
 #include <asm/apic.h>
+#include <asm/cpufeature.h>
 #include <asm/debugreg.h>
 #include <asm/extable_fixup_types.h>
+#include <asm/mmu_context.h>
 #include <asm/msr.h>
 #include <asm/nmi.h>
 #include <asm/pgalloc.h>
 #include <asm/pks.h>
 #include <asm/realmode.h>
+#include <asm/tlbflush.h>
 #include <asm/trap_pf.h>
 
 #include "../../../mm/kpkeys/kpkeys.h"
@@ -380,6 +385,90 @@ static void warning_starts_at_the_default_level(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, at_entry, PKRS_PGTABLES);
 }
 
+/* A suspend leaves the register as reset does. */
+static void resume_sets_the_default_level(struct kunit *test)
+{
+	u64 reg;
+
+	if (!arch_kpkeys_enabled())
+		kunit_skip(test, "no kernel protection keys");
+
+	scoped_guard(irqsave) {
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		x86_pks_resume();
+		reg = arch_kpkeys_read_reg();
+		/* The ledger has the level still. */
+		kpkeys_raise(KPKEYS_LVL_PGTABLES);
+		kpkeys_lower();
+	}
+	KUNIT_EXPECT_EQ(test, reg, PKRS_DEFAULT);
+}
+
+static phys_addr_t loaded_root(void)
+{
+	return __read_cr3() & CR3_ADDR_MASK;
+}
+
+/* In each way to load an address space: to a new number, and to one that it had. */
+static void forged_root_is_not_loaded(struct kunit *test)
+{
+	struct mm_struct *mm = mm_alloc(), *other = mm_alloc();
+	phys_addr_t expected;
+	pgd_t *root;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, mm);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	root = mm->pgd;
+	expected = __pa(kpkeys_hardened_pgtables_enabled() ? root : other->pgd);
+
+	kpkeys_expect_violation(true);
+	WRITE_ONCE(mm->pgd, other->pgd);
+	for (i = 0; i < 2; i++) {
+		kthread_use_mm(mm);
+		KUNIT_EXPECT_EQ(test, loaded_root(), expected);
+		kthread_unuse_mm(mm);
+		kthread_use_mm(other);
+		KUNIT_EXPECT_EQ(test, loaded_root(), __pa(other->pgd));
+		kthread_unuse_mm(other);
+	}
+
+	kthread_use_mm(mm);
+	scoped_guard(irqsave) {
+		KUNIT_EXPECT_EQ(test, __get_current_cr3_fast() & CR3_ADDR_MASK, expected);
+		/* It warns that mm->pgd is not what is loaded. */
+		kunit_warning_suppress(test)
+			initialize_tlbstate_and_flush();
+		KUNIT_EXPECT_EQ(test, loaded_root(), expected);
+	}
+	WRITE_ONCE(mm->pgd, root);
+	kthread_unuse_mm(mm);
+	kpkeys_expect_violation(false);
+	mmput(other);
+	mmput(mm);
+}
+
+/* CR3 has a number of the address space beside the root, from ordinary memory. */
+static void forged_pcid_leaves_the_root_alone(struct kunit *test)
+{
+	unsigned long before, cr3;
+	u16 asid;
+
+	if (!kpkeys_hardened_pgtables_enabled() || !cpu_feature_enabled(X86_FEATURE_PCID))
+		kunit_skip(test, "page tables are not hardened, or the CPU has no PCID");
+	if (IS_ENABLED(CONFIG_DEBUG_VM))
+		kunit_skip(test, "such a number is a bug with CONFIG_DEBUG_VM");
+
+	scoped_guard(irqsave) {
+		before = __get_current_cr3_fast();
+		asid = this_cpu_read(cpu_tlbstate.loaded_mm_asid);
+		this_cpu_write(cpu_tlbstate.loaded_mm_asid, 0x7000);
+		cr3 = __get_current_cr3_fast();
+		this_cpu_write(cpu_tlbstate.loaded_mm_asid, asid);
+	}
+	KUNIT_EXPECT_EQ(test, cr3 & CR3_ADDR_MASK, before & CR3_ADDR_MASK);
+}
+
 static void expect_table_is_protected(struct kunit *test, void *table)
 {
 	int err = kpkeys_hardened_pgtables_enabled() ? -EFAULT : 0;
@@ -448,6 +537,9 @@ static struct kunit_case pks_cases[] = {
 	KUNIT_CASE(lazy_write_goes_to_tables_only),
 	KUNIT_CASE(lazy_cmpxchg_tells_how_it_ended),
 	KUNIT_CASE(warning_starts_at_the_default_level),
+	KUNIT_CASE(resume_sets_the_default_level),
+	KUNIT_CASE(forged_root_is_not_loaded),
+	KUNIT_CASE(forged_pcid_leaves_the_root_alone),
 	KUNIT_CASE(trampoline_table_is_protected),
 	KUNIT_CASE(linear_map_is_merged_again),
 	{}

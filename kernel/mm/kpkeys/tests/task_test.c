@@ -138,10 +138,39 @@ static void stack_says_who_is_current(struct kunit *test)
 	expect_other_is_noticed(test, verify_mm_of_init);
 	expect_other_is_noticed(test, ask_as_an_nmi);
 }
+
+/* As between the two steps of __switch_to(), where programs may be attached. */
+static void a_switch_of_stacks_is_no_forgery(struct kunit *test)
+{
+	unsigned long before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
+	struct task_struct *task = current, *idle, *found;
+	const struct cred *cred;
+
+	if (!kpkeys_hardened_cred_enabled())
+		kunit_skip(test, "credentials are not hardened in this boot");
+
+	scoped_guard(irqsave) {
+		idle = idle_task(smp_processor_id());
+		idle->on_cpu = 1;
+		say_current_is(idle);
+		cred = ask_for_real_cred();
+		found = ask_for_task();
+		say_current_is(task);
+		idle->on_cpu = 0;
+	}
+	was_refused(test, before, 0);
+	KUNIT_EXPECT_PTR_EQ(test, found, idle);
+	KUNIT_EXPECT_PTR_EQ(test, cred, current_real_cred());
+}
 #else
 static void stack_says_who_is_current(struct kunit *test)
 {
 	kunit_skip(test, "a register says which task is the current one");
+}
+
+static void a_switch_of_stacks_is_no_forgery(struct kunit *test)
+{
+	kunit_skip(test, "stack and current task are switched together");
 }
 #endif
 
@@ -492,6 +521,7 @@ static void saved_registers_are_protected(struct kunit *test)
 
 static struct kunit_case task_cases[] = {
 	KUNIT_CASE(stack_says_who_is_current),
+	KUNIT_CASE(a_switch_of_stacks_is_no_forgery),
 	KUNIT_CASE(dead_have_no_stack),
 	KUNIT_CASE(address_space_is_noted),
 	KUNIT_CASE(pointer_to_address_space_is_no_matter),
