@@ -16,6 +16,7 @@
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
+#include <linux/preempt.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/smp.h>
@@ -422,6 +423,8 @@ static void forged_root_is_not_loaded(struct kunit *test)
 	root = mm->pgd;
 	expected = __pa(kpkeys_hardened_pgtables_enabled() ? root : other->pgd);
 
+	/* Other CPUs would keep what they have loaded. */
+	migrate_disable();
 	kpkeys_expect_violation(true);
 	WRITE_ONCE(mm->pgd, other->pgd);
 	for (i = 0; i < 2; i++) {
@@ -444,8 +447,12 @@ static void forged_root_is_not_loaded(struct kunit *test)
 	WRITE_ONCE(mm->pgd, root);
 	kthread_unuse_mm(mm);
 	kpkeys_expect_violation(false);
-	mmput(other);
+	/* Without protection, the root of the other is loaded for both. */
+	kthread_use_mm(other);
+	kthread_unuse_mm(other);
+	migrate_enable();
 	mmput(mm);
+	mmput(other);
 }
 
 /* CR3 has a number of the address space beside the root, from ordinary memory. */
