@@ -10,6 +10,7 @@
 #include <linux/irqflags.h>
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_ledger.h>
+#include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/pagewalk.h>
 #include <linux/pgtable.h>
@@ -20,11 +21,14 @@
 #include <asm/asm-extable.h>
 #include <asm/cpufeature.h>
 #include <asm/mmu.h>
+#include <asm/mmu_context.h>
 #include <asm/pgalloc.h>
 #include <asm/por.h>
 #include <asm/ptrace.h>
 #include <asm/sections.h>
 #include <asm/text-patching.h>
+
+#include "../../../mm/kpkeys/kpkeys.h"
 
 static void overlays_of_levels(struct kunit *test)
 {
@@ -414,6 +418,98 @@ static void tables_are_not_patched(struct kunit *test)
 	pte_free_kernel(&init_mm, table);
 }
 
+static u64 loaded_root(void)
+{
+	return read_sysreg(ttbr0_el1) & TTBRx_EL1_BADDR;
+}
+
+static u64 ttbr_of(pgd_t *root)
+{
+	return phys_to_ttbr(virt_to_phys(root)) & TTBRx_EL1_BADDR;
+}
+
+/* By the scheduler, and by what leaves the identity map. */
+static void forged_root_is_not_loaded(struct kunit *test)
+{
+	struct mm_struct *mm = mm_alloc(), *other = mm_alloc();
+	u64 expected;
+	pgd_t *root;
+
+	KUNIT_ASSERT_NOT_NULL(test, mm);
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	if (system_uses_ttbr0_pan()) {
+		mmput(mm);
+		mmput(other);
+		kunit_skip(test, "the root is loaded on return to user mode");
+	}
+	root = mm->pgd;
+	expected = ttbr_of(kpkeys_hardened_pgtables_enabled() ? root : other->pgd);
+
+	/* Other CPUs would keep what they have loaded. */
+	migrate_disable();
+	kpkeys_expect_violation(true);
+	WRITE_ONCE(mm->pgd, other->pgd);
+	kthread_use_mm(mm);
+	KUNIT_EXPECT_EQ(test, loaded_root(), expected);
+	scoped_guard(irqsave)
+		cpu_uninstall_idmap();
+	KUNIT_EXPECT_EQ(test, loaded_root(), expected);
+	WRITE_ONCE(mm->pgd, root);
+	kthread_unuse_mm(mm);
+	kpkeys_expect_violation(false);
+	/* Without protection, the root of the other is loaded for both. */
+	kthread_use_mm(other);
+	KUNIT_EXPECT_EQ(test, loaded_root(), ttbr_of(other->pgd));
+	kthread_unuse_mm(other);
+	migrate_enable();
+	mmput(mm);
+	mmput(other);
+}
+
+static void expect_linked(struct kunit *test, void *table, bool linked)
+{
+	KUNIT_EXPECT_EQ(test, kpkeys_is_linked(virt_to_page(table)),
+			linked && kpkeys_hardened_pgtables_enabled());
+}
+
+static void tables_of_the_kernel_are_noted(struct kunit *test)
+{
+	p4d_t top = __p4d(0);
+	pud_t *upper;
+	pmd_t *middle;
+	pte_t *lower;
+
+	if (mm_pud_folded(&init_mm))
+		kunit_skip(test, "needs four levels");
+	upper = pud_alloc_one(&init_mm, 0);
+	middle = pmd_alloc_one(&init_mm, 0);
+	lower = pte_alloc_one_kernel(&init_mm);
+	KUNIT_ASSERT_NOT_NULL(test, upper);
+	KUNIT_ASSERT_NOT_NULL(test, middle);
+	KUNIT_ASSERT_NOT_NULL(test, lower);
+
+	pmd_populate_kernel(&init_mm, middle, lower);
+	expect_linked(test, lower, true);
+	pud_populate(&init_mm, upper, middle);
+	expect_linked(test, middle, true);
+	p4d_populate(&init_mm, &top, upper);
+	expect_linked(test, upper, true);
+
+	p4d_clear(&top);
+	expect_linked(test, upper, false);
+	__p4d_populate(&top, __pa(upper), P4D_TYPE_TABLE | P4D_TABLE_UXN);
+	expect_linked(test, upper, true);
+
+	p4d_clear(&top);
+	pud_clear(upper);
+	expect_linked(test, middle, false);
+	pmd_clear(middle);
+	expect_linked(test, lower, false);
+	pud_free(&init_mm, upper);
+	pmd_free(&init_mm, middle);
+	pte_free_kernel(&init_mm, lower);
+}
+
 static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(overlays_of_levels),
 	KUNIT_CASE(permissions_of_entries),
@@ -432,6 +528,8 @@ static struct kunit_case arm64_cases[] = {
 	KUNIT_CASE(no_block_is_left),
 	KUNIT_CASE(root_is_written),
 	KUNIT_CASE(tables_are_not_patched),
+	KUNIT_CASE(forged_root_is_not_loaded),
+	KUNIT_CASE(tables_of_the_kernel_are_noted),
 	{}
 };
 
