@@ -170,25 +170,17 @@ static void offer(struct kunit *test, struct page *page)
 	KUNIT_EXPECT_TRUE(test, kpkeys_mappings_search(&kpkeys_pgtables_pool));
 }
 
-static struct page *new_mapped_page(struct kunit *test, unsigned long *addr)
-{
-	struct page *page;
-
-	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
-	*addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
-			      MAP_ANONYMOUS | MAP_PRIVATE, 0);
-	KUNIT_ASSERT_NE(test, *addr, 0);
-	KUNIT_ASSERT_EQ(test, get_user_pages_fast(*addr, 1, FOLL_WRITE, &page), 1);
-	return page;
-}
-
 static void mapped_pages_do_not_enter(struct kunit *test)
 {
 	unsigned long addr;
 	struct page *page;
 
 	skip_unless_protected(test);
-	page = new_mapped_page(test, &addr);
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NE(test, addr, 0);
+	KUNIT_ASSERT_EQ(test, get_user_pages_fast(addr, 1, FOLL_WRITE, &page), 1);
 
 	KUNIT_EXPECT_FALSE(test, may_enter(test, page));
 	KUNIT_ASSERT_EQ(test, vm_munmap(addr, PAGE_SIZE), 0);
@@ -227,25 +219,43 @@ static void show_spares(const struct kpkeys_pool *pool, struct spares hidden)
 static void mapped_pages_get_no_other_key(struct kunit *test)
 {
 	const struct kpkeys_pool *pool = &kpkeys_pgtables_pool;
+	struct page *page = alloc_page(GFP_KERNEL);
 	struct spares spares;
 	unsigned long addr;
-	struct page *page;
+	spinlock_t *lock;
+	pte_t *entry;
 	int err;
 
-	skip_unless_protected(test);
-	page = new_mapped_page(test, &addr);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	KUNIT_ASSERT_EQ(test, kunit_attach_mm(), 0);
+	addr = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ, MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NE(test, addr, 0);
+	/* Without a charge, as pages that are allocated for it have none. */
+	entry = get_locked_pte(current->mm, addr, &lock);
+	KUNIT_ASSERT_NOT_NULL(test, entry);
+	set_pte_at(current->mm, addr, entry, mk_pte(page, PAGE_READONLY));
+	pte_unmap_unlock(entry, lock);
 
-	scoped_guard(mutex, &pool->sync->grow) {
-		spares = hide_spares(pool);
-		kpkeys_expect_violation(true);
-		err = kpkeys_block_add_other(pool, page, 0, KPKEYS_PKEY_PGTABLES,
-					     KPKEYS_PKEY_PGTABLES);
-		kpkeys_expect_violation(false);
-		KUNIT_EXPECT_EQ(test, pool->state->nr_spare, KPKEYS_MIN_SPARE);
-		show_spares(pool, spares);
+	if (protected_boot()) {
+		get_page(page);
+		scoped_guard(mutex, &pool->sync->grow) {
+			spares = hide_spares(pool);
+			kpkeys_expect_violation(true);
+			err = kpkeys_block_add_other(pool, page, 0, KPKEYS_PKEY_PGTABLES,
+						     KPKEYS_PKEY_PGTABLES);
+			kpkeys_expect_violation(false);
+			KUNIT_EXPECT_EQ(test, pool->state->nr_spare, KPKEYS_MIN_SPARE);
+			show_spares(pool, spares);
+		}
+		KUNIT_EXPECT_EQ(test, err, -EADDRINUSE);
+		EXPECT_WRITABLE(test, page_address(page));
 	}
-	KUNIT_EXPECT_EQ(test, err, -EADDRINUSE);
-	EXPECT_WRITABLE(test, page_address(page));
+
+	entry = get_locked_pte(current->mm, addr, &lock);
+	ptep_get_and_clear(current->mm, addr, entry);
+	pte_unmap_unlock(entry, lock);
+	__free_page(page);
+	skip_unless_protected(test);
 }
 
 static void offered_pages_are_not_mapped(struct kunit *test)
