@@ -222,7 +222,7 @@ static void mapped_pages_get_no_other_key(struct kunit *test)
 	struct page *page = alloc_page(GFP_KERNEL);
 	struct spares spares;
 	unsigned long addr;
-	spinlock_t *lock;
+	spinlock_t *lock; /* of the table */
 	pte_t *entry;
 	int err;
 
