@@ -121,7 +121,8 @@ def test_workloads_by_name() -> None:
 
 def test_a_target_has_the_workloads_it_can_do() -> None:
     counted = {
-        "null-syscall", "open-close", "key-read", "interrupt", "fork-large", "munmap-large",
+        "null-syscall", "open-close", "key-read", "secret-memory", "interrupt", "fork-large",
+        "munmap-large",
     }  # fmt: skip
     pc = {"boot", "storm", "page-cache", "file-read", "file-write", "read-by-two", "pipe",
           "thread-switch"}  # fmt: skip
@@ -178,13 +179,13 @@ def test_limits() -> None:
     # What is demanded of a time on one target says nothing about instructions on another.
     assert limits("um", INSTRUCTIONS) == limits("x86_64", TIME) == {}
     assert limits("x86_64", INSTRUCTIONS) == {
-        "null-syscall": [1.0], "open-close": [1.02], "key-read": [1.1], "fork": [1.01],
-        "munmap": [1.005], "fork-large": [1.02], "munmap-large": [1.02], "fault": [1.003],
-        "mprotect": [1.01],
+        "null-syscall": [1.0], "open-close": [1.02], "key-read": [1.1], "secret-memory": [0.5],
+        "fork": [1.01], "munmap": [1.005], "fork-large": [1.02], "munmap-large": [1.02],
+        "fault": [1.003], "mprotect": [1.01],
     }  # fmt: skip
     assert limits("arm64", INSTRUCTIONS) == {
-        "key-read": [1.1], "fork": [1.01], "munmap": [1.005], "fork-large": [1.02],
-        "munmap-large": [1.02], "fault": [1.005],
+        "key-read": [1.1], "secret-memory": [0.5], "fork": [1.01], "munmap": [1.005],
+        "fork-large": [1.02], "munmap-large": [1.02], "fault": [1.005],
     }  # fmt: skip
     assert limits("x86_64", INSTRUCTIONS, "off") == {"fault": [1.003], "page-cache": [1.003]}
     asi = {"file-read": [1.04, None, None], "buildlike": [1.02]}

@@ -12,6 +12,8 @@
  *   pipe           a byte goes through a pipe to another process, and one back
  *   read-by-two    two processes at a time read READS times SIZE bytes somewhere
  *                  in a file, the second of which is made for that
+ *   secret-memory  SIZE bytes that only this process reads are mapped, touched
+ *                  and unmapped
  *   storm          SIZE processes at the same time, each with 32 page tables of
  *                  its own, which then all end
  *   thread-switch  another thread runs, and then this one again
@@ -34,6 +36,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -261,6 +264,25 @@ static void key_read(u64 size)
 		fail("reading a key: %s", strerror(errno));
 }
 
+static void secret_memory(u64 size)
+{
+	struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
+	long page = sysconf(_SC_PAGESIZE);
+	int fd = syscall(SYS_memfd_secret, 0);
+	volatile char *memory;
+	u64 at;
+
+	if (fd < 0 || setrlimit(RLIMIT_MEMLOCK, &all) || ftruncate(fd, size))
+		fail("memfd_secret: %s", strerror(errno));
+	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		fail("mapping secret memory: %s", strerror(errno));
+	for (at = 0; at < size; at += page)
+		memory[at] = 1;
+	munmap((void *)memory, size);
+	close(fd);
+}
+
 /* === Turns: who takes them with us is there for a sample, and has begun === */
 
 static int there[2], back[2];
@@ -412,6 +434,7 @@ static const struct {
 	{ "page-cache", page_cache, NULL, NULL },
 	{ "pipe", pipe_turn, echo_process, end_process },
 	{ "read-by-two", read_by_two, NULL, NULL },
+	{ "secret-memory", secret_memory, NULL, NULL },
 	{ "storm", storm, NULL, NULL },
 	{ "thread-switch", thread_turn, answer_thread, end_thread },
 };

@@ -208,7 +208,7 @@ _RULES = (
     ),
     _Rule(ASK, rf"{_VALUE}kpkeys_regs_differ(?=\()", 1, _no),
     # Whether a copy is between ordinary memory and a secret of the owner.
-    _Rule(ASK, rf"{_VALUE}kpkeys_secret_(?:is_of|may_copy)(?=\()", 1, _yes),
+    _Rule(ASK, rf"{_VALUE}kpkeys_secret_(?:is_of|may_copy|run_may_change)(?=\()", 1, _yes),
     _Rule(ASK, r"(?:(?<=\|\| )|(?<=\|\|\n\t    ))kpkeys_is_secret(?=\()", 1, _no),
     _Rule(ASK, rf"{_VALUE}test_bit(?=\(\w+, region->linked\))", 1, _no),
     _Rule(ASK, rf"{_VALUE}kpkeys_mappings_hold_still(?=\()", 1, _no),

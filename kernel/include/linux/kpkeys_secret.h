@@ -10,9 +10,12 @@
 #define _LINUX_KPKEYS_SECRET_H
 
 #include <linux/jump_label.h>
+#include <linux/mutex.h>
 #include <linux/types.h>
 
+struct folio;
 struct kpkeys_secret;
+struct kpkeys_violation;
 
 /* The longest, in bytes: as long as the payload of a key may be. */
 #define KPKEYS_SECRET_MAX	32767
@@ -24,6 +27,28 @@ int kpkeys_secret_read(const struct kpkeys_secret *secret, const void *owner,
 		       void *dst, size_t size);
 int kpkeys_secret_clear(struct kpkeys_secret *secret, const void *owner);
 void kpkeys_secret_free(struct kpkeys_secret *secret);
+
+/**
+ * struct kpkeys_secret_pages - the secret pages of a file of user space.
+ * @lock: protects the others.
+ * @runs: pages that got the key together.
+ * @ready: those of them that the file does not use yet.
+ * @nr: how many pages there are.
+ */
+struct kpkeys_secret_pages {
+#ifdef CONFIG_KPKEYS_HARDENED_SECRET
+	struct mutex lock; /* of the others */
+	struct list_head runs, ready;
+	unsigned long nr;
+#endif
+};
+
+/* For a file that was made when kpkeys_hardened_secret_enabled(). */
+void kpkeys_secret_pages_init(struct kpkeys_secret_pages *pages);
+struct folio *kpkeys_secret_folio_alloc(struct kpkeys_secret_pages *pages, gfp_t gfp,
+					unsigned long most);
+void kpkeys_secret_folio_undo(struct kpkeys_secret_pages *pages, struct folio *folio);
+void kpkeys_secret_pages_free(struct kpkeys_secret_pages *pages);
 
 #ifdef CONFIG_KPKEYS_HARDENED_SECRET
 DECLARE_STATIC_KEY_FALSE(kpkeys_hardened_secret_key);
@@ -40,9 +65,10 @@ static __always_inline bool kpkeys_hardened_secret_enabled(void)
 
 void kpkeys_secret_copy_page(void *dst, const void *src);
 bool __kpkeys_is_secret(const void *start, size_t size);
+bool kpkeys_secret_is_overrun(const struct kpkeys_violation *violation);
 
 /**
- * kpkeys_is_secret() - Does memory contain secrets?
+ * kpkeys_is_secret() - Does memory contain secrets, or secret pages of user space?
  * @start: its start.
  * @size: its size in bytes.
  *
@@ -64,6 +90,11 @@ static inline bool kpkeys_is_secret(const void *start, size_t size)
 }
 
 static inline void kpkeys_secret_copy_page(void *dst, const void *src) { }
+
+static inline bool kpkeys_secret_is_overrun(const struct kpkeys_violation *violation)
+{
+	return false;
+}
 
 #endif /* CONFIG_KPKEYS_HARDENED_SECRET */
 

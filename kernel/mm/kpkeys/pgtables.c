@@ -23,6 +23,7 @@
 
 #include "kpkeys.h"
 #include "pool.h"
+#include "secret.h"
 
 DEFINE_STATIC_KEY_FALSE_RO(kpkeys_hardened_pgtables_key);
 /* Page table helpers are inlined into modules. */
@@ -199,8 +200,9 @@ bool kpkeys_pgtable_is_early(struct page *page)
  * kpkeys_page_is_ours() - Did this code tag a page?
  * @page: any page.
  *
- * Includes page tables that wait for an RCU grace period, and free pages of the
- * pool. The answer may be outdated unless the caller holds the page.
+ * Includes page tables that wait for an RCU grace period, free pages of the
+ * pool, and secret pages of user space. The answer may be outdated unless the
+ * caller holds the page.
  *
  * Return: true if so.
  */
@@ -208,7 +210,8 @@ bool kpkeys_page_is_ours(struct page *page)
 {
 	return kpkeys_page_is_marked(page) ||
 	       (kpkeys_hardened_pgtables_enabled() &&
-		kpkeys_pool_owns(&kpkeys_pgtables_pool, page));
+		kpkeys_pool_owns(&kpkeys_pgtables_pool, page)) ||
+	       kpkeys_has_secret_pages(page_address(page), 1);
 }
 
 /* === Walking ============================================================ */

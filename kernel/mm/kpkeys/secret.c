@@ -103,7 +103,7 @@ static __always_inline bool kpkeys_secrets_overlap(const struct kpkeys_secrets *
 }
 
 /**
- * __kpkeys_is_secret() - Does memory contain secrets?
+ * __kpkeys_is_secret() - As kpkeys_is_secret(), with secrets protected.
  * @start: its start.
  * @size: its size in bytes.
  *
@@ -117,7 +117,7 @@ bool __kpkeys_is_secret(const void *start, size_t size)
 	for (block = first_block; block; block = READ_ONCE(block->next))
 		if (kpkeys_secrets_overlap(block, start, size))
 			return true;
-	return false;
+	return kpkeys_has_secret_pages(start, size);
 }
 EXPORT_SYMBOL_GPL(__kpkeys_is_secret);
 
@@ -140,8 +140,14 @@ static struct kpkeys_secrets *kpkeys_secret_find(const struct kpkeys_secret *sec
 
 /* === Growing ============================================================ */
 
-/* Before it had the key, an attacker may have written to the memory. */
-static void kpkeys_secrets_clear(void *start, unsigned int nr)
+/**
+ * kpkeys_secrets_clear() - Clear pages with the key.
+ * @start: the first page.
+ * @nr: number of pages.
+ *
+ * Context: may sleep.
+ */
+void kpkeys_secrets_clear(void *start, unsigned int nr)
 {
 	void *page;
 
@@ -164,6 +170,7 @@ static struct kpkeys_secrets *kpkeys_secrets_tag(struct page *page, unsigned int
 					     KPKEYS_PKEY_LEDGER, KPKEYS_PKEY_SECRET);
 	if (err)
 		return ERR_PTR(err);
+	/* Before it had the key, an attacker may have written to the memory. */
 	kpkeys_secrets_clear(block, nr);
 
 	guard(irqsave)();

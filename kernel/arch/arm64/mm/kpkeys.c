@@ -10,6 +10,7 @@
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_ledger.h>
 #include <linux/kpkeys_mappings.h>
+#include <linux/kpkeys_secret.h>
 #include <linux/mm.h>
 #include <linux/pagewalk.h>
 #include <linux/percpu.h>
@@ -417,6 +418,13 @@ void arch_kpkeys_die(struct pt_regs *regs, unsigned long code)
 	die("kpkeys violation", regs, code);
 }
 
+static bool arm64_is_zeropad(const struct pt_regs *regs)
+{
+	const struct exception_table_entry *entry = search_exception_tables(regs->pc);
+
+	return entry && entry->type == EX_TYPE_LOAD_UNALIGNED_ZEROPAD;
+}
+
 /**
  * arm64_kpkeys_data_abort() - Handle a fault that a protection key caused.
  * @addr: the faulting address.
@@ -426,8 +434,8 @@ void arch_kpkeys_die(struct pt_regs *regs, unsigned long code)
  * Does not return after a violation, unless a test expects it.
  *
  * Context: the handler of a fault in the kernel, at the default level.
- * Return: true if a test expects the violation; false if a key did not cause
- * the fault.
+ * Return: true if a read has come across a secret page, or a test expects the
+ * violation; false if a key did not cause the fault.
  */
 bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 			     struct pt_regs *regs)
@@ -441,6 +449,11 @@ bool arm64_kpkeys_data_abort(unsigned long addr, unsigned long esr,
 
 	if (!kpkeys_is_violation(addr, esr))
 		return false;
+	/* The page may have lost its key meanwhile, and then what says so. */
+	if (arm64_is_zeropad(regs) &&
+	    (kpkeys_secret_is_overrun(&violation) || !kpkeys_is_violation(addr, esr)) &&
+	    fixup_exception(regs, esr))
+		return true;
 
 	violation.pkey = FIELD_GET(PTE_PO_IDX_MASK, kpkeys_leaf_of(addr));
 	kpkeys_report_violation(&violation);

@@ -10,6 +10,7 @@
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_ledger.h>
 #include <linux/kpkeys_mappings.h>
+#include <linux/kpkeys_secret.h>
 #include <linux/memblock.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
@@ -331,8 +332,8 @@ bool x86_pks_lazy_write(struct pt_regs *regs, unsigned long *val, int op,
  * Does not return after a violation, unless a test expects it.
  *
  * Context: the page fault handler.
- * Return: true if the write was redone or a test expects the violation; false
- * if a key did not cause the fault.
+ * Return: true if the write was redone, a read has come across a secret page, or
+ * a test expects the violation; false if a key did not cause the fault.
  */
 bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 		   unsigned long address)
@@ -350,6 +351,11 @@ bool x86_pks_fault(struct pt_regs *regs, unsigned long error_code,
 	if (kprobe_page_fault(regs, X86_TRAP_PF))
 		return true;
 	if (ex_get_fixup_type(regs->ip) == EX_TYPE_PKS &&
+	    fixup_exception(regs, X86_TRAP_PF, error_code, address))
+		return true;
+
+	if (ex_get_fixup_type(regs->ip) == EX_TYPE_ZEROPAD &&
+	    kpkeys_secret_is_overrun(&violation) &&
 	    fixup_exception(regs, X86_TRAP_PF, error_code, address))
 		return true;
 
