@@ -397,6 +397,14 @@ def test_tables_that_stay_may_keep_four_blocks(judge: Judge) -> None:
     only(judge, "3 blocks are kept", console(at_last=later(5, empty=3)))
 
 
+def test_halfway_each_table_that_stays_may_keep_a_block(judge: Judge) -> None:
+    def halfway(tables: int) -> list[str]:
+        return pool(blocks=7, blocks_added=7, tables=tables, free=490 + 6 * 512 - tables)
+
+    assert judge(console(half=halfway(104))).ok
+    only(judge, "part 1: 7 blocks, 1 after boot", console(half=halfway(103)))
+
+
 def test_data_of_the_pool_may_grow_and_no_page_be_lost(judge: Judge) -> None:
     grown = pool(free=380, own=17)
     assert judge(console(half=grown, at_last=grown)).ok
