@@ -209,7 +209,7 @@ static void accessors_leave_them_alone(struct kunit *test)
 }
 
 #if defined(CONFIG_DCACHE_WORD_ACCESS) && !defined(CONFIG_UML)
-/* Of a run of two pages, the second. */
+/* The second of two pages that lie together. */
 static int second_is_secret(unsigned long addr, int numpages, int pkey)
 {
 	return arch_set_memory_pkey(addr + (numpages - 1) * PAGE_SIZE, 1, pkey);
