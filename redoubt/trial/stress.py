@@ -51,7 +51,7 @@ _MARGIN = 900.0
 # The pool is looked at after each part. A short run is one part.
 _PARTS = 2
 _SHORT_S = 60
-# At the end, tables that came and stayed may keep so many blocks beyond those after boot.
+# At the end, no more blocks than so many beyond those after boot, whatever tables stayed.
 _MORE_BLOCKS = 4
 
 _ASKED = tomllib.loads((paths.repo() / "configs" / "stress-ng.toml").read_text())
@@ -475,9 +475,10 @@ def _problems_of_pools(report: Report, expected: int) -> Iterator[str]:
         return
     before, *others = report.pools
     for number, now in enumerate(others, 1):
-        # Halfway, each table that came and stayed, as those of vmalloc do, may keep a block.
-        stayed = shortage.EXTRA_BLOCKS + max(0, now.tables - before.tables)
-        extra = _MORE_BLOCKS if now is others[-1] else stayed
+        # Each table that came and stayed, as those of vmalloc do, may keep a block.
+        extra = shortage.EXTRA_BLOCKS + max(0, now.tables - before.tables)
+        if now is others[-1]:
+            extra = min(extra, _MORE_BLOCKS)
         for text in shortage.problems_of_pool(before, now, extra):
             yield f"pool, part {number}: {text}"
         if now["empty"] > shortage.EXTRA_BLOCKS:
