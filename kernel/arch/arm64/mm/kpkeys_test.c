@@ -15,6 +15,7 @@
 #include <linux/pagewalk.h>
 #include <linux/pgtable.h>
 #include <linux/preempt.h>
+#include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/uaccess.h>
 
@@ -307,6 +308,68 @@ static void overwritten_registers_are_noticed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, *table, kpkeys_hardened_pgtables_enabled() ? 8 : 0);
 	pagetable_free(pt);
 }
+
+struct urgent {
+	struct task_struct *task;
+	unsigned long daif;
+	bool waits;
+};
+
+/* Notes which exceptions are masked when it gets the CPU. */
+static int urgent_note_masks(void *data)
+{
+	struct urgent *urgent = data;
+
+	for (;;) {
+		set_current_state(TASK_INTERRUPTIBLE);
+		if (kthread_should_stop())
+			break;
+		if (READ_ONCE(urgent->waits)) {
+			urgent->daif = read_sysreg(daif);
+			WRITE_ONCE(urgent->waits, false);
+		}
+		schedule();
+	}
+	__set_current_state(TASK_RUNNING);
+	return 0;
+}
+
+static void urgent_start(struct kunit *test, struct urgent *urgent)
+{
+	urgent->task = kthread_create(urgent_note_masks, urgent, "kpkeys_urgent");
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, urgent->task);
+	kthread_bind(urgent->task, smp_processor_id());
+	sched_set_fifo(urgent->task);
+	wake_up_process(urgent->task);
+	/* Until it waits. */
+	while (READ_ONCE(urgent->task->__state) != TASK_INTERRUPTIBLE)
+		schedule_timeout_uninterruptible(1);
+}
+
+static void task_runs_when_a_write_is_redone(struct kunit *test)
+{
+	struct ptdesc *pt = pagetable_alloc(GFP_PGTABLE_KERNEL | __GFP_ZERO, 0);
+	struct urgent urgent = { };
+	pte_t *table;
+
+	if (!static_key_enabled(&arm64_lazy_ptes_key))
+		kunit_skip(test, "writes are not redone in this boot");
+	KUNIT_ASSERT_NOT_NULL(test, pt);
+	table = ptdesc_address(pt);
+
+	guard(migrate)();
+	urgent_start(test, &urgent);
+	preempt_disable();
+	WRITE_ONCE(urgent.waits, true);
+	wake_up_process(urgent.task);
+	preempt_enable_no_resched();
+	lazy_set_ptes(&init_mm, 0, table, pfn_pte(1, PAGE_KERNEL), 1);
+
+	KUNIT_EXPECT_FALSE(test, READ_ONCE(urgent.waits));
+	KUNIT_EXPECT_EQ(test, urgent.daif & (PSR_A_BIT | PSR_D_BIT), 0);
+	kthread_stop(urgent.task);
+	pagetable_free(pt);
+}
 #endif
 
 /* The pool tags whole blocks, so page tables do not split any. */
@@ -523,6 +586,7 @@ static struct kunit_case arm64_cases[] = {
 #ifdef lazy_set_ptes
 	KUNIT_CASE(saved_registers_are_not_believed),
 	KUNIT_CASE(overwritten_registers_are_noticed),
+	KUNIT_CASE(task_runs_when_a_write_is_redone),
 #endif
 	KUNIT_CASE(the_pool_leaves_blocks_whole),
 	KUNIT_CASE(no_block_is_left),
