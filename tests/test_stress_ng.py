@@ -397,8 +397,12 @@ def test_a_table_that_stays_may_keep_a_block(judge: Judge) -> None:
     only(judge, "3 blocks are kept", console(at_last=later(102, empty=3)))
 
 
-def test_tables_that_stay_keep_no_more_than_four_blocks_at_the_end(judge: Judge) -> None:
+def test_tables_that_stay_keep_no_more_than_four_blocks_at_the_end_of_a_long_run(
+    judge: Judge, monkeypatch: Any
+) -> None:
     many = pool(blocks=6, blocks_added=6, tables=120, free=490 + 5 * 512 - 120)
+    assert judge(console(at_last=many)).ok
+    monkeypatch.setattr(stress, "_LONG_S", 60)
     assert judge(console(half=many)).ok
     only(judge, "part 2: 6 blocks, 1 after boot", console(at_last=many))
 
