@@ -352,7 +352,7 @@ static void task_runs_when_a_write_is_redone(struct kunit *test)
 	struct urgent urgent = { };
 	pte_t *table;
 
-	if (!static_key_enabled(&arm64_lazy_ptes_key))
+	if (!kpkeys_hardened_pgtables_enabled() || !static_key_enabled(&arm64_lazy_ptes_key))
 		kunit_skip(test, "writes are not redone in this boot");
 	KUNIT_ASSERT_NOT_NULL(test, pt);
 	table = ptdesc_address(pt);
