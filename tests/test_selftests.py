@@ -349,10 +349,13 @@ def test_categories_are_those_of_the_runner(tmp_path: Path) -> None:
         'CATEGORY="mmap" run_test ./c\n'
     )
     known = ["mmap", "memory-failure", "others", *selftests.COLLECTIONS]
-    assert selftests.chosen(tmp_path, []) == known
-    assert selftests.chosen(tmp_path, ["ptrace", "others", "mmap"]) == ["mmap", "others", "ptrace"]
-    with pytest.raises(RedoubtError, match="unknown category 'cow'") as caught:
-        selftests.chosen(tmp_path, ["cow"])
+    assert selftests.chosen(X86_64, tmp_path, []) == known
+    some = ["ptrace", "others", "mmap"]
+    assert selftests.chosen(X86_64, tmp_path, some) == ["mmap", "others", "ptrace"]
+    assert selftests.chosen(ARM64, tmp_path, ["arm64/pauth"]) == ["arm64/pauth"]
+    for unknown in ("cow", "arm64/pauth"):
+        with pytest.raises(RedoubtError, match=f"unknown category '{unknown}'") as caught:
+            selftests.chosen(X86_64, tmp_path, [unknown])
     assert caught.value.hint == "categories: " + ", ".join(known)
 
 
@@ -462,7 +465,8 @@ def test_tests_are_linked_with_libraries_of_their_architecture(
     monkeypatch.setattr(selftests, "run_lines", make)
     packages = tmp_path / "packages" if target is ARM64 else None
     found = selftests._compile(target, tmp_path, tmp_path / "top", packages, Silent())
-    assert list(found) == ["mm", *selftests.COLLECTIONS]
+    assert list(found) == ["mm", *selftests.collections(target)]
+    assert ("arm64/pauth" in found) == (target is ARM64)
     assert found["exec"].tests == ["execveat", "check-exec-tests.sh"]
     # Each is made, and then asked for what its tests are.
     flags = [word for word in said if str(word).startswith("USER")][:2]

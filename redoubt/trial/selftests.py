@@ -58,6 +58,8 @@ COLLECTIONS = (
     "breakpoints", "capabilities", "cgroup", "clone3", "core", "exec", "filesystems/overlayfs",
     "namespaces", "pidfd", "ptrace", "seccomp", "signal", "syscall_user_dispatch", "timers",
 )  # fmt: skip
+# And of an architecture.
+_OF_ARCHITECTURE = {"arm64": ("arm64/abi", "arm64/pauth")}
 
 OK, FAILED, SKIPPED, LATE, CRASHED = "ok", "not ok", "skip", "late", "crash"
 
@@ -168,7 +170,7 @@ def _compile(
         _shadow(kernel, shadow)
         said: list[str] = []
         found = {}
-        for name in (_MM.name, *COLLECTIONS):
+        for name in (_MM.name, *collections(target)):
             programs = top / "programs" / name
             programs.mkdir(parents=True, exist_ok=True)
             made: list[str | Path] = [
@@ -307,13 +309,18 @@ def _collection(tests: Path, name: str, programs: _Programs) -> None:
     _list(tests, name, [f"{name}/{test}" for test in binaries])
 
 
-def chosen(where: Path, wanted: Sequence[str]) -> list[str]:
+def collections(target: Target) -> tuple[str, ...]:
+    """The directories of other tests than those of mm that a target has."""
+    return (*COLLECTIONS, *_OF_ARCHITECTURE.get(target.arch, ()))
+
+
+def chosen(target: Target, where: Path, wanted: Sequence[str]) -> list[str]:
     """The wanted ones of what the runner calls its groups of tests, and of others, in its order.
 
     All if none is wanted. Raises RedoubtError for one that there is not.
     """
     text = (where / "selftests/run_vmtests.sh").read_text()
-    known = [*dict.fromkeys(_CATEGORY.findall(text)), OTHERS, *COLLECTIONS]
+    known = [*dict.fromkeys(_CATEGORY.findall(text)), OTHERS, *collections(target)]
     if unknown := [name for name in wanted if name not in known]:
         raise RedoubtError(f"unknown category '{unknown[0]}'", "categories: " + ", ".join(known))
     return [name for name in known if not wanted or name in wanted]
@@ -685,7 +692,7 @@ def check(
         replace(bench.machine(way, *ARGS, cpus=CPUS), memory_mb=MEMORY_MB, files={".": files})
         for bench, way in zip(made, ways, strict=True)
     )
-    return compare(target, variant, pristine, ours, chosen(files, wanted), progress)
+    return compare(target, variant, pristine, ours, chosen(target, files, wanted), progress)
 
 
 def render(report: Report) -> Iterator[str]:
