@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The prizes of attacks, and root's look at whether one was won. */
 #define _GNU_SOURCE
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/keyctl.h>
@@ -8,10 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/ptrace.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "attack-runner.h"
@@ -94,6 +98,22 @@ static void make_key(struct prize *prize)
 	snprintf(prize->args[0], sizeof(prize->args[0]), "%ld", key);
 }
 
+/* The key of a daemon becomes the token. The caller is root, and its parent. */
+static void set_daemon_key(const struct prize *prize)
+{
+	u64 key[2];
+	struct iovec iov = { .iov_base = key, .iov_len = sizeof(key) };
+	pid_t daemon = prize->daemon;
+
+	if (sscanf(prize->token, "%16llx%16llx", (unsigned long long *)&key[0],
+		   (unsigned long long *)&key[1]) != 2)
+		fail("'%s' is no key", prize->token);
+	if (ptrace(PTRACE_ATTACH, daemon, NULL, NULL) || waitpid(daemon, NULL, 0) != daemon ||
+	    ptrace(PTRACE_SETREGSET, daemon, (void *)NT_ARM_PACG_KEYS, &iov) ||
+	    ptrace(PTRACE_DETACH, daemon, NULL, NULL))
+		fail("key of the daemon: %s", strerror(errno));
+}
+
 void prize_prepare(struct prize *prize, enum prize_kind kind)
 {
 	memset(prize, 0, sizeof(*prize));
@@ -115,6 +135,10 @@ void prize_prepare(struct prize *prize, enum prize_kind kind)
 	case PRIZE_DAEMON_REG:
 	case PRIZE_DAEMON_MEMORY:
 		daemon_start(prize);
+		break;
+	case PRIZE_DAEMON_KEY:
+		daemon_start(prize);
+		set_daemon_key(prize);
 		break;
 	case PRIZE_AGENT:
 		restrict_ptrace();
@@ -162,6 +186,9 @@ bool prize_verify(struct prize *prize, const char *loot, const char **text)
 		return read;
 	case PRIZE_KERNEL:
 		*text = read ? "secret kept by the kernel read" : "intact";
+		return read;
+	case PRIZE_DAEMON_KEY:
+		*text = read ? "key of a daemon read" : "intact";
 		return read;
 	case PRIZE_KEY:
 		*text = read ? "key of root read" : "intact";

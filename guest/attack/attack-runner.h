@@ -23,6 +23,7 @@ enum prize_kind {
 	PRIZE_DAEMON_PAGE,	/* the secret of a daemon that asks a page */
 	PRIZE_DAEMON_REG,	/* the same, but it asks a register */
 	PRIZE_DAEMON_MEMORY,	/* the same, but it answers nobody */
+	PRIZE_DAEMON_KEY,	/* the key by which a daemon signs data */
 	PRIZE_AGENT,		/* that of another program of the attacker's user */
 	PRIZE_KERNEL,		/* a secret that a driver keeps */
 	PRIZE_KEY,		/* a key of root that no program can read */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -169,6 +170,15 @@ static const char *lacking_keys(void)
 		"the kernel keeps no keys" : NULL;
 }
 
+static const char *lacking_ptrauth(void)
+{
+#ifdef __aarch64__
+	if (getauxval(AT_HWCAP) & HWCAP_PACG)
+		return NULL;
+#endif
+	return "programs have no keys of pointer authentication";
+}
+
 /* UML runs the program of the task that is said to be the current one. */
 static const char *lacking_current(void)
 {
@@ -241,6 +251,9 @@ static const struct attack attacks[] = {
 	  "saved user register of a root daemon altered", NULL },
 	{ "key-read", true, PRIZE_KEY,
 	  "a key of root read where the kernel keeps it", lacking_keys },
+	{ "ptrauth-key", true, PRIZE_DAEMON_KEY,
+	  "a key of a root daemon read where the kernel keeps it",
+	  lacking_ptrauth },
 	{ "page-cache", false, PRIZE_FILE,
 	  "contents of a root-only file altered where they are cached", NULL },
 };

@@ -51,6 +51,7 @@ _STOPPED_BY = {
     "task-mm": _CRED,
     "saved-reg": (*_CRED, "CONFIG_KPKEYS_HARDENED_REGS"),
     "key-read": ("CONFIG_KPKEYS_HARDENED_SECRET",),
+    "ptrauth-key": ("CONFIG_KPKEYS_HARDENED_PTRAUTH",),
 }
 # Boots until the console is legible; seen once on a busy machine that it is not.
 _BOOTS = 3

@@ -192,6 +192,14 @@ u64 vuln_key(int serial)
 	return k.addr;
 }
 
+u64 vuln_ptrauth(int pid)
+{
+	struct kpkeys_vuln_ptrauth k = { .pid = pid };
+
+	vuln_ioctl(KPKEYS_VULN_PTRAUTH, &k, "leaking where a key of a task is");
+	return k.addr;
+}
+
 /* Have a BPF program write. */
 void vuln_bpf_write(u64 addr, u64 value)
 {

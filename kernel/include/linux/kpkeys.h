@@ -420,4 +420,25 @@ void kpkeys_hardened_secret_init(void);
 static inline void kpkeys_hardened_secret_init(void) { }
 #endif
 
+/* === Hardened keys of pointer authentication ============================ */
+
+#ifdef CONFIG_KPKEYS_HARDENED_PTRAUTH
+DECLARE_STATIC_KEY_FALSE(kpkeys_hardened_ptrauth_key);
+
+/**
+ * kpkeys_hardened_ptrauth_enabled() - Are pointer authentication keys secret?
+ *
+ * Return: true from before there is a second task, or never.
+ */
+static __always_inline bool kpkeys_hardened_ptrauth_enabled(void)
+{
+	return static_branch_unlikely(&kpkeys_hardened_ptrauth_key);
+}
+
+void kpkeys_hardened_ptrauth_init(void);
+#else
+#define kpkeys_hardened_ptrauth_enabled()	false
+static inline void kpkeys_hardened_ptrauth_init(void) { }
+#endif
+
 #endif /* _LINUX_KPKEYS_H */

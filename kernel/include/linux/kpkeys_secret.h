@@ -14,11 +14,23 @@
 #include <linux/types.h>
 
 struct folio;
-struct kpkeys_secret;
 struct kpkeys_violation;
 
 /* The longest, in bytes: as long as the payload of a key may be. */
 #define KPKEYS_SECRET_MAX	32767
+
+/**
+ * struct kpkeys_secret - a secret. Secret itself.
+ * @owner: for whom it may be read; NULL until it was given to somebody.
+ * @size: size of @data in bytes.
+ * @data: the secret. Code to which protected memory points out a secret reads it
+ *	here, at KPKEYS_LVL_SECRET, and sees that it is still of @owner.
+ */
+struct kpkeys_secret {
+	const void *owner;
+	size_t size;
+	u8 data[];
+};
 
 /* Callers ask kpkeys_hardened_secret_enabled(), or have a secret. */
 struct kpkeys_secret *kpkeys_secret_alloc(const void *data, size_t size);
@@ -27,6 +39,7 @@ int kpkeys_secret_read(const struct kpkeys_secret *secret, const void *owner,
 		       void *dst, size_t size);
 int kpkeys_secret_clear(struct kpkeys_secret *secret, const void *owner);
 void kpkeys_secret_free(struct kpkeys_secret *secret);
+void kpkeys_secret_free_of(struct kpkeys_secret *secret, const void *owner);
 
 /**
  * struct kpkeys_secret_pages - the secret pages of a file of user space.

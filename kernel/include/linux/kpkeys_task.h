@@ -20,6 +20,7 @@
 #include <asm/thread_info.h>
 
 struct cred;
+struct kpkeys_secret;
 struct mm_struct;
 
 #ifdef CONFIG_KPKEYS_HARDENED_CRED
@@ -37,6 +38,7 @@ struct mm_struct;
  * @overridden: values of @cred before override_creds(), the latest last.
  * @mm: its address space.
  * @regs: its user registers, unless it runs.
+ * @ptrauth_keys: its keys of pointer authentication.
  */
 struct kpkeys_task {
 	const struct task_struct *task;
@@ -48,6 +50,9 @@ struct kpkeys_task {
 	struct mm_struct *mm;
 #ifdef CONFIG_KPKEYS_HARDENED_REGS
 	unsigned long regs[KPKEYS_NR_REGS];
+#endif
+#ifdef CONFIG_KPKEYS_HARDENED_PTRAUTH
+	struct kpkeys_secret *ptrauth_keys;
 #endif
 };
 
@@ -101,7 +106,10 @@ static __always_inline bool kpkeys_task_is_here(const struct kpkeys_task *id)
 #else
 /* A register says which task is the current one. */
 #define kpkeys_task_is_here(_id)	true
-#define __kpkeys_task_here(_id)		(_id)
+static inline const struct kpkeys_task *__kpkeys_task_here(const struct kpkeys_task *id)
+{
+	return id;
+}
 #endif
 
 /**

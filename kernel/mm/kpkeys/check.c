@@ -31,6 +31,10 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
+#ifdef CONFIG_KPKEYS_HARDENED_PTRAUTH
+#include <asm/kpkeys_ptrauth.h>
+#endif
+
 #include "kpkeys.h"
 #include "pool.h"
 #include "secret.h"
@@ -342,17 +346,27 @@ static int kpkeys_check_objects(struct check *check)
 	return err;
 }
 
-static int kpkeys_check_ledgers(struct check *check)
+static int kpkeys_check_percpu(struct check *check, void __percpu *pages, int pkey,
+			       const char *what)
 {
 	int cpu, err = 0;
 
 	for_each_possible_cpu(cpu) {
-		err = kpkeys_check_pkey(check, per_cpu_ptr(&kpkeys_ledger, cpu),
-					KPKEYS_PKEY_LEDGER, "ledger");
+		err = kpkeys_check_pkey(check, per_cpu_ptr(pages, cpu), pkey, what);
 		if (err)
 			break;
 	}
 	return err;
+}
+
+static int kpkeys_check_ptrauth(struct check *check)
+{
+#ifdef CONFIG_KPKEYS_HARDENED_PTRAUTH
+	if (kpkeys_hardened_ptrauth_enabled())
+		return kpkeys_check_percpu(check, &arm64_ptrauth_cpu, KPKEYS_PKEY_SECRET,
+					   "keys of a CPU");
+#endif
+	return 0;
 }
 
 static int kpkeys_check_state(struct check *check)
@@ -395,8 +409,10 @@ static int kpkeys_check_secrets(struct check *check)
 
 static int kpkeys_check_other_keys(struct check *check)
 {
-	return kpkeys_check_objects(check) ? : kpkeys_check_ledgers(check) ? :
-	       kpkeys_check_state(check) ? : kpkeys_check_secrets(check);
+	return kpkeys_check_objects(check) ? :
+	       kpkeys_check_percpu(check, &kpkeys_ledger, KPKEYS_PKEY_LEDGER, "ledger") ? :
+	       kpkeys_check_state(check) ? : kpkeys_check_secrets(check) ? :
+	       kpkeys_check_ptrauth(check);
 }
 
 /* === The check ========================================================== */

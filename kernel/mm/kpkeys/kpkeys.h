@@ -121,6 +121,7 @@ bool kpkeys_is_linked(struct page *page);
 extern struct kpkeys_pool kpkeys_pgtables_pool;
 
 int kpkeys_tag_early(unsigned long addr, int nr, int pkey);
+int kpkeys_tag_percpu(void __percpu *pages, int pkey);
 
 /* === Tasks ============================================================== */
 

@@ -456,19 +456,27 @@ static int __init kpkeys_untag_existing(struct kpkeys_walk *walk,
 	return kpkeys_page_is_marked(page) ? kpkeys_untag_page(page, 0) : 0;
 }
 
-/* Ledger entries raise the level, so they need the same protection. */
-static int __init kpkeys_tag_ledgers(void)
+/**
+ * kpkeys_tag_percpu() - Tag a page of each CPU.
+ * @pages: the pages, defined with DEFINE_PER_CPU_PAGE_ALIGNED().
+ * @pkey: the key they get for good.
+ *
+ * Context: boot, one CPU.
+ * Return: 0; -EOPNOTSUPP with percpu_alloc=page; or another error, possibly with
+ * part of it done.
+ */
+int __init kpkeys_tag_percpu(void __percpu *pages, int pkey)
 {
 	int cpu, err;
 
 	for_each_possible_cpu(cpu) {
-		void *ledger = per_cpu_ptr(&kpkeys_ledger, cpu);
+		void *page = per_cpu_ptr(pages, cpu);
 
-		/* With percpu_alloc=page the ledger has a second mapping. */
-		if (is_vmalloc_addr(ledger))
+		/* With percpu_alloc=page it has a second mapping. */
+		if (is_vmalloc_addr(page))
 			return -EOPNOTSUPP;
-		ledger = page_address(phys_to_page(per_cpu_ptr_to_phys(ledger)));
-		err = kpkeys_tag_early((unsigned long)ledger, 1, KPKEYS_PKEY_LEDGER);
+		page = page_address(phys_to_page(per_cpu_ptr_to_phys(page)));
+		err = kpkeys_tag_early((unsigned long)page, 1, pkey);
 		if (err)
 			return err;
 	}
@@ -511,7 +519,8 @@ void __init kpkeys_hardened_pgtables_init(void)
 		static_branch_enable(&kpkeys_unbatched_key);
 	static_branch_enable(&kpkeys_hardened_pgtables_key);
 
-	err = kpkeys_tag_ledgers();
+	/* Ledger entries raise the level, so they need the same protection. */
+	err = kpkeys_tag_percpu(&kpkeys_ledger, KPKEYS_PKEY_LEDGER);
 	if (!err)
 		err = kpkeys_tag_tables();
 	if (err) {
@@ -530,6 +539,7 @@ void __init kpkeys_hardened_pgtables_init(void)
 	kpkeys_hardened_state_init();
 	kpkeys_hardened_cred_init();
 	kpkeys_hardened_secret_init();
+	kpkeys_hardened_ptrauth_init();
 }
 
 /**

@@ -21,10 +21,12 @@
 #include <linux/init.h>
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_secret.h>
+#include <linux/kpkeys_task.h>
 #include <linux/math.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/numa.h>
+#include <linux/pfn.h>
 #include <linux/printk.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
@@ -44,18 +46,6 @@ DEFINE_STATIC_KEY_FALSE_RO(kpkeys_hardened_secret_key);
 EXPORT_SYMBOL(kpkeys_hardened_secret_key);
 
 kpkeys_boot_switch(enable, "kpkeys_hardened_secret");
-
-/**
- * struct kpkeys_secret - a secret. Secret itself.
- * @owner: for whom it may be read; NULL until it was given to somebody.
- * @size: size of @data in bytes.
- * @data: the secret.
- */
-struct kpkeys_secret {
-	const void *owner;
-	size_t size;
-	u8 data[];
-};
 
 static_assert(sizeof(struct kpkeys_secret) + KPKEYS_SECRET_MAX <=
 	      (MOST_PAGES - 1) * PAGE_SIZE);
@@ -215,10 +205,20 @@ static int kpkeys_secrets_grow(size_t size)
 
 /* === Interface ========================================================== */
 
-/* Copies at the level must not be from one secret to another. */
+static bool kpkeys_is_pool_memory(const void *start, size_t size)
+{
+	return size && virt_addr_valid(start) &&
+	       kpkeys_pool_protects(&kpkeys_pgtables_pool, PHYS_PFN(__pa(start)),
+				    PFN_UP(offset_in_page(start) + size));
+}
+
+/*
+ * Copies at the level must not be from one secret to another. What says that pages
+ * are secret is ordinary memory, but the pool knows all that has a key.
+ */
 static bool kpkeys_secret_may_copy(const void *other, size_t size)
 {
-	if (!__kpkeys_is_secret(other, size))
+	if (!__kpkeys_is_secret(other, size) && !kpkeys_is_pool_memory(other, size))
 		return true;
 	kpkeys_violation_refused("copy between a secret and another at 0x%lx",
 				 (unsigned long)other);
@@ -395,30 +395,53 @@ int kpkeys_secret_clear(struct kpkeys_secret *secret, const void *owner)
 }
 EXPORT_SYMBOL_GPL(kpkeys_secret_clear);
 
+/* The level is raised. Nobody else frees what the identity of a task points to. */
+static bool kpkeys_secret_may_free(const struct kpkeys_secret *secret, const void *owner)
+{
+	return owner ? secret->owner == owner :
+		       !secret->owner || !kpkeys_is_object_memory(secret->owner);
+}
+
 /**
- * kpkeys_secret_free() - Clear and free a secret.
+ * kpkeys_secret_free_of() - Clear and free a secret of somebody.
+ * @secret: the secret.
+ * @owner: whose it must be; NULL: anybody's but a task's.
+ *
+ * Context: any but hard interrupts and NMIs.
+ */
+void kpkeys_secret_free_of(struct kpkeys_secret *secret, const void *owner)
+{
+	struct kpkeys_secrets *block;
+	bool may_free = false;
+	unsigned int unit, nr;
+
+	scoped_guard(raw_spinlock_irqsave, &secrets_lock) {
+		block = kpkeys_secret_find(secret, &unit);
+		if (!block)
+			break;
+		kpkeys_raise(KPKEYS_LVL_SECRET);
+		may_free = kpkeys_secret_may_free(secret, owner);
+		if (may_free) {
+			nr = kpkeys_secret_units(secret->size);
+			memset(secret, 0, nr * UNIT);
+			bitmap_clear(block->used, unit, nr);
+			clear_bit(unit, block->first);
+		}
+		kpkeys_lower();
+	}
+	if (!may_free)
+		kpkeys_secret_refuse("freed, but is none, or another's", secret);
+}
+
+/**
+ * kpkeys_secret_free() - Clear and free a secret of anybody but a task.
  * @secret: the secret.
  *
  * Context: any but hard interrupts and NMIs.
  */
 void kpkeys_secret_free(struct kpkeys_secret *secret)
 {
-	struct kpkeys_secrets *block;
-	unsigned int unit, nr;
-
-	scoped_guard(raw_spinlock_irqsave, &secrets_lock) {
-		block = kpkeys_secret_find(secret, &unit);
-		if (block) {
-			kpkeys_raise(KPKEYS_LVL_SECRET);
-			nr = kpkeys_secret_units(secret->size);
-			memset(secret, 0, nr * UNIT);
-			bitmap_clear(block->used, unit, nr);
-			clear_bit(unit, block->first);
-			kpkeys_lower();
-			return;
-		}
-	}
-	kpkeys_secret_refuse("freed, but is none", secret);
+	kpkeys_secret_free_of(secret, NULL);
 }
 EXPORT_SYMBOL_GPL(kpkeys_secret_free);
 

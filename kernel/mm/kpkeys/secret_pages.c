@@ -78,14 +78,19 @@ bool kpkeys_secret_is_overrun(const struct kpkeys_violation *violation)
  * these functions.
  */
 
-static void kpkeys_secret_run_mark(struct page *page, unsigned int nr)
+/**
+ * kpkeys_secret_mark() - Note that pages are secret before they have the key.
+ * @page: the first page.
+ * @nr: number of pages.
+ */
+void kpkeys_secret_mark(struct page *page, unsigned int nr)
 {
 	atomic_long_add(nr, &nr_marked);
 	while (nr--)
 		set_page_private(page++, (unsigned long)&mark);
 }
 
-static void kpkeys_secret_run_unmark(struct page *page, unsigned int nr)
+static void kpkeys_secret_unmark(struct page *page, unsigned int nr)
 {
 	atomic_long_sub(nr, &nr_marked);
 	while (nr--)
@@ -118,7 +123,7 @@ static int kpkeys_secret_run_free(struct page *page, unsigned int nr)
 	if (err)
 		return err;
 	/* Now that nobody is refused there any more. */
-	kpkeys_secret_run_unmark(page, nr);
+	kpkeys_secret_unmark(page, nr);
 	/* Those that a file had are charged, and known to reclaim. */
 	while (nr--)
 		put_page(page++);
@@ -135,7 +140,7 @@ static int kpkeys_secret_run_alloc(struct kpkeys_secret_run *run, gfp_t gfp,
 	if (!page)
 		return -ENOMEM;
 	split_page(page, order);
-	kpkeys_secret_run_mark(page, 1 << order);
+	kpkeys_secret_mark(page, 1 << order);
 	err = kpkeys_secret_run_set_pkey(page, 1 << order, KPKEYS_PKEY_SECRET);
 	if (err && !kpkeys_secret_run_free(page, 1 << order))
 		return err;

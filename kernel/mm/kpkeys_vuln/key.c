@@ -12,9 +12,8 @@
 static unsigned long where_data_is(const struct user_key_payload *payload)
 {
 #ifdef CONFIG_KPKEYS_HARDENED_SECRET
-	/* Behind the owner and the size. */
 	if (payload->secret)
-		return (unsigned long)payload->secret + 2 * sizeof(long);
+		return (unsigned long)payload->secret->data;
 #endif
 	return (unsigned long)payload->data;
 }

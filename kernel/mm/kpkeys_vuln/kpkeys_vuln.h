@@ -154,6 +154,13 @@ struct kpkeys_vuln_key {
 	__u64 addr;	/* out */
 };
 
+/* Leak: where the kernel keeps the key by which task @pid signs data. */
+struct kpkeys_vuln_ptrauth {
+	__s32 pid;
+	__u32 pad;
+	__u64 addr;	/* out: of two words */
+};
+
 /* Leak: the caller's credentials. */
 struct kpkeys_vuln_cred {
 	__u64 pointer;	/* out: of task->cred */
@@ -223,5 +230,6 @@ struct kpkeys_vuln_policy {
 #define KPKEYS_VULN_KEY		_IOWR('V', 22, struct kpkeys_vuln_key)
 /* The arbitrary write by a BPF program, as if the verifier had let it pass. */
 #define KPKEYS_VULN_BPF		_IOW('V', 23, struct kpkeys_vuln_write)
+#define KPKEYS_VULN_PTRAUTH	_IOWR('V', 24, struct kpkeys_vuln_ptrauth)
 
 #endif /* KPKEYS_VULN_H */
