@@ -69,8 +69,10 @@ arm64_ptrauth_keys_of(const struct kpkeys_task *id)
 {
 	struct kpkeys_secret *secret = READ_ONCE(id->ptrauth_keys);
 
-	if (unlikely(secret->owner != id))
+	if (unlikely(secret->owner != id)) {
+		kpkeys_lower();
 		panic("kpkeys: a task without keys\n");
+	}
 	return (struct arm64_ptrauth_keys *)secret->data;
 }
 
