@@ -28,14 +28,18 @@
 
 	/*
 	 * If keys are secret, install one of the current task as APIA, and go to
-	 * @done. Enable it if user space had it disabled, if @enable is given:
-	 * what memory says of that may be forged. Exceptions are masked.
+	 * @done. Not if user space has disabled it, by @sctlr, if that is given.
+	 * Enable it if user space had it disabled, if @enable is given: what
+	 * memory says of that may be forged. Exceptions are masked.
 	 */
-	.macro	ptrauth_install_secret offset, done, tmp1, tmp2, tmp3, enable
+	.macro	ptrauth_install_secret offset, done, tmp1, tmp2, tmp3, sctlr, enable
 #ifdef CONFIG_KPKEYS_HARDENED_PTRAUTH
 alternative_cb	ARM64_ALWAYS_SYSTEM, arm64_ptrauth_patch_secret
 	b	.Lin_task_\@
 alternative_cb_end
+	.ifnb	\sctlr
+	tbz	\sctlr, SCTLR_ELx_ENIA_SHIFT, .Lin_task_\@
+	.endif
 	kpkeys_write_level POR_EL1_SECRET, \tmp1
 	adr_this_cpu \tmp1, arm64_ptrauth_cpu, \tmp2
 	ldp	\tmp2, \tmp3, [\tmp1, #\offset]
