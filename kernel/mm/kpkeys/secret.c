@@ -212,11 +212,18 @@ static bool kpkeys_is_pool_memory(const void *start, size_t size)
 				    PFN_UP(offset_in_page(start) + size));
 }
 
-/*
+/**
+ * kpkeys_secret_may_copy() - Is what a secret is copied from, or to, ordinary?
+ * @other: its start.
+ * @size: its size in bytes.
+ *
  * Copies at the level must not be from one secret to another. What says that pages
  * are secret is ordinary memory, but the pool knows all that has a key.
+ *
+ * Context: any.
+ * Return: false if not, which is a violation.
  */
-static bool kpkeys_secret_may_copy(const void *other, size_t size)
+bool kpkeys_secret_may_copy(const void *other, size_t size)
 {
 	if (!__kpkeys_is_secret(other, size) && !kpkeys_is_pool_memory(other, size))
 		return true;
@@ -395,7 +402,7 @@ int kpkeys_secret_clear(struct kpkeys_secret *secret, const void *owner)
 }
 EXPORT_SYMBOL_GPL(kpkeys_secret_clear);
 
-/* The level is raised. Nobody else frees what the identity of a task points to. */
+/* The level is raised. Only the task frees what its identity points to. */
 static bool kpkeys_secret_may_free(const struct kpkeys_secret *secret, const void *owner)
 {
 	return owner ? secret->owner == owner :

@@ -29,6 +29,7 @@ struct kpkeys_secret_run {
 const void *kpkeys_secrets_next(const void *last, unsigned int *nr);
 void kpkeys_secrets_clear(void *start, unsigned int nr);
 bool kpkeys_has_secret_pages(const void *start, size_t size);
+bool kpkeys_secret_may_copy(const void *other, size_t size);
 void kpkeys_secret_mark(struct page *page, unsigned int nr);
 #else
 static inline bool kpkeys_has_secret_pages(const void *start, size_t size)

@@ -295,7 +295,7 @@ void arm64_ptrauth_write(struct task_struct *task, const struct ptrauth_keys_use
 	const struct kpkeys_task *id = kpkeys_task_of(task);
 	u64 flags;
 
-	if (kpkeys_is_secret(copy, sizeof(*copy)))
+	if (!kpkeys_secret_may_copy(copy, sizeof(*copy)))
 		return;
 	flags = arm64_ptrauth_raise();
 	arm64_ptrauth_copy_user(&arm64_ptrauth_keys_of(id)->user, copy);

@@ -127,20 +127,25 @@ static void nobody_frees_keys_of_a_task(struct kunit *test)
 static void keys_of_a_cpu_are_not_copied(struct kunit *test)
 {
 	void *keys = per_cpu_ptr(&arm64_ptrauth_cpu, 0);
+	struct ptrauth_keys_user mine, after;
 	unsigned long before, mark;
 	struct kpkeys_secret *copy;
 
 	skip_unless_keys_are_secret(test);
 
+	arm64_ptrauth_read(current, &mine);
 	mark = page_private(virt_to_page(keys));
 	set_page_private(virt_to_page(keys), 0);
 	before = kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS);
 	kpkeys_expect_violation(true);
 	copy = kpkeys_secret_alloc(keys, 2 * sizeof(struct ptrauth_key));
+	arm64_ptrauth_write(current, keys);
 	kpkeys_expect_violation(false);
 	set_page_private(virt_to_page(keys), mark);
 	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(copy), -EACCES);
-	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + 1);
+	KUNIT_EXPECT_EQ(test, kpkeys_stat_read(KPKEYS_STAT_VIOLATIONS), before + 2);
+	arm64_ptrauth_read(current, &after);
+	KUNIT_EXPECT_MEMEQ(test, &after, &mine, sizeof(mine));
 }
 
 /* Where Linux has them: there only, or nowhere any more. */
