@@ -36,7 +36,7 @@ Call = Callable[..., Done]
 GUARD = "\tguard(kpkeys_hardened_pgtables)();\n"
 # Lines are counted as if it were not there.
 HEAD = "#include <linux/kpkeys_mutant.h>\n#line 1\n"
-ASM_HEAD = f"#include <linux/kpkeys_mutant_missing.h>\n{HEAD}"
+ASM_HEAD = f"#ifdef __ASSEMBLER__\n#include <linux/kpkeys_mutant_missing.h>\n#endif\n{HEAD}"
 
 
 def only(text: str) -> Site:
@@ -148,6 +148,18 @@ def test_an_instruction_in_assembly_is_taken_out(kind: str, code: str) -> None:
     assert mutants.chosen(text, {7: site}) == (
         f"{ASM_HEAD}"
         f"SYM_FUNC_START(cpu_setup)\n\tmov\tx0, #1\n\tKPKEYS_MUTANT_INSN(7, {code})\n\tret\n"
+    )
+
+
+def test_a_macro_of_assembly_in_a_header_is_found() -> None:
+    text = (
+        "#ifdef __ASSEMBLER__\n\t.macro\twrite_level por, tmp\n\tisb\n\t.endm\n"
+        "#else /* !__ASSEMBLER__ */\nint f(void);\n#endif /* __ASSEMBLER__ */\n"
+    )
+    (site,) = mutants.find("arch/arm64/include/asm/x.h", text)
+    assert (site.kind, site.function) == ("barrier", "write_level")
+    assert mutants.chosen(text, {7: site}) == ASM_HEAD + text.replace(
+        "isb", "KPKEYS_MUTANT_INSN(7, isb)"
     )
 
 
@@ -382,7 +394,7 @@ def test_choices_of_ours_are_as_good_c_as_before(real: Real, target: Target) -> 
         before = found[file].text
         here = {number: site for number, site in enumerate(sites, 1) if site.file == file}
         after = mutants.chosen(before, here)
-        head = ASM_HEAD if file.endswith(".S") else HEAD
+        head = ASM_HEAD if "KPKEYS_MUTANT_INSN(" in after else HEAD
         assert after.startswith(head)
         assert after.count("\n") == before.count("\n") + head.count("\n"), file
         asked = re.findall(r"KPKEYS_MUTANT(?:_\w+)?\((\d+)", after)

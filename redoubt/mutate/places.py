@@ -166,6 +166,7 @@ _RULES = (
     _Rule(BARRIER, r'"isb\\n"', 0, lambda _: '""'),
     # In assembly: where a CPU starts or changes to another exception level.
     _Rule(LOWER, r"(?<=\t)msr\tREG_POR_EL1, \w+", 0, _comment),
+    _Rule(LOWER, r"(?<=^\t)kpkeys_write_level POR_EL1_DEFAULT, \S+", 0, _comment),
     _Rule(BARRIER, r"(?<=^\t)isb(?=$)", 0, _comment),
     # Where code goes back to that was interrupted in a write of the register.
     _Rule(
@@ -240,7 +241,9 @@ _RULES = (
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _DEFINE = re.compile(r"#\s*define\s+(\w+)")
 # A function begins in the first column; labels do so too, and have no bracket.
-_FUNCTION = re.compile(r"SYM_\w+_START\w*\((\w+)|(?=[A-Za-z_])[^;={}]*?\b(\w+)\(")
+_FUNCTION = re.compile(
+    r"SYM_\w+_START\w*\((\w+)|\s*\.macro\s+(\w+)|(?=[A-Za-z_])[^;={}]*?\b(\w+)\("
+)
 
 
 def _closing(text: str, opening: int) -> int:
@@ -289,7 +292,7 @@ def _function(lines: list[str], index: int) -> str:
         return match[1]
     for line in reversed(lines[:index]):
         if (match := _FUNCTION.match(line)) and not line.endswith(";"):
-            return match[1] or match[2]
+            return match[match.lastindex or 0]
     return "-"
 
 
@@ -330,12 +333,18 @@ HEADER = "include/linux/kpkeys_mutant.h"
 MISSING = "include/linux/kpkeys_mutant_missing.h"
 # The lines of a file are counted as before.
 _HEAD = "#include <linux/kpkeys_mutant.h>\n#line 1\n"
-_ASM_HEAD = f"#include <{MISSING.removeprefix('include/')}>\n{_HEAD}"
+_ASM_HEAD = f"#ifdef __ASSEMBLER__\n#include <{MISSING.removeprefix('include/')}>\n#endif\n{_HEAD}"
 _ASM = "asm volatile("
+# In a header, as the kernel marks where it ends.
+_FOR_ASSEMBLER = re.compile(
+    r"^#ifdef __ASSEMBLER__$.*?^#(?:else|endif) /\* !?__ASSEMBLER__ \*/$", re.M | re.S
+)
 
 
-def _is_assembly(file: str) -> bool:
-    return file.endswith(".S")
+def _is_assembly(text: str, site: Site) -> bool:
+    return site.file.endswith(".S") or any(
+        match.start() < site.start < match.end() for match in _FOR_ASSEMBLER.finditer(text)
+    )
 
 
 def _called(code: str) -> tuple[str, str, str]:
@@ -350,7 +359,7 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
     start, end, code = site.start, site.start + len(site.removed), site.removed
     asked = f"KPKEYS_MUTANT({number})"
     name, inside, behind = _called(code) if "(" in code else (code, "", "")
-    if _is_assembly(site.file):
+    if _is_assembly(text, site):
         said = f"KPKEYS_MUTANT_INSN({number}, {code})"
     elif site.kind == GUARD:
         said = f"KPKEYS_MUTANT_CLASS({number}, {inside}, __UNIQUE_ID(guard)){behind}"
@@ -382,12 +391,12 @@ def chosen(text: str, sites: Mapping[int, Site]) -> str:
 
     Raises RedoubtError if that is not the text that they were found in.
     """
+    assembly = any(_is_assembly(text, site) for site in sites.values())
     for number, site in sorted(sites.items(), key=lambda one: -one[1].start):
         if text[site.start : site.start + len(site.removed)] != site.removed:
             raise RedoubtError(f"{site.file} has changed since {site.name} was found in it")
         start, end, said = _choice(text, site, number)
         text = text[:start] + said + text[end:]
-    assembly = any(_is_assembly(site.file) for site in sites.values())
     return (_ASM_HEAD if assembly else _HEAD) + text
 
 
