@@ -54,6 +54,10 @@ def result(*console: str, outcome: str = "finished", status: int | None = 0) -> 
         (["run", "um", "--cpus", "3"], "--cpus"),
         (["run", "um", "--timeout", "soon"], "--timeout"),
         (["run", "um", "--timeout", "0"], "--timeout"),
+        (["kunit", "um", "no name"], "no pattern of tests"),
+        (["kunit", "um", "a.b.c"], "no pattern of tests"),
+        (["kunit", "um", "--variant", "pristine"], "has no tests of KUnit"),
+        (["kunit", "um", "--flavour", "pink"], "no flavour 'pink'"),
         (["check", "um", "--stress", "-1"], "--stress"),
         (["check", "um", "--json", "/"], "is a directory"),
         (["check", "um", "--json", "/nowhere/r.json"], "No such file or directory"),
@@ -64,6 +68,30 @@ def test_wrong_usage_is_told_without_a_traceback(call: Call, words: list[str], s
     assert done.code == 2
     assert says.lower() in (done.out + done.err).lower()
     assert "Traceback" not in done.err
+
+
+def listing(monkeypatch: pytest.MonkeyPatch, *console: str) -> None:
+    monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
+    monkeypatch.setattr(boots, "kunit_list", lambda *_: result(*console))
+
+
+def test_tests_of_kunit_are_listed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = ("kpkeys_pool", "kpkeys_pool.page_is_taken", "kpkeys_pool.page_is_given_back")
+    listing(monkeypatch, "booting", "[    0.1] KTAP version 1", *named, "Run /init", "not.it")
+    done = call("kunit", "um", "kpkeys_pool", "--list")
+    assert (done.code, done.out.splitlines()) == (0, list(named[1:]))
+
+
+def test_a_name_that_no_test_of_kunit_has(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    listing(monkeypatch, "KTAP version 1", "Run /init")
+    done = call("kunit", "um", "nothing", "--list")
+    assert done.code == 1
+    assert "um has no test of this name" in done.err
+
+
+def test_steps_are_listed_and_none_is_run(call: Call) -> None:
+    done = call("test", "um", "--list", "--only", "offcheck")
+    assert (done.code, done.out.split()) == (0, ["um", "offcheck"])
 
 
 def test_a_file_for_the_result_is_tried_and_kept(call: Call, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Verbs that try a kernel: attacks, checks, stress, tests."""
+"""Verbs that try a kernel: attacks, checks, stress, the kernel's selftests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from redoubt.cli.common import (
     Task,
     alone,
     app,
-    chosen_targets,
     err,
     host_for,
     out,
@@ -23,9 +22,7 @@ from redoubt.cli.options import AppendOpt, CpusOpt, HostOpt, JsonOpt, Names, Tar
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.machine import host
-from redoubt.suite import steps
-from redoubt.suite.run import Item, Run, as_json
-from redoubt.targets import TARGETS, Target, get_variant, needs_flavour
+from redoubt.targets import Target, get_variant, needs_flavour
 from redoubt.trial import attack, check, selftests, stress
 
 
@@ -231,44 +228,3 @@ def compare_selftests(
     with alone():
         report = selftests.check(chosen, way, place, task.display, categories or ())
     task.end(report.as_json(), selftests.render(report), report.ok)
-
-
-@app.command("test")
-def test_all(
-    targets: Annotated[Names, Argument(help="Targets; all if none.")] = None,
-    where: HostOpt = "auto",
-    long: Annotated[
-        bool, Option("--long", help="Also what takes long: debug flavour, offcheck.")
-    ] = False,
-    only: Annotated[Names, Option(help="The step of this name, slow or not; repeatable.")] = None,
-    json_file: JsonOpt = None,
-) -> None:
-    """Run all tests, with protection on and off; the last line counts them."""
-    task = Task(json_file)
-    chosen = chosen_targets(targets or TARGETS)
-    for target in chosen:
-        # What is wrong is told now, not after the first tests.
-        if place := host.enforcing(target, where):
-            task.boots(target, place)
-    runs = [Run(target, where, long, task.display) for target in chosen]
-    steps.chosen(runs, only or ())
-
-    width = max(len(target.name) for target in chosen)
-
-    def show(item: Item) -> None:
-        mark = "FAIL" if item.failed else ("skip" if not item.passed else "ok")
-        counts = f"{item.passed} passed, {item.failed} failed, {item.skipped} skipped"
-        # Of several targets, each line says which.
-        of = f"{item.target:{width}}  " if len(chosen) > 1 else ""
-        out.print(f"{mark:4}  {of}{item.variant:3}  {item.name}: {counts}", markup=False)
-        if item.detail:
-            for line in item.detail.splitlines():
-                out.print(f"          {line}", markup=False)
-
-    with alone():
-        items = steps.run_all(runs, show, only or ())
-    passed, failed, skipped = (
-        sum(getattr(item, name) for item in items) for name in ("passed", "failed", "skipped")
-    )
-    out.print(f"\n{passed} passed, {failed} failed, {skipped} skipped", markup=False)
-    task.end({"tested": as_json(chosen[0].name, items)}, (), passed > 0 and not failed)

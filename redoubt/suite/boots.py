@@ -51,6 +51,12 @@ def kunit(
     yield verdict(booted, variant.name, _well(result), *result.splats, result.describe())
 
 
+def kunit_list(run: Run, made: kernels.Workbench, variant: Variant) -> Result:
+    """Boot a kernel that names its KUnit tests, and runs none."""
+    machine = made.kunit_machine(variant, "kunit.action=list")
+    return _boot(run, machine, f"kunit-list-{run.target.name}")
+
+
 def _well(result: Result) -> bool:
     """Did a boot with KUnit end well? Its tests provoke violations, which are no splats."""
     return result.outcome == "finished" and result.status == 0 and not result.splats

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import itertools
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,10 @@ _BEGIN = re.compile(r"^(?:\[[^]]*\] )? *# Subtest: (\S+)$")
 _END = re.compile(r"^(?:\[[^]]*\] )? *(?:not )?ok \d+ (?:- )?([^\s#]+)")
 
 
+# A suite or a test that is named and not run.
+_LISTED = re.compile(r"^(?:\[[^]]*\] )?([\w-]+(?:\.\S+)?)$")
+
+
 @dataclass(frozen=True)
 class Suite:
     """The counts of one test suite, the names of what failed in it, and what was said of that.
@@ -39,6 +44,13 @@ class Suite:
     failures: tuple[str, ...] = ()
     diagnostics: tuple[str, ...] = ()
     malformed: int = 0
+
+
+def listed(console: Sequence[str]) -> list[str]:
+    """The tests that a kernel names when it is told to list and not to run them."""
+    lines = itertools.dropwhile(lambda line: not line.endswith(_VERSION), console)
+    matches = itertools.takewhile(bool, map(_LISTED.match, itertools.islice(lines, 1, None)))
+    return [match[1] for match in matches if match and "." in match[1]]
 
 
 @contextmanager

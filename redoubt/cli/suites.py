@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Verbs that count what passes: KUnit's tests of one kernel, and all tests of the project."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Annotated
+
+from typer import Argument, Option
+
+from redoubt.cli.common import (
+    Task,
+    alone,
+    app,
+    chosen_targets,
+    out,
+    print_lines,
+    target_and_variant,
+)
+from redoubt.cli.options import CpusOpt, HostOpt, JsonOpt, Names, TargetArg, VariantOpt
+from redoubt.core.errors import RedoubtError, UsageError
+from redoubt.machine import host
+from redoubt.suite import boots, steps
+from redoubt.suite.run import Item, Run, as_json
+from redoubt.targets import TARGETS, Target, needs_flavour
+from redoubt.trial import ktap
+
+# What KUnit takes for names, and its wildcards; a kernel argument has no spaces.
+_TESTS = re.compile(r"[\w*?\[\]!-]+(?:\.[\w*?\[\]!-]+)?")
+
+
+def _shower(targets: Iterable[Target]) -> Callable[[Item], None]:
+    """What prints an item as soon as it is there."""
+    names = [target.name for target in targets]
+    width = max(map(len, names))
+
+    def show(item: Item) -> None:
+        mark = "FAIL" if item.failed else ("skip" if not item.passed else "ok")
+        counts = f"{item.passed} passed, {item.failed} failed, {item.skipped} skipped"
+        # Of several targets, each line says which.
+        of = f"{item.target:{width}}  " if len(names) > 1 else ""
+        out.print(f"{mark:4}  {of}{item.variant:3}  {item.name}: {counts}", markup=False)
+        if item.detail:
+            for line in item.detail.splitlines():
+                out.print(f"          {line}", markup=False)
+
+    return show
+
+
+def _end(task: Task, first: Target, items: list[Item]) -> None:
+    """Count and write the items; exit with 1 unless some tests passed and none failed."""
+    passed, failed, skipped = (
+        sum(getattr(item, name) for item in items) for name in ("passed", "failed", "skipped")
+    )
+    out.print(f"\n{passed} passed, {failed} failed, {skipped} skipped", markup=False)
+    task.end({"tested": as_json(first.name, items)}, (), passed > 0 and not failed)
+
+
+@app.command("kunit")
+def run_kunit(
+    target: TargetArg,
+    tests: Annotated[
+        str,
+        Argument(help="SUITE or SUITE.TEST, with the shell's wildcards; ours if not given."),
+    ] = "",
+    variant: VariantOpt = "on",
+    flavour: Annotated[str, Option(help="Of the kernel, as debug.")] = "",
+    listed: Annotated[bool, Option("--list", help="Name the tests, and run none.")] = False,
+    cpus: CpusOpt = 1,
+    where: HostOpt = "auto",
+    json_file: JsonOpt = None,
+) -> None:
+    """Run tests of KUnit while a kernel boots."""
+    chosen, way = target_and_variant(target, variant)
+    needs_flavour(chosen, flavour)
+    if way.pristine:
+        raise UsageError("the pristine kernel has no tests of KUnit", "--variant on, or off")
+    if tests and not _TESTS.fullmatch(tests):
+        raise UsageError(
+            f"'{tests}' is no pattern of tests", "as kpkeys_pool, or kpkeys_pool.*free*"
+        )
+    task = Task(json_file)
+    made = task.workbench(replace(chosen, kunit=tests or chosen.kunit), way, where, flavour=flavour)
+    run = Run(made.build.target, where, False, task.display)
+    if listed:
+        found = ktap.listed(boots.kunit_list(run, made, way).console)
+        if not found:
+            raise RedoubtError(f"{chosen.name} has no test of this name")
+        print_lines(found)
+        return
+    show = _shower([chosen])
+    items = []
+    with alone():
+        for item in boots.kunit(run, made, way, cpus=cpus):
+            show(item)
+            items.append(item)
+    _end(task, chosen, items)
+
+
+@app.command("test")
+def test_all(
+    targets: Annotated[Names, Argument(help="Targets; all if none.")] = None,
+    where: HostOpt = "auto",
+    long: Annotated[
+        bool, Option("--long", help="Also what takes long: debug flavour, offcheck.")
+    ] = False,
+    only: Annotated[Names, Option(help="The step of this name, slow or not; repeatable.")] = None,
+    listed: Annotated[
+        bool, Option("--list", help="Name the steps that would run, and run none.")
+    ] = False,
+    json_file: JsonOpt = None,
+) -> None:
+    """Run all tests, with protection on and off; the last line counts them."""
+    task = Task(json_file)
+    chosen = chosen_targets(targets or TARGETS)
+    runs = [Run(target, where, long, task.display) for target in chosen]
+    todo = steps.chosen(runs, only or ())
+    if listed:
+        print_lines(f"{step.target:12}  {step.name}" for step in todo)
+        return
+    for target in chosen:
+        # What is wrong is told now, not after the first tests.
+        if place := host.enforcing(target, where):
+            task.boots(target, place)
+    with alone():
+        items = steps.run_all(runs, _shower(chosen), only or ())
+    _end(task, chosen[0], items)
