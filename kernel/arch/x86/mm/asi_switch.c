@@ -313,9 +313,38 @@ void asi_trace_fault(struct pt_regs *regs, unsigned long address)
 	trace_asi_exit(ASI_EXIT_FAULT, address, regs->ip);
 }
 
+/*
+ * Which NMI interrupted the restricted address space. None of those that
+ * interrupt it meanwhile: that one returns. Not in irqentry_state_t, as any
+ * interrupt would then take more than a register for that.
+ */
+struct asi_interrupted {
+	const struct pt_regs *regs;
+	unsigned long cr3;
+};
+
+static DEFINE_PER_CPU(struct asi_interrupted, asi_interrupted);
+
 /**
- * asi_reenter() - Return to the address space that an NMI interrupted.
- * @cr3: the return value of asi_restricted_cr3() at its beginning.
+ * __asi_nmi_enter() - asi_nmi_enter() with isolation enabled.
+ * @regs: the interrupted registers.
+ *
+ * Context: the beginning of an NMI or a similar exception.
+ */
+noinstr void __asi_nmi_enter(const struct pt_regs *regs)
+{
+	unsigned long cr3 = __native_read_cr3();
+
+	if (!(cr3 & ASI_CR3_RESTRICTED) || raw_cpu_read(asi_interrupted.regs))
+		return;
+	/* Another one in between writes the same, and takes its registers away. */
+	raw_cpu_write(asi_interrupted.cr3, cr3);
+	raw_cpu_write(asi_interrupted.regs, regs);
+}
+
+/**
+ * __asi_nmi_exit() - asi_nmi_exit() with isolation enabled.
+ * @regs: the interrupted registers.
  *
  * The NMI may have interrupted the return to user mode. If it ends with other
  * page tables loaded, as after code patching by a debugger, it interrupted a
@@ -323,8 +352,14 @@ void asi_trace_fault(struct pt_regs *regs, unsigned long address)
  *
  * Context: the end of an NMI or a similar exception.
  */
-noinstr void asi_reenter(unsigned long cr3)
+noinstr void __asi_nmi_exit(const struct pt_regs *regs)
 {
+	unsigned long cr3 = raw_cpu_read(asi_interrupted.cr3);
+
+	if (raw_cpu_read(asi_interrupted.regs) != regs)
+		return;
+	/* An NMI from here on returns by itself, if there is a need. */
+	raw_cpu_write(asi_interrupted.regs, NULL);
 	if ((__native_read_cr3() ^ cr3) == asi_cr3_bits())
 		asi_enter_counted(ASI_REENTER, cr3);
 }

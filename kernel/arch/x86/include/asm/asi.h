@@ -77,23 +77,9 @@ bool __asi_leave(enum asi_switch reason);
 void __asi_exit(enum asi_switch reason);
 unsigned long __asi_switch_mm(struct mm_struct *prev, struct mm_struct *next);
 void __asi_switched_mm(void);
-void asi_reenter(unsigned long cr3);
+void __asi_nmi_enter(const struct pt_regs *regs);
+void __asi_nmi_exit(const struct pt_regs *regs);
 void asi_trace_fault(struct pt_regs *regs, unsigned long address);
-
-/**
- * asi_restricted_cr3() - Get the CR3 to restore at the end of an NMI.
- *
- * Return: CR3, or 0 if the address space is not a restricted one.
- */
-static __always_inline unsigned long asi_restricted_cr3(void)
-{
-	unsigned long cr3;
-
-	if (!asi_enabled())
-		return 0;
-	cr3 = __native_read_cr3();
-	return cr3 & ASI_CR3_RESTRICTED ? cr3 : 0;
-}
 
 /**
  * asi_cr3_bits() - Get the CR3 bits that differ between the address spaces.
@@ -115,7 +101,7 @@ static __always_inline unsigned long asi_cr3_bits(void)
  */
 static __always_inline bool asi_restricted(void)
 {
-	return asi_restricted_cr3();
+	return asi_enabled() && (__native_read_cr3() & ASI_CR3_RESTRICTED);
 }
 
 /**
@@ -146,6 +132,30 @@ static __always_inline void asi_exit(enum asi_switch reason)
 {
 	if (asi_enabled())
 		__asi_exit(reason);
+}
+
+/**
+ * asi_nmi_enter() - Remember the address space that an NMI interrupts.
+ * @regs: the interrupted registers.
+ *
+ * Context: the beginning of an NMI or a similar exception.
+ */
+static __always_inline void asi_nmi_enter(const struct pt_regs *regs)
+{
+	if (asi_enabled())
+		__asi_nmi_enter(regs);
+}
+
+/**
+ * asi_nmi_exit() - Return to the address space that an NMI interrupted.
+ * @regs: the interrupted registers.
+ *
+ * Context: the end of an NMI or a similar exception.
+ */
+static __always_inline void asi_nmi_exit(const struct pt_regs *regs)
+{
+	if (asi_enabled())
+		__asi_nmi_exit(regs);
 }
 
 /**
