@@ -176,6 +176,14 @@ struct kpkeys_region *kpkeys_region_find(const struct kpkeys_pool *pool,
 	return region;
 }
 
+/* Most often it is one bit. */
+static __always_inline bool kpkeys_any_bit(const unsigned long *map,
+					   unsigned long first, unsigned long stop)
+{
+	return stop - first == 1 ? test_bit(first, map) :
+				   find_next_bit(map, stop, first) < stop;
+}
+
 /**
  * kpkeys_pool_protects() - Has a page the key of a pool?
  * @pool: the pool.
@@ -196,8 +204,8 @@ bool kpkeys_pool_protects(const struct kpkeys_pool *pool, unsigned long pfn,
 		unsigned long first = pfn % KPKEYS_BLOCK_PAGES;
 		unsigned long stop = min(first + end - pfn, KPKEYS_BLOCK_PAGES);
 
-		if (region && (find_next_bit(region->owned, stop, first) < stop ||
-			       find_next_bit(region->early, stop, first) < stop))
+		if (region && (kpkeys_any_bit(region->owned, first, stop) ||
+			       kpkeys_any_bit(region->early, first, stop)))
 			return true;
 		pfn += stop - first;
 	}

@@ -207,7 +207,9 @@ static int kpkeys_secrets_grow(size_t size)
 
 static bool kpkeys_is_pool_memory(const void *start, size_t size)
 {
-	return size && virt_addr_valid(start) &&
+	/* Most is in the linear map, which takes less to find out. */
+	return size && ((start >= (void *)PAGE_OFFSET && start < high_memory) ||
+			virt_addr_valid(start)) &&
 	       kpkeys_pool_protects(&kpkeys_pgtables_pool, PHYS_PFN(__pa(start)),
 				    PFN_UP(offset_in_page(start) + size));
 }
@@ -225,7 +227,7 @@ static bool kpkeys_is_pool_memory(const void *start, size_t size)
  */
 bool kpkeys_secret_may_copy(const void *other, size_t size)
 {
-	if (!__kpkeys_is_secret(other, size) && !kpkeys_is_pool_memory(other, size))
+	if (!kpkeys_has_secret_pages(other, size) && !kpkeys_is_pool_memory(other, size))
 		return true;
 	kpkeys_violation_refused("copy between a secret and another at 0x%lx",
 				 (unsigned long)other);
