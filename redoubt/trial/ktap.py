@@ -23,8 +23,6 @@ _RUN = re.compile(rf"^((?:\[[^]]*\] )?) {{4}}{_VERSION}$")
 # Where a suite or a test with parameters begins, and where any test ends.
 _BEGIN = re.compile(r"^(?:\[[^]]*\] )? *# Subtest: (\S+)$")
 _END = re.compile(r"^(?:\[[^]]*\] )? *(?:not )?ok \d+ (?:- )?([^\s#]+)")
-
-
 # A suite or a test that is named and not run.
 _LISTED = re.compile(r"^(?:\[[^]]*\] )?([\w-]+(?:\.\S+)?)$")
 
