@@ -542,6 +542,40 @@ static void tagged_memory_is_read_only(struct kunit *test)
 	EXPECT_WRITABLE(test, second);
 }
 
+/*
+ * A refused write is handled on the stack of the task, or it is not preempted: a
+ * signal's stack has other users. A FIFO thread waits for the first chance.
+ */
+static void refused_write_of_a_task_to_preempt(struct kunit *test)
+{
+	char *page = get_pages(test);
+	struct sample sample = { };
+	struct task_struct *task;
+
+	skip_unless_protected(test);
+	if (!IS_ENABLED(CONFIG_PREEMPTION))
+		kunit_skip(test, "the kernel is not preemptible");
+
+	KUNIT_ASSERT_EQ(test, set_memory_pkey((unsigned long)page, 1,
+					      KPKEYS_PKEY_PGTABLES), 0);
+	init_completion(&sample.done);
+	task = kthread_create(sample_thread, &sample, "kpkeys_preempt");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	migrate_disable();
+	kthread_bind(task, smp_processor_id());
+	sched_set_fifo(task);
+
+	scoped_guard(irqsave)
+		wake_up_process(task);
+	EXPECT_PROTECTED(test, page);
+	migrate_enable();
+	wait_for_completion(&sample.done);
+
+	KUNIT_EXPECT_EQ(test, sample.reg, level_reg_default());
+	KUNIT_EXPECT_EQ(test, set_memory_pkey((unsigned long)page, 1,
+					      KPKEYS_PKEY_DEFAULT), 0);
+}
+
 /* vunmap() flushes TLBs lazily. */
 static void tag_outlives_no_other_mapping(struct kunit *test)
 {
@@ -610,6 +644,7 @@ static struct kunit_case levels_cases[] = {
 	KUNIT_CASE(new_thread_is_at_default),
 	KUNIT_CASE(every_cpu_is_at_default),
 	KUNIT_CASE(tagged_memory_is_read_only),
+	KUNIT_CASE(refused_write_of_a_task_to_preempt),
 	KUNIT_CASE(tag_outlives_no_other_mapping),
 	KUNIT_CASE(set_memory_pkey_refuses_bad_input),
 	KUNIT_CASE(set_memory_pkey_refuses_other_memory),
