@@ -285,6 +285,7 @@ bool ephmap_open(struct ephmap *map)
 		map->nr = 0;
 		map->pte = ephmap_pte(map->addr);
 		if (likely(map->pte)) {
+			raw_cpu_write(asi_left, false);
 			raw_cpu_inc(asi_switches[ASI_EPHMAP]);
 			return true;
 		}
@@ -324,8 +325,12 @@ void ephmap_close(struct ephmap *map)
 	for (i = 0; i < map->nr; i++)
 		set_pte(map->pte + i, __pte(0));
 	ephmap_end_writing(map->nr);
-	/* invlpg flushes one address space only, and an interrupt may leave. */
-	ephmap_make_stale(false);
+	/*
+	 * invlpg flushes one address space only. Where an interrupt leaves from
+	 * now on, there is nothing to be cached.
+	 */
+	if (unlikely(raw_cpu_read(asi_left)))
+		ephmap_make_stale(false);
 	/* Also a barrier: CPUs not seen below cannot use the entries. */
 	for (i = 0; i < map->nr; i++)
 		invlpg(map->addr + i * PAGE_SIZE);

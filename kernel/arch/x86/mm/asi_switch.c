@@ -12,6 +12,7 @@
 
 #include <linux/asi.h>
 #include <linux/cache.h>
+#include <linux/cpu.h>
 #include <linux/init.h>
 #include <linux/irqflags.h>
 #include <linux/kernel.h>
@@ -32,6 +33,8 @@ DEFINE_PER_CPU(unsigned long [ASI_NR_SWITCHES], asi_switches);
 
 /* The restricted address space of this CPU has not been used yet. */
 DEFINE_PER_CPU(u16 [2], asi_stale) = { [true] = U16_MAX };
+
+DEFINE_PER_CPU(bool, asi_left);
 
 #ifdef CONFIG_ASI_DEBUG
 DEFINE_PER_CPU(bool, asi_stay);
@@ -145,10 +148,11 @@ static __always_inline void asi_flush_data(void)
 	}
 }
 
-/* Counts and flushes in one place, so that no exit misses either. */
+/* All that an exit does, in one place, so that none misses a part. */
 static __always_inline void asi_before_exit(enum asi_switch reason)
 {
 	raw_cpu_inc(asi_switches[reason]);
+	raw_cpu_write(asi_left, true);
 	asi_flush_predictors();
 }
 
@@ -160,10 +164,13 @@ static __always_inline void asi_enter_counted(enum asi_switch how,
 	asi_flush_data();
 }
 
+/* What the bugs of this CPU need and the kernel does not do on system calls. */
 static unsigned int __init asi_needed_flushes(void)
 {
 	unsigned int needed = 0;
 
+	if (cpu_attack_vector_mitigated(CPU_MITIGATE_USER_KERNEL))
+		return 0;
 	if (boot_cpu_has_bug(X86_BUG_SPECTRE_V2) && boot_cpu_has(X86_FEATURE_IBPB))
 		needed |= FLUSH_IBPB;
 	if (boot_cpu_has_bug(X86_BUG_MDS) || boot_cpu_has_bug(X86_BUG_TAA) ||

@@ -263,6 +263,40 @@ static void none_is_left_where_it_was_opened(struct kunit *test)
 	KUNIT_EXPECT_NE(test, error, 0);
 }
 
+static bool is_stale_in_full(void)
+{
+	return raw_cpu_read(asi_stale[false]) &
+	       BIT(__native_read_cr3() & ASI_PCID_PROCESS);
+}
+
+/* Else the next exit would flush the TLB, for nothing. */
+static void closing_spares_what_was_not_left(struct kunit *test)
+{
+	bool before = true, after = true;
+	struct folio *folio;
+	struct ephmap map;
+	int i;
+
+	if (!asi_has_pcid())
+		kunit_skip(test, "needs PCID");
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, 0);
+
+	/* Interrupts may leave, and others may flush. */
+	for (i = 0; i < TRIES && (before || after); i++) {
+		KUNIT_ASSERT_TRUE(test, open_restricted(&map));
+		ephmap_add(&map, &folio->page, 1);
+		before = is_stale_in_full();
+		preempt_disable();
+		ephmap_close(&map);
+		after = is_stale_in_full();
+		preempt_enable();
+		ephmap_test_leave();
+	}
+	KUNIT_EXPECT_FALSE(test, before);
+	KUNIT_EXPECT_FALSE(test, after);
+}
+
 static void put_other(void *mm)
 {
 	mmput(mm);
@@ -643,6 +677,7 @@ static struct kunit_case asi_ephmap_cases[] = {
 	KUNIT_CASE(it_is_in_both_address_spaces),
 	KUNIT_CASE(none_is_left_where_it_was_left),
 	KUNIT_CASE(none_is_left_where_it_was_opened),
+	KUNIT_CASE(closing_spares_what_was_not_left),
 	KUNIT_CASE(it_is_of_one_process),
 	KUNIT_CASE(none_without_need),
 	KUNIT_CASE(none_in_interrupts),

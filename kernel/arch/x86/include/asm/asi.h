@@ -240,6 +240,9 @@ static __always_inline unsigned long asi_strip_cr3(unsigned long cr3)
  */
 DECLARE_PER_CPU(u16 [2], asi_stale);
 
+/* Did this CPU leave the restricted address space since it opened a window? */
+DECLARE_PER_CPU(bool, asi_left);
+
 void __asi_write_cr3(unsigned long cr3);
 void __asi_flush_tlb_local(void);
 void __asi_flush_tlb_one_user(u16 pcid, unsigned long addr);
