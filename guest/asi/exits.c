@@ -132,6 +132,20 @@ static void cow_fault(void)
 	copy_on_write((size_t)times * PAGE);
 }
 
+/* Memory of a file, of which the kernel also keeps whether it is up to date. */
+static void shared_fault(void)
+{
+	size_t size = (size_t)times * PAGE, i;
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		fail("mmap");
+	for (i = 0; i < size; i += PAGE)
+		memory[i] = 1;
+	munmap(memory, size);
+}
+
 static void fork_exec(void)
 {
 	unsigned int i;
@@ -194,6 +208,7 @@ static const struct {
 	{ "pipe-ping-pong", pipe_ping_pong, 1 },
 	{ "anonymous-fault", anonymous_fault, 1 },
 	{ "cow-fault", cow_fault, 1 },
+	{ "shared-fault", shared_fault, 1 },
 	{ "fork-exec", fork_exec, 1 },
 	{ "tmpfs-write", tmpfs_write, 1 },
 	{ "tmpfs-read", tmpfs_read, 1 },
