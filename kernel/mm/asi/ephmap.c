@@ -29,9 +29,18 @@ static size_t ephmap_fitting(size_t offset, size_t bytes)
 	return min(bytes, EPHMAP_PAGES * PAGE_SIZE - offset_in_page(offset));
 }
 
-/* Map it in a window, with page faults disabled; NULL if there is no window. */
-static void *ephmap_open_folio(struct ephmap *map, struct folio *folio,
-			       size_t offset, size_t bytes)
+/**
+ * ephmap_open_folio() - Map a part of a folio in a window.
+ * @map: receives the window.
+ * @folio: the folio.
+ * @offset: where the part begins, in bytes.
+ * @bytes: its size, which has to fit into a window.
+ *
+ * Context: as ephmap_open(). Page faults are disabled.
+ * Return: its address, or NULL if there is no window and nothing to close.
+ */
+void *ephmap_open_folio(struct ephmap *map, struct folio *folio, size_t offset,
+			size_t bytes)
 {
 	size_t in_page = offset_in_page(offset);
 
@@ -42,7 +51,13 @@ static void *ephmap_open_folio(struct ephmap *map, struct folio *folio,
 				    PFN_UP(in_page + bytes));
 }
 
-static void ephmap_close_folio(struct ephmap *map)
+/**
+ * ephmap_close_folio() - Close the window of ephmap_open_folio().
+ * @map: the window.
+ *
+ * Context: as ephmap_close(). Page faults are enabled again.
+ */
+void ephmap_close_folio(struct ephmap *map)
 {
 	pagefault_enable();
 	ephmap_close(map);

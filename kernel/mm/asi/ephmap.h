@@ -12,6 +12,10 @@
 
 #ifdef CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION
 
+void *ephmap_open_folio(struct ephmap *map, struct folio *folio, size_t offset,
+			size_t bytes);
+void ephmap_close_folio(struct ephmap *map);
+
 size_t __asi_copy_folio_to_iter(struct folio *folio, size_t offset,
 				size_t bytes, struct iov_iter *iter);
 size_t __asi_copy_folio_from_iter_atomic(struct file *file, struct folio *folio,

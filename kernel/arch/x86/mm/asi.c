@@ -7,6 +7,7 @@
  * shares the PTE table below, if any.
  */
 #include <linux/asi.h>
+#include <linux/asi_pipe.h>
 #include <linux/cache.h>
 #include <linux/init.h>
 #include <linux/kernel.h>
@@ -98,6 +99,11 @@ void asi_pgd_ctor(pgd_t *pgd)
 pgd_t *arch_asi_pgd(struct mm_struct *mm)
 {
 	return asi_pgd ? asi_restricted_pgd(mm->pgd) : NULL;
+}
+
+unsigned long arch_asi_mm_id(struct mm_struct *mm)
+{
+	return mm->context.ctx_id;
 }
 
 /* === The restricted direct map ========================================== */
