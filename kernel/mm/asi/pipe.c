@@ -70,10 +70,10 @@ size_t __asi_copy_to_pipe(struct page *page, size_t offset, size_t bytes,
 	unsigned long caller = caller_of(iter), before = bytes_in(page);
 	bool own = !before || writer_of(page) == caller;
 	size_t wanted = min(bytes, iov_iter_count(iter)), done = 0;
-	unsigned int tries;
+	bool windows = own && caller != NOBODY;
+	unsigned int tries = 0;
 
-	for (tries = 0; caller != NOBODY && own && tries < 2 && done < wanted;
-	     tries++) {
+	while (windows && done < wanted && tries++ < 2) {
 		struct ephmap map;
 		void *to = ephmap_open_folio(&map, page_folio(page),
 					     offset + done, wanted - done);
@@ -122,12 +122,12 @@ size_t __asi_copy_from_pipe(struct pipe_buffer *buf, size_t bytes,
 {
 	struct page *page = buf->page;
 	bool alone = bytes_in(page) == buf->len;
-	unsigned int tries;
+	bool windows = alone && user_backed_iter(iter);
+	unsigned int tries = 0;
 	size_t done = 0;
 	void *from;
 
-	for (tries = 0; alone && user_backed_iter(iter) && tries < 2 &&
-			done < bytes; tries++) {
+	while (windows && done < bytes && tries++ < 2) {
 		struct ephmap map;
 
 		from = ephmap_open_folio(&map, page_folio(page), buf->offset,
