@@ -26,6 +26,10 @@ selftests-arm64: setup			## the same on arm64
 	@scripts/prerequisites arm64
 	@$(REDOUBT) selftests arm64
 
+selftests-bpf: setup			## its tests of BPF, the same way
+	@scripts/prerequisites x86_64 selftests bpf
+	@$(REDOUBT) selftests x86_64 bpf
+
 check: setup				## compare page tables and their keys after boot and under stress
 	@$(REDOUBT) check um
 
@@ -87,5 +91,5 @@ help:					## this list
 	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long selftests selftests-arm64 check bench bench-x86_64 bench-arm64 exits-x86_64 linear-map \
+.PHONY: demo test test-long selftests selftests-arm64 selftests-bpf check bench bench-x86_64 bench-arm64 exits-x86_64 linear-map \
 	report series deb deb-arm64 style lint setup prerequisites clean help again

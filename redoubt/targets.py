@@ -240,6 +240,7 @@ X86_64 = Target(
         Way("address space isolation, 4 levels, with PTI", args=(*ASI_ARGS, "no5lvl", "pti=on")),
     ),
     flavours={
+        "bpf": ("selftests", "selftests-x86_64", "selftests-bpf"),
         "debug": ("debug", "debug-x86_64"),
         "distro": ("distro",),
         "oracle": ("oracle-x86_64",),

@@ -58,6 +58,8 @@ def result(*console: str, outcome: str = "finished", status: int | None = 0) -> 
         (["kunit", "um", "a.b.c"], "no pattern of tests"),
         (["kunit", "um", "--variant", "pristine"], "has no tests of KUnit"),
         (["kunit", "um", "--flavour", "pink"], "no flavour 'pink'"),
+        (["selftests", "x86_64", "thp", "bpf"], "the tests of BPF run alone"),
+        (["selftests", "arm64", "bpf"], "no flavour 'bpf'"),
         (["check", "um", "--stress", "-1"], "--stress"),
         (["check", "um", "--json", "/"], "is a directory"),
         (["check", "um", "--json", "/nowhere/r.json"], "No such file or directory"),

@@ -321,7 +321,7 @@ def test_categories_that_differ_are_run_again_on_both(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(selftests, "run", run)
     machines = [machine(args=(name,)) for name in ("pristine", "ours")]
-    found = selftests.compare(X86_64, ON, *machines, ["mmap", "thp"], Silent())
+    found = selftests.compare(X86_64, ON, *machines, [["mmap", "thp"]], Silent())
     every, again = ("mmap", "thp"), ("mmap",)
     first = [("pristine", every), ("ours", every)]
     assert asked == first + [("pristine", again), ("ours", again)] * AGAIN
@@ -367,7 +367,7 @@ def test_the_source_of_the_tests_is_not_written_to(tmp_path: Path) -> None:
         (kernel / name).write_text(name)
     (kernel / "Makefile").write_text(KERNEL["Makefile"])
     shadow = tmp_path / "shadow"
-    selftests._shadow(kernel, shadow)
+    selftests.shadow(kernel, selftests._MM, shadow)
     here = shadow / "tools/testing/selftests/mm"
     assert here.resolve() == here
     (here / "local_config.mk").write_text("made")
@@ -377,10 +377,10 @@ def test_the_source_of_the_tests_is_not_written_to(tmp_path: Path) -> None:
     assert (shadow / "tools/testing/selftests/lib.mk").read_text().endswith("lib.mk")
     assert (shadow / "tools/include/a.h").exists()
     # Until the kernel is another, what make has made stays.
-    selftests._shadow(kernel, shadow)
+    selftests.shadow(kernel, selftests._MM, shadow)
     assert (here / "local_config.mk").exists()
     (kernel / "Makefile").write_text(KERNEL["Makefile"].replace("SUBLEVEL = 4", "SUBLEVEL = 5"))
-    selftests._shadow(kernel, shadow)
+    selftests.shadow(kernel, selftests._MM, shadow)
     assert not (here / "local_config.mk").exists()
 
 
@@ -453,7 +453,7 @@ def test_tests_are_linked_with_libraries_of_their_architecture(
     said: list[str] = []
     monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path / "build"))
     (tmp_path / "build/log").mkdir(parents=True)
-    monkeypatch.setattr(selftests, "_shadow", lambda *_: None)
+    monkeypatch.setattr(selftests, "shadow", lambda *_: None)
     monkeypatch.setattr(selftests, "run_logged", lambda *_, **__: None)
 
     def make(words: list[str], take: Callable[[str], None], **_: object) -> None:
@@ -480,7 +480,7 @@ def test_a_collection_is_copied_but_for_what_is_left_out(tmp_path: Path) -> None
     write_tree(built, dict.fromkeys(("sud_test", "sud_benchmark", "data/input"), ""))
     (tmp_path / "tests").mkdir()
     name = "syscall_user_dispatch"
-    programs = selftests._Programs(built, ["sud_test", "sud_benchmark", "run.sh"])
+    programs = selftests.Programs(built, ["sud_test", "sud_benchmark", "run.sh"])
     selftests._collection(tmp_path / "tests", name, programs)
     there = tmp_path / "tests/programs" / name
     assert (there / "sud_test").exists()

@@ -23,7 +23,7 @@ from redoubt.core import paths
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.machine import host
 from redoubt.targets import Target, get_variant, needs_flavour
-from redoubt.trial import attack, check, selftests, stress
+from redoubt.trial import attack, bpf, check, selftests, stress
 
 
 def known_attacks() -> list[str]:
@@ -215,16 +215,25 @@ def compare_selftests(
     target: TargetArg,
     categories: Annotated[
         Names,
-        Argument(help="Of run_vmtests.sh, as thp, or a directory, as ptrace; all if none."),
+        Argument(
+            help="Of run_vmtests.sh, as thp, or a directory, as ptrace; all of these if none. Or "
+            "bpf, alone: it takes kernels of its own and clang."
+        ),
     ] = None,
     variant: VariantOpt = "on",
     json_file: JsonOpt = None,
 ) -> None:
     """Run the kernel's own tests of mm and of tasks on pristine and on our kernel, and compare."""
     chosen, way = target_and_variant(target, variant)
-    needs_flavour(chosen, selftests.FLAVOUR)
+    wanted = categories or ()
+    if bpf.NAME in wanted and len(wanted) > 1:
+        raise UsageError("the tests of BPF run alone", f"redoubt selftests {target} {bpf.NAME}")
+    needs_flavour(chosen, bpf.FLAVOUR if bpf.NAME in wanted else selftests.FLAVOUR)
     task = Task(json_file)
     place = task.boots(chosen, host.needs_enforcing(chosen, "auto"))
     with alone():
-        report = selftests.check(chosen, way, place, task.display, categories or ())
+        if bpf.NAME in wanted:
+            report = bpf.check(chosen, way, place, task.display)
+        else:
+            report = selftests.check(chosen, way, place, task.display, wanted)
     task.end(report.as_json(), selftests.render(report), report.ok)

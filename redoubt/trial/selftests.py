@@ -121,8 +121,8 @@ _DIGITS = re.compile(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b")
 # === What runs in the guest ======================================================================
 
 
-def _shadow(kernel: Path, where: Path) -> None:
-    """A kernel tree of links with a copy of the tests: their Makefile writes where they are.
+def shadow(kernel: Path, tests: Path, where: Path) -> None:
+    """Make a kernel tree of links with a copy of these tests: their Makefile writes where they are.
 
     One that is there already stays, so that make has little to do.
     """
@@ -131,7 +131,7 @@ def _shadow(kernel: Path, where: Path) -> None:
         return
     shutil.rmtree(where, ignore_errors=True)
     part = Path()
-    for name in _MM.parts:
+    for name in tests.parts:
         (where / part).mkdir(parents=True)
         for entry in (kernel / part).iterdir():
             if entry.name != name:
@@ -142,7 +142,7 @@ def _shadow(kernel: Path, where: Path) -> None:
 
 
 @dataclass(frozen=True)
-class _Programs:
+class Programs:
     """Programs of the tests of one kind: where they are, and the names of those that are tests."""
 
     directory: Path
@@ -151,12 +151,12 @@ class _Programs:
 
 def _compile(
     target: Target, kernel: Path, top: Path, packages: Path | None, progress: Progress
-) -> dict[str, _Programs]:
+) -> dict[str, Programs]:
     """Build the tests, static, with the kernel's own Makefiles, by the directories they are in.
 
     Libraries come from the unpacked `packages`, or are those of this machine.
     """
-    shadow, headers = top / "source", top / "headers"
+    tree, headers = top / "source", top / "headers"
     log = paths.build_dir() / "log" / f"selftests-{target.name}.log"
     make = build.make_args(target, kernel, headers)
     headers.mkdir(parents=True, exist_ok=True)
@@ -167,14 +167,14 @@ def _compile(
         library = f" -L{packages}/usr/lib/{target.cross_compile.removesuffix('-')}"
     with progress.step("Building the kernel's selftests"):
         run_logged([*make, "headers"], log, what="make headers", env=build.environment())
-        _shadow(kernel, shadow)
+        shadow(kernel, _MM, tree)
         said: list[str] = []
         found = {}
         for name in (_MM.name, *collections(target)):
             programs = top / "programs" / name
             programs.mkdir(parents=True, exist_ok=True)
             made: list[str | Path] = [
-                "make", "-k", f"-j{os.cpu_count() or 1}", "-C", shadow / _SELFTESTS / name,
+                "make", "-k", f"-j{os.cpu_count() or 1}", "-C", tree / _SELFTESTS / name,
                 f"ARCH={target.arch}", f"CROSS_COMPILE={target.cross_compile}",
                 f"OUTPUT={programs}", f"O={headers}",
                 f"KHDR_INCLUDES=-isystem {headers}/usr/include",
@@ -188,7 +188,7 @@ def _compile(
                 listed.append,
                 env=build.environment(),
             )
-            found[name] = _Programs(
+            found[name] = Programs(
                 programs, [line.partition(":")[2] for line in listed if line.startswith(f"{name}:")]
             )
         log.with_suffix(".make.log").write_text("".join(f"{line}\n" for line in said))
@@ -280,7 +280,7 @@ def _list(tests: Path, name: str, programs: Sequence[str]) -> None:
     file.write_text("".join(f"{program}\n" for program in programs))
 
 
-def _memory_tests(kernel: Path, tests: Path, programs: _Programs) -> None:
+def _memory_tests(kernel: Path, tests: Path, programs: Programs) -> None:
     """Those of mm, in one directory with the scripts that run them."""
     scripts = sorted((kernel / _MM).glob("*.sh"))
     for script in scripts:
@@ -295,7 +295,7 @@ def _memory_tests(kernel: Path, tests: Path, programs: _Programs) -> None:
     _list(tests, OTHERS, others)
 
 
-def _collection(tests: Path, name: str, programs: _Programs) -> None:
+def _collection(tests: Path, name: str, programs: Programs) -> None:
     """Those of another directory, with all that was built for them."""
     there = tests / "programs" / name
     ignored = [Path(test).name for test in LEFT_OUT if test.startswith(f"{name}/")]
@@ -643,10 +643,10 @@ def compare(
     variant: Variant,
     pristine: Machine,
     ours: Machine,
-    wanted: Sequence[str],
+    first: Sequence[Sequence[str]],
     progress: Progress,
 ) -> Report:
-    """Run categories on both kernels; those in which they differ AGAIN times more.
+    """Run the categories of each boot on both kernels; those in which they differ AGAIN times more.
 
     Each of these has a boot of its own then: what others left behind may have made the difference.
 
@@ -667,10 +667,11 @@ def compare(
                 rounds[name].append(whole)
         return Report(target.name, variant, tuple(rounds["pristine"]), tuple(rounds[variant.name]))
 
-    report = both([wanted])
+    report = both(first)
     suspect = {difference.key[0] for difference in report.suspects}
     suspect |= {test for test, _ in report.ours[0].complaints}
     of = report.pristine[0].of | report.ours[0].of
+    wanted = itertools.chain.from_iterable(first)
     todo = [[name] for name in wanted if any(of.get(test) == name for test in suspect)]
     for _ in range(AGAIN if todo else 0):
         report = both(todo)
@@ -686,13 +687,30 @@ def check(
     """
     # First what may be missing: kernels take long.
     files = root(target, progress)
+    boots = [chosen(target, files, wanted)]
+    return on_kernels(target, variant, host, FLAVOUR, files, boots, progress)
+
+
+def on_kernels(
+    target: Target,
+    variant: Variant,
+    host: str,
+    flavour: str,
+    files: Path,
+    boots: Sequence[Sequence[str]],
+    progress: Progress,
+) -> Report:
+    """Run the categories of each boot on a variant with a flavour, and on pristine.
+
+    Raises RedoubtError if these cannot be built or run.
+    """
     ways = (get_variant(target, "pristine"), variant)
-    made = [kernels.workbench(target, way, host, progress, flavour=FLAVOUR) for way in ways]
+    made = [kernels.workbench(target, way, host, progress, flavour=flavour) for way in ways]
     pristine, ours = (
         replace(bench.machine(way, *ARGS, cpus=CPUS), memory_mb=MEMORY_MB, files={".": files})
         for bench, way in zip(made, ways, strict=True)
     )
-    return compare(target, variant, pristine, ours, chosen(target, files, wanted), progress)
+    return compare(target, variant, pristine, ours, boots, progress)
 
 
 def render(report: Report) -> Iterator[str]:
