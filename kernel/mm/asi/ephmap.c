@@ -43,12 +43,18 @@ void *ephmap_open_folio(struct ephmap *map, struct folio *folio, size_t offset,
 			size_t bytes)
 {
 	size_t in_page = offset_in_page(offset);
+	void *addr;
 
 	if (!ephmap_open(map))
 		return NULL;
+	addr = ephmap_add(map, folio_page(folio, offset / PAGE_SIZE),
+			  PFN_UP(in_page + bytes));
+	if (!addr) {
+		ephmap_close(map);
+		return NULL;
+	}
 	pagefault_disable();
-	return in_page + ephmap_add(map, folio_page(folio, offset / PAGE_SIZE),
-				    PFN_UP(in_page + bytes));
+	return addr + in_page;
 }
 
 /**
@@ -161,7 +167,11 @@ int __asi_copy_user_page(struct page *to, struct page *from, unsigned long addr,
 		return copy_mc_user_highpage(to, from, addr, vma);
 
 	vfrom = ephmap_add(&map, from, 1);
-	vto = ephmap_add(&map, to, 1);
+	vto = vfrom ? ephmap_add(&map, to, 1) : NULL;
+	if (!vto) {
+		ephmap_close(&map);
+		return copy_mc_user_highpage(to, from, addr, vma);
+	}
 	left = copy_mc_to_kernel(vto, vfrom, PAGE_SIZE);
 	ephmap_close(&map);
 	if (left)

@@ -20,6 +20,7 @@
 #include <linux/init.h>
 #include <linux/kpkeys_batch.h>
 #include <linux/kpkeys_links.h>
+#include <linux/kpkeys_mappings.h>
 #include <linux/kstrtox.h>
 #include <linux/mm.h>
 #include <linux/mm_types.h>
@@ -306,6 +307,9 @@ void *ephmap_add(struct ephmap *map, struct page *page, unsigned int nr)
 	unsigned int i;
 
 	if (WARN_ON_ONCE(nr > EPHMAP_PAGES - map->nr))
+		return NULL;
+	/* A forged pointer to @page must not get round its key. */
+	if (!kpkeys_may_map(pfn, nr, true))
 		return NULL;
 	pgprot_val(prot) &= ~_PAGE_GLOBAL;
 	ephmap_begin_writing(nr);
