@@ -232,7 +232,8 @@ bool ephmap_open(struct ephmap *map);
  * @nr: number of pages; at most EPHMAP_PAGES in a window.
  *
  * Context: between ephmap_open() and ephmap_close().
- * Return: their address, valid in both address spaces.
+ * Return: their address, valid in both address spaces; NULL if one of them has
+ * a protection key, which must not be mapped without it.
  */
 void *ephmap_add(struct ephmap *map, struct page *page, unsigned int nr);
 
