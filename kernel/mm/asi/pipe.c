@@ -25,26 +25,32 @@
 
 #include "ephmap.h"
 
-/* page_private(): how many bytes are in the page, and above that who wrote them. */
-#define BYTES_BITS	(PAGE_SHIFT + 1)
-#define BYTES_MASK	GENMASK(BYTES_BITS - 1, 0)
+/*
+ * page_private(): how many bytes are in the page, and who wrote them. 0 says
+ * nothing: a page may be stolen and yet stay in the pipe.
+ */
+#define BYTES_MASK	GENMASK(PAGE_SHIFT, 0)
+#define KNOWN		BIT(PAGE_SHIFT + 1)
+#define WRITER_SHIFT	(PAGE_SHIFT + 2)
 /* More than a page has. */
 #define SHARED		BYTES_MASK
 #define NOBODY		0UL
 
 static unsigned long bytes_in(struct page *page)
 {
-	return page_private(page) & BYTES_MASK;
+	unsigned long noted = page_private(page);
+
+	return noted & KNOWN ? noted & BYTES_MASK : SHARED;
 }
 
 static unsigned long writer_of(struct page *page)
 {
-	return page_private(page) >> BYTES_BITS;
+	return page_private(page) >> WRITER_SHIFT;
 }
 
 static void note(struct page *page, unsigned long bytes, unsigned long writer)
 {
-	set_page_private(page, bytes | writer << BYTES_BITS);
+	set_page_private(page, bytes | KNOWN | writer << WRITER_SHIFT);
 }
 
 /* Who it is that copies between @iter and a pipe. */
@@ -67,7 +73,9 @@ static unsigned long caller_of(struct iov_iter *iter)
 size_t __asi_copy_to_pipe(struct page *page, size_t offset, size_t bytes,
 			  struct iov_iter *iter)
 {
-	unsigned long caller = caller_of(iter), before = bytes_in(page);
+	unsigned long caller = caller_of(iter);
+	/* At its beginning a page is new, or was clean when it was kept. */
+	unsigned long before = offset ? bytes_in(page) : 0;
 	bool own = !before || writer_of(page) == caller;
 	size_t wanted = min(bytes, iov_iter_count(iter)), done = 0;
 	bool windows = own && caller != NOBODY;

@@ -155,7 +155,6 @@ static void readers_clear_what_they_take(struct kunit *test)
 	struct pipe_page it;
 
 	pipe_page_init(test, &it);
-	expect_left(test, &it, 0);
 	copy_user(test, &it, true, SIZE);
 	expect_left(test, &it, SIZE);
 	copy_user(test, &it, false, 60);
@@ -214,6 +213,22 @@ static void what_was_taken_otherwise_is_left(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, copy_user(test, &it, false, SIZE - 10), 0);
 	KUNIT_EXPECT_EQ(test, it.buf.len, 0);
 	expect_left(test, &it, SIZE);
+}
+
+/* As a driver does that takes a part, and leaves the page in the pipe. */
+static void what_was_stolen_is_left(struct kunit *test)
+{
+	struct pipe_page it;
+
+	pipe_page_init(test, &it);
+	copy_user(test, &it, true, SIZE);
+	asi_pipe_forget(it.buf.page);
+	KUNIT_EXPECT_FALSE(test, asi_pipe_is_clean(it.buf.page));
+	KUNIT_EXPECT_EQ(test, copy_user(test, &it, true, SIZE), 0);
+	KUNIT_EXPECT_EQ(test, copy_user(test, &it, false, SIZE), 0);
+	KUNIT_EXPECT_EQ(test, copy_user(test, &it, false, SIZE), 0);
+	KUNIT_EXPECT_EQ(test, it.buf.len, 0);
+	expect_left(test, &it, 2 * SIZE);
 }
 
 /* Something may have been written that does not count. */
@@ -378,6 +393,7 @@ static struct kunit_case asi_pipe_cases[] = {
 	KUNIT_CASE(what_is_shared_is_left),
 	KUNIT_CASE(what_another_uses_is_left),
 	KUNIT_CASE(what_was_taken_otherwise_is_left),
+	KUNIT_CASE(what_was_stolen_is_left),
 	KUNIT_CASE(a_short_copy_leaves_something),
 	KUNIT_CASE(the_first_writer_and_the_reader),
 	KUNIT_CASE(a_writer_that_adds_to_its_own),
