@@ -286,7 +286,7 @@ bool ephmap_open(struct ephmap *map)
 		map->nr = 0;
 		map->pte = ephmap_pte(map->addr);
 		if (likely(map->pte)) {
-			raw_cpu_write(asi_left, false);
+			this_cpu_write(asi_left, false);
 			raw_cpu_inc(asi_switches[ASI_EPHMAP]);
 			return true;
 		}
@@ -333,7 +333,7 @@ void ephmap_close(struct ephmap *map)
 	 * invlpg flushes one address space only. Where an interrupt leaves from
 	 * now on, there is nothing to be cached.
 	 */
-	if (unlikely(raw_cpu_read(asi_left)))
+	if (unlikely(this_cpu_read(asi_left)))
 		ephmap_make_stale(false);
 	/* Also a barrier: CPUs not seen below cannot use the entries. */
 	for (i = 0; i < map->nr; i++)

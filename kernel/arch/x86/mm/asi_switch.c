@@ -12,7 +12,6 @@
 
 #include <linux/asi.h>
 #include <linux/cache.h>
-#include <linux/cpu.h>
 #include <linux/init.h>
 #include <linux/irqflags.h>
 #include <linux/kernel.h>
@@ -28,6 +27,8 @@
 #include <asm/tlbflush.h>
 
 #include <trace/events/asi.h>
+
+#include "../kernel/cpu/cpu.h"
 
 DEFINE_PER_CPU(unsigned long [ASI_NR_SWITCHES], asi_switches);
 
@@ -152,7 +153,7 @@ static __always_inline void asi_flush_data(void)
 static __always_inline void asi_before_exit(enum asi_switch reason)
 {
 	raw_cpu_inc(asi_switches[reason]);
-	raw_cpu_write(asi_left, true);
+	this_cpu_write(asi_left, true);
 	asi_flush_predictors();
 }
 
@@ -164,21 +165,22 @@ static __always_inline void asi_enter_counted(enum asi_switch how,
 	asi_flush_data();
 }
 
-/* What the bugs of this CPU need and the kernel does not do on system calls. */
+/*
+ * What the bugs of this CPU need and the kernel does not do on each system call.
+ * L1TF needs nothing: no entry of a process could be used for it.
+ */
 static unsigned int __init asi_needed_flushes(void)
 {
 	unsigned int needed = 0;
 
-	if (cpu_attack_vector_mitigated(CPU_MITIGATE_USER_KERNEL))
-		return 0;
-	if (boot_cpu_has_bug(X86_BUG_SPECTRE_V2) && boot_cpu_has(X86_FEATURE_IBPB))
+	if (boot_cpu_has_bug(X86_BUG_SPECTRE_V2) && boot_cpu_has(X86_FEATURE_IBPB) &&
+	    spectre_v2_enabled == SPECTRE_V2_NONE)
 		needed |= FLUSH_IBPB;
-	if (boot_cpu_has_bug(X86_BUG_MDS) || boot_cpu_has_bug(X86_BUG_TAA) ||
-	    boot_cpu_has_bug(X86_BUG_MMIO_STALE_DATA) ||
-	    boot_cpu_has_bug(X86_BUG_RFDS) || boot_cpu_has_bug(X86_BUG_TSA))
+	if ((boot_cpu_has_bug(X86_BUG_MDS) || boot_cpu_has_bug(X86_BUG_TAA) ||
+	     boot_cpu_has_bug(X86_BUG_MMIO_STALE_DATA) ||
+	     boot_cpu_has_bug(X86_BUG_RFDS) || boot_cpu_has_bug(X86_BUG_TSA)) &&
+	    !boot_cpu_has(X86_FEATURE_CLEAR_CPU_BUF))
 		needed |= FLUSH_VERW;
-	if (boot_cpu_has_bug(X86_BUG_L1TF) && boot_cpu_has(X86_FEATURE_FLUSH_L1D))
-		needed |= FLUSH_L1D;
 	return needed;
 }
 
