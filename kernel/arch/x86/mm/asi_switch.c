@@ -171,15 +171,17 @@ static __always_inline void asi_enter_counted(enum asi_switch how,
  */
 static unsigned int __init asi_needed_flushes(void)
 {
+	bool buffers_leak = boot_cpu_has_bug(X86_BUG_MDS) ||
+			    boot_cpu_has_bug(X86_BUG_TAA) ||
+			    boot_cpu_has_bug(X86_BUG_MMIO_STALE_DATA) ||
+			    boot_cpu_has_bug(X86_BUG_RFDS) ||
+			    boot_cpu_has_bug(X86_BUG_TSA);
 	unsigned int needed = 0;
 
 	if (boot_cpu_has_bug(X86_BUG_SPECTRE_V2) && boot_cpu_has(X86_FEATURE_IBPB) &&
 	    spectre_v2_enabled == SPECTRE_V2_NONE)
 		needed |= FLUSH_IBPB;
-	if ((boot_cpu_has_bug(X86_BUG_MDS) || boot_cpu_has_bug(X86_BUG_TAA) ||
-	     boot_cpu_has_bug(X86_BUG_MMIO_STALE_DATA) ||
-	     boot_cpu_has_bug(X86_BUG_RFDS) || boot_cpu_has_bug(X86_BUG_TSA)) &&
-	    !boot_cpu_has(X86_FEATURE_CLEAR_CPU_BUF))
+	if (buffers_leak && !boot_cpu_has(X86_FEATURE_CLEAR_CPU_BUF))
 		needed |= FLUSH_VERW;
 	return needed;
 }
