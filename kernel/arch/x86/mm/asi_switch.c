@@ -178,9 +178,8 @@ static unsigned int __init asi_needed_flushes(void)
 			    boot_cpu_has_bug(X86_BUG_TSA);
 	unsigned int needed = 0;
 
-	if (boot_cpu_has_bug(X86_BUG_SPECTRE_V2) && boot_cpu_has(X86_FEATURE_IBPB) &&
-	    spectre_v2_enabled == SPECTRE_V2_NONE)
-		needed |= FLUSH_IBPB;
+	if (boot_cpu_has_bug(X86_BUG_SPECTRE_V2) && boot_cpu_has(X86_FEATURE_IBPB))
+		needed |= spectre_v2_enabled == SPECTRE_V2_NONE ? FLUSH_IBPB : 0;
 	if (buffers_leak && !boot_cpu_has(X86_FEATURE_CLEAR_CPU_BUF))
 		needed |= FLUSH_VERW;
 	return needed;
