@@ -53,7 +53,7 @@ static void note(struct page *page, unsigned long bytes, unsigned long writer)
 	set_page_private(page, bytes | KNOWN | writer << WRITER_SHIFT);
 }
 
-/* Who it is that copies between @iter and a pipe. */
+/* The process that copies between @iter and a pipe. */
 static unsigned long caller_of(struct iov_iter *iter)
 {
 	return user_backed_iter(iter) && current->mm ?

@@ -166,7 +166,7 @@ static __always_inline void asi_enter_counted(enum asi_switch how,
 }
 
 /*
- * What the bugs of this CPU need and the kernel does not do on each system call.
+ * Flushes that bugs of this CPU need and the kernel does not do on system calls.
  * L1TF needs nothing: no entry of a process could be used for it.
  */
 static unsigned int __init asi_needed_flushes(void)
