@@ -61,7 +61,7 @@ def _compile(target: Target, kernel: Build, top: Path, progress: Progress) -> se
                 "make", f"-j{os.cpu_count() or 1}", "-C", tree / _TESTS, f"ARCH={target.arch}",
                 f"OUTPUT={programs}", f"VMLINUX_BTF={kernel.vmlinux}", "TEST_KMODS=",
                 "BPF_STRICT_BUILD=0", "SKIP_DOCS=1", "SKIP_LLVM=1", "SKIP_LIBBFD=1",
-                "EXTRA_LDFLAGS=-static", *(f"{name}={tool}" for name, tool in _LLVM.items()),
+                "LDFLAGS=-static", *(f"{name}={tool}" for name, tool in _LLVM.items()),
                 # One library does not say for which version, and has signed divisions.
                 "BPF_TARGET_ENDIAN=--target=bpfel -mcpu=v4",
                 "test_progs",
