@@ -289,21 +289,28 @@ static int sample_thread(void *data)
 	return 0;
 }
 
+/* A FIFO thread for this CPU, on which the caller stays until migrate_enable(). */
+static struct task_struct *urgent_thread(struct kunit *test, struct sample *sample)
+{
+	struct task_struct *task;
+
+	init_completion(&sample->done);
+	task = kthread_create(sample_thread, sample, "kpkeys_urgent");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	migrate_disable();
+	kthread_bind(task, smp_processor_id());
+	sched_set_fifo(task);
+	return task;
+}
+
 #ifdef CONFIG_PREEMPTION
 /* A FIFO thread preempts a task in a guard. */
 static noinline u64 level_after_preemption(struct kunit *test)
 {
 	struct sample sample = { };
-	struct task_struct *task;
+	struct task_struct *task = urgent_thread(test, &sample);
 	bool preempted;
 	u64 after;
-
-	init_completion(&sample.done);
-	task = kthread_create(sample_thread, &sample, "kpkeys_preempt");
-	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
-	migrate_disable();
-	kthread_bind(task, smp_processor_id());
-	sched_set_fifo(task);
 
 	kunit_warning_suppress(test) {
 		scoped_guard(kpkeys_hardened_pgtables) {
@@ -364,12 +371,7 @@ static void interrupt_does_not_preempt_a_guard(struct kunit *test)
 
 	skip_unless_protected(test);
 
-	init_completion(&sample.done);
-	wake.task = kthread_create(sample_thread, &sample, "kpkeys_urgent");
-	KUNIT_ASSERT_FALSE(test, IS_ERR(wake.task));
-	migrate_disable();
-	kthread_bind(wake.task, smp_processor_id());
-	sched_set_fifo(wake.task);
+	wake.task = urgent_thread(test, &sample);
 	hrtimer_setup_on_stack(&wake.timer, wake_in_irq, CLOCK_MONOTONIC,
 			       HRTIMER_MODE_REL_PINNED_HARD);
 	hrtimer_start(&wake.timer, ms_to_ktime(5), HRTIMER_MODE_REL_PINNED_HARD);
@@ -558,13 +560,7 @@ static void refused_write_of_a_task_to_preempt(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, set_memory_pkey((unsigned long)page, 1,
 					      KPKEYS_PKEY_PGTABLES), 0);
-	init_completion(&sample.done);
-	task = kthread_create(sample_thread, &sample, "kpkeys_preempt");
-	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
-	migrate_disable();
-	kthread_bind(task, smp_processor_id());
-	sched_set_fifo(task);
-
+	task = urgent_thread(test, &sample);
 	scoped_guard(irqsave)
 		wake_up_process(task);
 	EXPECT_PROTECTED(test, page);
