@@ -132,17 +132,16 @@ static void cow_fault(void)
 	copy_on_write((size_t)times * PAGE);
 }
 
-/* Memory of a file, of which the kernel also keeps whether it is up to date. */
+/* Memory that is a file, for which the kernel notes whether a page is filled. */
 static void shared_fault(void)
 {
-	size_t size = (size_t)times * PAGE, i;
+	size_t size = (size_t)times * PAGE;
 	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
 			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED)
 		fail("mmap");
-	for (i = 0; i < size; i += PAGE)
-		memory[i] = 1;
+	touch(memory, size);
 	munmap(memory, size);
 }
 

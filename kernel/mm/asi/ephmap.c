@@ -71,8 +71,15 @@ void ephmap_close_folio(struct ephmap *map)
 
 /* === Files =============================================================== */
 
-/* A short copy usually means that the destination is not present. */
-static bool ephmap_fault_in(struct iov_iter *iter, size_t bytes)
+/**
+ * ephmap_fault_in() - Make the destination of a short copy present.
+ * @iter: the destination, in user memory.
+ * @bytes: how many bytes are missing.
+ *
+ * Context: may sleep, if page faults are enabled; no window is open.
+ * Return: false if there is no use in another try.
+ */
+bool ephmap_fault_in(struct iov_iter *iter, size_t bytes)
 {
 	return !iter->nofault && !pagefault_disabled() &&
 	       !fault_in_iov_iter_writeable(iter, bytes);

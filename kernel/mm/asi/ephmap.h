@@ -15,6 +15,7 @@
 void *ephmap_open_folio(struct ephmap *map, struct folio *folio, size_t offset,
 			size_t bytes);
 void ephmap_close_folio(struct ephmap *map);
+bool ephmap_fault_in(struct iov_iter *iter, size_t bytes);
 
 size_t __asi_copy_folio_to_iter(struct folio *folio, size_t offset,
 				size_t bytes, struct iov_iter *iter);

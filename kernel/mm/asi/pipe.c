@@ -146,9 +146,7 @@ size_t __asi_copy_from_pipe(struct pipe_buffer *buf, size_t bytes,
 		if (done == bytes)
 			take(page, from, bytes);
 		ephmap_close_folio(&map);
-		if (done < bytes &&
-		    (iter->nofault ||
-		     fault_in_iov_iter_writeable(iter, bytes - done)))
+		if (done < bytes && !ephmap_fault_in(iter, bytes - done))
 			break;
 	}
 	if (done == bytes)
