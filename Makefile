@@ -91,5 +91,5 @@ help:					## this list
 	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long selftests selftests-arm64 selftests-bpf check bench bench-x86_64 bench-arm64 exits-x86_64 linear-map \
-	report series deb deb-arm64 style lint setup prerequisites clean help again
+.PHONY: demo test test-long selftests selftests-arm64 selftests-bpf check bench bench-x86_64 bench-arm64 \
+	exits-x86_64 linear-map report series deb deb-arm64 style lint setup prerequisites clean help again
