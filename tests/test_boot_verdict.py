@@ -43,6 +43,23 @@ def test_a_complaint_of_the_kernel_is_seen(line: str) -> None:
     assert line in result.describe()
 
 
+def test_what_is_about_the_first_complaint_is_shown() -> None:
+    before = [f"before {i}" for i in range(100)]
+    after = [f"after {i}" for i in range(100)]
+    told = judge(*before, "Call Trace:", *after, "@redoubt: exit=0").describe().splitlines()
+    shown = [line.strip() for line in told[1:-1]]
+    assert shown == [
+        *before[-5:], "Call Trace:", *after[:14], "[…]", *after[-14:], "@redoubt: exit=0",
+    ]  # fmt: skip
+    # No line twice if the complaint is among the last ones.
+    told = judge(*before, "Call Trace:", "@redoubt: exit=0").describe().splitlines()
+    assert [line.strip() for line in told[1:-1]] == [
+        *before[-13:],
+        "Call Trace:",
+        "@redoubt: exit=0",
+    ]
+
+
 def test_a_violation_is_seen_and_told_from_a_splat() -> None:
     # The checks must notice it; KUnit provokes it, so there it must be no splat.
     result = judge(VIOLATION, "@redoubt: exit=0")
@@ -81,7 +98,7 @@ def test_run_exits_with_the_status_and_tells_of_an_oops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     splats = (complaint,) if complaint else ()
-    result = Result("finished", status, ("last words",), splats, LOG)
+    result = Result("finished", status, (*splats, "last words"), splats, LOG)
     bench: Any = SimpleNamespace(machine=lambda *args, **options: None)
     monkeypatch.setattr(kernels, "workbench", lambda *args: bench)
     monkeypatch.setattr(boot, "boot", lambda *args, **options: result)

@@ -151,6 +151,10 @@ def test_succeeded_with_the_prize() -> None:
         ((VIOLATION, line(prize="root-only file read")), "not intact: root-only file read"),
         ((VIOLATION, line(how="exit 0")), "was not stopped by the kernel (exit 0)"),
         ((VIOLATION, line(how="exit 1")), "was not stopped by the kernel (exit 1)"),
+        (
+            ("own-pte: no page is left", line(how="exit 1")),
+            "was not stopped by the kernel (exit 1); own-pte: no page is left",
+        ),
         # It is the runner that stopped it then.
         ((VIOLATION, line(how="timeout 60")), "was not stopped by the kernel (timeout 60)"),
         ((line(),), "died (signal 11) without a violation"),

@@ -86,7 +86,7 @@ class Result:
         return self.violations + self.splats
 
     def describe(self) -> str:
-        """What happened, with the last lines of the guest and where the whole log is."""
+        """What happened, with the lines of the guest that tell why and where the whole log is."""
         what = {
             "finished": f"the command in the guest ended with status {self.status}",
             "panic": f"the guest's kernel panicked: {self.detail}",
@@ -95,8 +95,23 @@ class Result:
         }[self.outcome]
         if self.outcome == "finished" and self.complaints:
             what += f", and its kernel complained: {self.complaints[0]}"
-        last = "\n".join(f"    {line}" for line in self.console[-15:])
-        return f"{what}\n{last}\n    (whole console: {self.log})"
+        lines = "\n".join(f"    {line}" for line in self._telling())
+        return f"{what}\n{lines}\n    (whole console: {self.log})"
+
+    def _telling(self) -> list[str]:
+        """The last lines, and before them those about the first complaint.
+
+        Another boot may have the log before anybody reads it.
+        """
+        last = max(len(self.console) - 15, 0)
+        complained = (at for at, line in enumerate(self.console) if line in self.complaints[:1])
+        first = next(complained, None)
+        if first is None:
+            return list(self.console[last:])
+        start, end = max(first - 5, 0), first + 15
+        if end >= last:
+            return list(self.console[min(start, last) :])
+        return [*self.console[start:end], "[…]", *self.console[last:]]
 
 
 @dataclass(frozen=True)

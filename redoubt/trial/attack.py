@@ -126,7 +126,11 @@ def judge(target: str, variant: str, attack: str, lines: Sequence[str]) -> Outco
     elif out_of_reach:
         outcome, detail = BLOCKED, out_of_reach["why"]
     elif ended["how"] != "signal":
-        outcome, detail = ERROR, f"failed, but was not stopped by the kernel ({how})"
+        said_last = [line for line in lines if line.startswith(f"{attack[:_COMM]}: ")][-1:]
+        outcome, detail = (
+            ERROR,
+            "; ".join((f"failed, but was not stopped by the kernel ({how})", *said_last)),
+        )
     elif not violations:
         outcome, detail = ERROR, f"died ({how}) without a violation"
     else:
