@@ -18,7 +18,9 @@
 #include <linux/kpkeys.h>
 #include <linux/kpkeys_secret.h>
 #include <linux/kpkeys_task.h>
+#include <linux/mmdebug.h>
 #include <linux/panic.h>
+#include <linux/preempt.h>
 #include <linux/random.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
@@ -78,12 +80,15 @@ arm64_ptrauth_keys_of(const struct kpkeys_task *id)
 
 /*
  * Raise the level with all exceptions masked, as pseudo-NMIs come otherwise: they
- * would save a key in ordinary memory, or where it is to go.
+ * would save a key in ordinary memory, or where it is to go. Where there are such,
+ * the scheduler does not see that interrupts are masked like this: it must not
+ * preempt at all, nor may counting have it do so.
  */
 static __always_inline u64 arm64_ptrauth_raise(void)
 {
 	u64 flags = read_sysreg(daif);
 
+	VM_WARN_ON_ONCE(preemptible());
 	asm volatile("msr daifset, #0xf" : : : "memory");
 	kpkeys_raise(KPKEYS_LVL_SECRET);
 	return flags;
@@ -161,8 +166,10 @@ void arm64_ptrauth_cpu_up(unsigned int cpu, struct task_struct *idle)
 {
 	struct arm64_ptrauth_cpu *page = per_cpu_ptr(&arm64_ptrauth_cpu, cpu);
 	const struct kpkeys_task *id = kpkeys_task_of(idle);
-	u64 flags = arm64_ptrauth_raise();
+	u64 flags;
 
+	guard(preempt)();
+	flags = arm64_ptrauth_raise();
 	arm64_ptrauth_copy(page->kernel, &arm64_ptrauth_keys_of(id)->kernel.apia);
 	arm64_ptrauth_lower(flags);
 }
@@ -194,8 +201,10 @@ static int arm64_ptrauth_make_secret(struct kpkeys_task *id)
 
 static void arm64_ptrauth_set_kernel_key(const struct kpkeys_task *id, struct ptrauth_key *key)
 {
-	u64 flags = arm64_ptrauth_raise();
+	u64 flags;
 
+	guard(preempt)();
+	flags = arm64_ptrauth_raise();
 	arm64_ptrauth_copy(&arm64_ptrauth_keys_of(id)->kernel.apia.lo, key);
 	arm64_ptrauth_lower(flags);
 }
@@ -212,8 +221,10 @@ static __always_inline void arm64_ptrauth_copy_user(struct ptrauth_keys_user *ds
 
 static void arm64_ptrauth_inherit(const struct kpkeys_task *id, const struct kpkeys_task *from)
 {
-	u64 flags = arm64_ptrauth_raise();
+	u64 flags;
 
+	guard(preempt)();
+	flags = arm64_ptrauth_raise();
 	arm64_ptrauth_copy_user(&arm64_ptrauth_keys_of(id)->user,
 				&arm64_ptrauth_keys_of(from)->user);
 	arm64_ptrauth_lower(flags);
@@ -297,6 +308,7 @@ void arm64_ptrauth_write(struct task_struct *task, const struct ptrauth_keys_use
 
 	if (!kpkeys_secret_may_copy(copy, sizeof(*copy)))
 		return;
+	guard(preempt)();
 	flags = arm64_ptrauth_raise();
 	arm64_ptrauth_copy_user(&arm64_ptrauth_keys_of(id)->user, copy);
 	arm64_ptrauth_lower(flags);
