@@ -54,6 +54,12 @@ static void find_frame(struct task_struct *task, struct kpkeys_vuln_frame *f)
 	}
 }
 
+/* One that was preempted as it was about to block has the frame of that. */
+static bool is_blocked(struct task_struct *task)
+{
+	return !READ_ONCE(task->on_rq) || READ_ONCE(task->se.sched_delayed);
+}
+
 int kpkeys_vuln_leak_frame(void __user *arg)
 {
 	struct kpkeys_vuln_frame f;
@@ -75,7 +81,7 @@ int kpkeys_vuln_leak_frame(void __user *arg)
 	f.top = f.base + THREAD_SIZE;
 	f.sp = 0;
 	f.regs = 0;
-	f.asleep = !task_is_running(task);
+	f.asleep = is_blocked(task);
 	find_frame(task, &f);
 	put_task_stack(task);
 	put_task_struct(task);
