@@ -118,6 +118,8 @@ static bool try_write(struct raise *r)
 		/* All that is used until the next switch has to be mapped. */
 		errno = 0;
 		nanosleep(&pause, NULL);
+		if (how->wait)
+			how->wait(r);
 		r->busy = true;
 		r->refused = !how->make(r);
 		r->busy = false;

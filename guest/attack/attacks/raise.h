@@ -34,6 +34,7 @@ struct raise {
  * @writes: length of the list
  * @begin: once, or NULL
  * @prepare: in each process whose frame is to be altered
+ * @wait: until it is time for the system call, or NULL
  * @make: make the system call; returns whether none of its writes was refused
  * @alter: in the other process, until that is killed
  */
@@ -43,6 +44,7 @@ struct raising {
 	size_t writes;
 	void (*begin)(void);
 	void (*prepare)(struct raise *r);
+	void (*wait)(struct raise *r);
 	bool (*make)(struct raise *r);
 	void (*alter)(struct raise *r, pid_t victim);
 };

@@ -57,8 +57,8 @@ static void prepare(struct raise *r)
 		die_errno("clone");
 }
 
-/* Soon after the lock was taken: a fault on the list, which has no entry. */
-static bool make(struct raise *r)
+/* Soon after the lock was taken. No other call may be met that waits for it. */
+static void wait_for_lock(struct raise *r)
 {
 	unsigned int before, i;
 
@@ -69,6 +69,11 @@ static bool make(struct raise *r)
 		;
 	for (i = 0; i < DELAY; i++)
 		getppid();
+}
+
+/* A fault on the list, which has no entry. */
+static bool make(struct raise *r)
+{
 	return vuln_writes(r->list, 1);
 }
 
@@ -105,6 +110,7 @@ static const struct raising way = {
 	.writes = 1,
 	.begin = begin,
 	.prepare = prepare,
+	.wait = wait_for_lock,
 	.make = make,
 	.alter = alter,
 };

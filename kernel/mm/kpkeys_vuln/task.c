@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Leaks about the kernel stack of a task. */
 #include <linux/compiler.h>
+#include <linux/extable.h>
 #include <linux/kernel.h>
 #include <linux/ptrace.h>
 #include <linux/sched.h>
@@ -28,13 +29,17 @@ static unsigned long saved_sp(struct task_struct *task)
 }
 #endif
 
-/* Is this a pt_regs that a kernel-mode exception left on the stack? */
-static __no_kasan_or_inline bool is_frame(struct pt_regs *regs)
+/*
+ * Is this a pt_regs that a kernel-mode exception left on the stack? Locals that
+ * nobody has set may have an older one. If the task blocks, that of an interrupt.
+ */
+static __no_kasan_or_inline bool is_frame(struct pt_regs *regs, bool asleep)
 {
-	unsigned long sp = kernel_stack_pointer(regs);
+	unsigned long sp = kernel_stack_pointer(regs), ip = instruction_pointer(regs);
 
-	return !user_mode(regs) && sp - (unsigned long)(regs + 1) <= MAX_GAP &&
-	       __kernel_text_address(instruction_pointer(regs));
+	if (user_mode(regs) || sp - (unsigned long)(regs + 1) > MAX_GAP)
+		return false;
+	return asleep ? !!search_exception_tables(ip) : __kernel_text_address(ip);
 }
 
 static void find_frame(struct task_struct *task, struct kpkeys_vuln_frame *f)
@@ -47,7 +52,7 @@ static void find_frame(struct task_struct *task, struct kpkeys_vuln_frame *f)
 
 	f->sp = sp;
 	for (; sp + sizeof(struct pt_regs) < f->top; sp += sizeof(long)) {
-		if (!is_frame((struct pt_regs *)sp))
+		if (!is_frame((struct pt_regs *)sp, f->asleep))
 			continue;
 		f->regs = sp;
 		return;
