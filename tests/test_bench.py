@@ -373,7 +373,7 @@ def test_pinned_and_counting_machines(tmp_path: Path, monkeypatch: pytest.Monkey
     image = tmp_path / "linux"
     image.write_text("")
     made = Machine(Build(UM, tmp_path, image, image), tmp_path, host.NATIVE, pinned=1)
-    words = boot._command(made, tmp_path, Silent())
+    words = boot._made_ready(made, tmp_path, Silent())
     assert words[:4] == ["taskset", "-c", "1", str(image)]
 
 
@@ -381,7 +381,7 @@ def test_a_machine_that_counts_its_instructions(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     image = tmp_path / "bzImage"
     made = Machine(Build(X86_64, tmp_path, image, image), tmp_path, host.EMULATED)
-    plain = boot._command(made, tmp_path, Silent())
-    counting = boot._command(replace(made, count_instructions=True), tmp_path, Silent())
+    plain = boot._made_ready(made, tmp_path, Silent())
+    counting = boot._made_ready(replace(made, count_instructions=True), tmp_path, Silent())
     assert counting == [*plain, *qemu.COUNTING]
     assert "shift=0,sleep=off" in counting

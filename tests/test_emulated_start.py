@@ -58,7 +58,7 @@ def start(
     starts.noise = NOISE[target.name]
     monkeypatch.setenv("REDOUBT_BUILD", str(tmp_path))
     monkeypatch.setattr(boot, "run_lines", starts)
-    monkeypatch.setattr(boot, "_command", lambda *args: ["qemu"])
+    monkeypatch.setattr(boot, "_made_ready", lambda *args: ["qemu"])
     monkeypatch.setattr(guest, "root_directory", lambda *args: None)
     build: Any = boot.Build(target, tmp_path, tmp_path / "linux", tmp_path / "linux")
     machine = boot.Machine(build, tmp_path, host.EMULATED)

@@ -29,7 +29,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_a_target_boots_on_its_machine(machine: Machine, tmp_path: Path) -> None:
-    words = boot._command(machine, tmp_path, Silent())
+    words = boot._made_ready(machine, tmp_path, Silent())
     assert words[0] == "qemu-system-x86_64"
     assert value(words, "-cpu") == "max"
     assert value(words, "-smp") == "2"
@@ -42,7 +42,7 @@ def test_a_target_boots_on_its_machine(machine: Machine, tmp_path: Path) -> None
     assert args.index("pti=on") < args.index("pti=off")
     assert "kpkeys_hardened_pgtables=on" in args
     assert not [arg for arg in args if arg.startswith(("root", "mem=", "ncpus", "con="))]
-    words = boot._command(replace(machine, cpu="max,-pks"), tmp_path, Silent())
+    words = boot._made_ready(replace(machine, cpu="max,-pks"), tmp_path, Silent())
     assert value(words, "-cpu") == "max,-pks"
 
 
@@ -53,12 +53,13 @@ def test_its_root_directory_is_the_initramfs(
     monkeypatch.setattr(
         cpio, "write", lambda entries, to: written.extend(one.name for one in entries)
     )
-    boot._command(machine, tmp_path, Silent())
+    boot._made_ready(machine, tmp_path, Silent())
     assert written == ["bin", "init"]
 
 
 def test_uml_on_an_emulated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "kernel", lambda progress: Path("vmlinuz"))
+    monkeypatch.setattr(host, "obtain_kernel", lambda progress: None)
+    monkeypatch.setattr(host, "kernel_file", lambda: Path("vmlinuz"))
     written: dict[str, bytes] = {}
     monkeypatch.setattr(
         cpio, "write", lambda entries, to: written.update((one.name, one.data) for one in entries)
@@ -69,7 +70,7 @@ def test_uml_on_an_emulated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     image = tmp_path / "linux"
     image.write_text("uml")
     made = Machine(Build(UM, tmp_path, image, image), tmp_path, host.EMULATED, ("last",))
-    words = boot._command(made, tmp_path, Silent())
+    words = boot._made_ready(made, tmp_path, Silent())
     assert value(words, "-kernel") == "vmlinuz"
     # The host gets more than its guest.
     assert int(value(words, "-m").rstrip("M")) > 1024
@@ -105,18 +106,19 @@ def test_a_kernel_boots_as_that_of_another_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two targets share a kernel, and each is booted by an emulator of its own."""
-    monkeypatch.setattr(qemu.built, "ready", lambda name, _: tmp_path / "ours" / name)
+    monkeypatch.setattr(qemu.built, "ready", lambda *_: None)
+    monkeypatch.setattr(qemu.built, "program", lambda name: tmp_path / "ours" / name)
     (tmp_path / "bin").mkdir()
     (tmp_path / "init").write_text("init")
     made = kernels.Workbench(Build(X86_64, tmp_path, tmp_path, tmp_path), tmp_path, host.EMULATED)
     machine = made.of(X86_64_PCID).machine(get_variant(X86_64, "on"), cpus=2)
     (tmp_path / "root/bin").mkdir(parents=True)
-    words = boot._command(machine, tmp_path, Silent())
+    words = boot._made_ready(machine, tmp_path, Silent())
     assert words[0] == str(tmp_path / "ours/qemu-system-x86_64")
     # It does not come with firmware.
     assert "/usr/share/seabios" in words
     assert words[words.index("-smp") + 1] == "2"
-    words = boot._command(made.machine(get_variant(X86_64, "on")), tmp_path, Silent())
+    words = boot._made_ready(made.machine(get_variant(X86_64, "on")), tmp_path, Silent())
     assert words[0] == "qemu-system-x86_64"
 
 

@@ -186,27 +186,52 @@ def kernel_args(machine: Machine, root: str) -> list[str]:
     return [*args, *machine.args]
 
 
-def _command(machine: Machine, run: Path, progress: Progress) -> list[str]:
+def command(machine: Machine, run: Path) -> list[str]:
+    """The command that starts a machine whose files are in the directory `run`.
+
+    Nothing is made or obtained for it, so it may be shown and never started.
+    """
     pinning = [] if machine.pinned is None else ["taskset", "-c", str(machine.pinned)]
-    return [*pinning, *_start(machine, run, progress)]
+    return [*pinning, *_start(machine, run)]
 
 
-def _start(machine: Machine, run: Path, progress: Progress) -> list[str]:
-    image, root, archive = machine.build.image, run / "root", run / "initramfs"
+def _archive(run: Path) -> Path:
+    return run / "initramfs"
+
+
+def _root(run: Path) -> Path:
+    return run / "root"
+
+
+def _start(machine: Machine, run: Path) -> list[str]:
+    image = machine.build.image
     if machine.build.target.emulator:
-        cpio.write(cpio.tree(root), archive)
         return qemu.command(
-            machine.build.target.emulator, image, archive, kernel_args(machine, ""), progress,
+            machine.build.target.emulator, image, _archive(run), kernel_args(machine, ""),
             cpus=machine.cpus, memory_mb=machine.memory_mb, cpu=machine.cpu,
             counting=machine.count_instructions, devices=machine.devices,
         )  # fmt: skip
     if machine.host == host.NATIVE:
-        return [str(image), f"uml_dir={run}/", *kernel_args(machine, str(root))]
+        return [str(image), f"uml_dir={run}/", *kernel_args(machine, str(_root(run)))]
     return host.command(
-        kernel_args(machine, host.ROOT), image, machine.programs / "host-init", root, archive,
-        progress, cpus=machine.cpus, memory_mb=machine.memory_mb + _HOST_EXTRA_MB,
-        counting=machine.count_instructions,
+        _archive(run), cpus=machine.cpus, memory_mb=machine.memory_mb + _HOST_EXTRA_MB,
+        counting=machine.count_instructions, devices=machine.devices,
     )  # fmt: skip
+
+
+def _made_ready(machine: Machine, run: Path, progress: Progress) -> list[str]:
+    """The command, with all that it needs: the emulator, and the root directory as an archive."""
+    if emulator := host.emulator(machine.build.target, machine.host):
+        qemu.obtain(emulator, progress)
+    if machine.build.target.emulator:
+        cpio.write(cpio.tree(_root(run)), _archive(run))
+    elif machine.host == host.EMULATED:
+        host.obtain_kernel(progress)
+        host.pack(
+            kernel_args(machine, host.ROOT), machine.build.image, machine.programs / "host-init",
+            _root(run), _archive(run),
+        )  # fmt: skip
+    return command(machine, run)
 
 
 def _judge(lines: list[str], timed_out: bool, timeout: float, log: Path) -> Result:
@@ -248,7 +273,7 @@ def boot(
         guest.root_directory(
             machine.programs, run / "root", command, machine.build.modules, machine.files
         )
-        words = _command(machine, run, progress)
+        words = _made_ready(machine, run, progress)
         return attend(machine, words, timeout=timeout, name=name, progress=progress, watch=watch)
 
 
@@ -297,7 +322,7 @@ def interactive(machine: Machine, progress: Progress) -> int:
     with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
         run = Path(directory)
         guest.root_directory(machine.programs, run / "root", (), machine.build.modules)
-        words = _command(machine, run, progress)
+        words = _made_ready(machine, run, progress)
         try:
             process = subprocess.Popen(words)
         except OSError as error:

@@ -125,11 +125,16 @@ def needs_enforcing(target: Target, choice: str) -> str:
 # === The emulated machine ========================================================================
 
 
-def kernel(progress: Progress) -> Path:
-    """The kernel of the emulated machine, downloaded once."""
-    kept = paths.cache_dir() / "host-kernel" / "vmlinuz"
+def kernel_file() -> Path:
+    """Where the kernel of the emulated machine is kept, once `obtain_kernel` has had it."""
+    return paths.cache_dir() / "host-kernel" / "vmlinuz"
+
+
+def obtain_kernel(progress: Progress) -> None:
+    """Download the kernel of the emulated machine, once."""
+    kept = kernel_file()
     if kept.exists():
-        return kept
+        return
     archive = debian.Archive(progress)
     archive.update()
     package = archive.newest_file(*_KERNEL_PACKAGES)
@@ -138,25 +143,13 @@ def kernel(progress: Progress) -> Path:
         if not files:
             raise RedoubtError(f"{package.name} has no vmlinuz")
         files[0].rename(kept)
-    return kept
 
 
-def command(
-    args: Sequence[str],
-    image: Path,
-    init: Path,
-    root: Path,
-    archive: Path,
-    progress: Progress,
-    *,
-    cpus: int,
-    memory_mb: int,
-    counting: bool = False,
-) -> list[str]:
-    """The command that boots the emulated machine to run UML, the static program `image`.
+def pack(args: Sequence[str], image: Path, init: Path, root: Path, archive: Path) -> None:
+    """Make the archive that the emulated machine has its files from.
 
-    `args` are the arguments of UML, `init` the program that starts it, `root` the directory that
-    it finds as ROOT; all of it goes into `archive`, which is made.
+    `image` is UML, a static program, `args` are its arguments, `init` is the program that starts
+    it, and `root` the directory that it finds as ROOT.
     """
     entries = [
         *(cpio.directory(name) for name in ("dev", "proc", "sys", "tmp", ROOT.lstrip("/"))),
@@ -167,8 +160,21 @@ def command(
         *cpio.tree(root, ROOT.lstrip("/")),
     ]
     cpio.write(entries, archive)
+
+
+def command(
+    archive: Path,
+    *,
+    cpus: int,
+    memory_mb: int,
+    counting: bool = False,
+    devices: Sequence[str] = (),
+) -> list[str]:
+    """The command that boots the emulated machine to run UML, see `pack`.
+
+    `devices` are further options of its emulator.
+    """
     return qemu.command(
-        MACHINE, kernel(progress), archive,
-        ("quiet", "loglevel=0", "panic=-1", "mitigations=off"), progress,
-        cpus=cpus, memory_mb=memory_mb, counting=counting,
+        MACHINE, kernel_file(), archive, ("quiet", "loglevel=0", "panic=-1", "mitigations=off"),
+        cpus=cpus, memory_mb=memory_mb, counting=counting, devices=devices,
     )  # fmt: skip

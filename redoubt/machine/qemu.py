@@ -62,17 +62,21 @@ def _mend(emulator: Emulator) -> str:
     return f"sudo apt-get install {emulator.package}"
 
 
+def program(emulator: Emulator) -> str:
+    """The program: the system's, or ours, which may still have to be built: see `obtain`."""
+    return str(built.program(emulator.program)) if emulator.ours else emulator.program
+
+
 def obtain(emulator: Emulator, progress: Progress) -> str:
-    """The program: the system's, or ours, which is built first if it has to be."""
+    """The program, which is built first if it is ours and has to be."""
     if emulator.ours:
-        return str(built.ready(emulator.program, progress))
-    return emulator.program
+        built.ready(emulator.program, progress)
+    return program(emulator)
 
 
 def described(emulator: Emulator) -> str:
-    """The program that `obtain` finds without work, and what it says of its version."""
-    program = str(built.program(emulator.program)) if emulator.ours else emulator.program
-    version = (said([program, "--version"]) or "unknown version").splitlines()[0]
+    """The program as it is now, and what it says of its version."""
+    version = (said([program(emulator), "--version"]) or "unknown version").splitlines()[0]
     return f"{emulator.program}: {version}"
 
 
@@ -100,7 +104,6 @@ def command(
     kernel: Path,
     archive: Path,
     args: Sequence[str],
-    progress: Progress,
     *,
     cpus: int,
     memory_mb: int,
@@ -112,9 +115,10 @@ def command(
 
     `args` are the kernel's arguments after its console; `cpu` is another model than the usual;
     with `counting` the clock shows 1 ns for each instruction; `devices` are options for more.
+    Nothing is obtained or built here.
     """
     return [
-        obtain(emulator, progress), "-accel", "tcg", *emulator.options,
+        program(emulator), "-accel", "tcg", *emulator.options,
         "-cpu", cpu or emulator.cpu, "-smp", str(cpus), "-m", f"{memory_mb}M",
         "-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
         "-kernel", str(kernel), "-initrd", str(archive),

@@ -134,8 +134,9 @@ def check_packages(
             module = _module(found, scratch / "module")
             disk = _install(found.release, packages, module, scratch)
         machine = replace(machine, args=_ARGS)
+        qemu.obtain(target.emulator, progress)
         words = qemu.command(
-            target.emulator, disk.vmlinuz, disk.initrd, boot.kernel_args(machine, ""), progress,
+            target.emulator, disk.vmlinuz, disk.initrd, boot.kernel_args(machine, ""),
             cpus=machine.cpus, memory_mb=machine.memory_mb,
             # Another start finds the disk as it was.
             devices=("-drive", f"file={disk.image},format=raw,if=virtio,snapshot=on"),
