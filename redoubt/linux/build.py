@@ -204,7 +204,8 @@ def compile_kernel(
     The fragments are merged into the configuration `base`, or into the smallest one.
     """
     needs_compiler(target)
-    directory = directory or paths.build_dir() / target.name / kind
+    made = located(target, kind, directory)
+    directory = made.directory
     directory.mkdir(parents=True, exist_ok=True)
     log = paths.build_dir() / "log" / f"build-{target.name}-{kind}.log"
     with progress.step(f"Building {target.name} ({kind})"), alone("kernel"):
@@ -216,16 +217,23 @@ def compile_kernel(
             env=environment(),
             on_line=counter(progress),
         )
-        image = directory / target.image
-        # What was made from vmlinux for booting has no symbols.
-        if target.image == target.vmlinux:
-            image = _stripped(image)
+        if made.image != directory / target.image:
+            _strip(directory / target.image, made.image)
+    return made
+
+
+def located(target: Target, kind: str, directory: Path | None = None) -> Build:
+    """Where `compile_kernel` puts a kernel; nothing is built, and it may not be there."""
+    directory = directory or paths.build_dir() / target.name / kind
+    image = directory / target.image
+    # What was made from vmlinux for booting has no symbols.
+    if target.image == target.vmlinux:
+        image = image.with_name(image.name + ".stripped")
     return Build(target, directory, image, directory / target.vmlinux)
 
 
-def _stripped(image: Path) -> Path:
-    """A copy of the image without symbols, which is what gets booted."""
-    small = image.with_name(image.name + ".stripped")
+def _strip(image: Path, small: Path) -> None:
+    """Make a copy of the image without symbols."""
     if not small.exists() or small.stat().st_mtime <= image.stat().st_mtime:
         partial = image.with_name(image.name + ".partial")
         run_logged(
@@ -234,4 +242,3 @@ def _stripped(image: Path) -> Path:
             what=f"stripping {image.name}",
         )
         partial.rename(small)
-    return small

@@ -76,23 +76,49 @@ def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: st
     `flavour` is one of the target's, which adds its options to either.
     """
     needs_flavour(target, flavour)
-    if target.built_as and not variant.pristine:
-        shared = get_target(target.built_as)
+    shared = _built_target(target, variant)
+    if shared != target:
         return replace(prepare(shared, variant, progress, flavour=flavour), target=target)
-    extra = target.flavours[flavour] if flavour else ()
-    kind = "redoubt"
-    if variant.pristine:
-        kind = "observed" if target.observers else "pristine"
-    kind += f"-{flavour}" if flavour else ""
-    ours = target.observers + (() if variant.pristine else target.ours)
-    if not variant.pristine and not flavour:
-        ours += target.beside
+    kind, fragments = _kind(target, variant, flavour), _added(target, variant, flavour)
     linux = observed_tree(target, progress) if variant.pristine else our_tree(progress)
-    fragments = (*ours, *extra)
     if flavour == distro.FLAVOUR:
         base = distro.configuration(target, progress)
         return build.compile_kernel(target, linux, kind, fragments, progress, base=base)
     return build.compile_kernel(target, linux, kind, (*target.fragments, *fragments), progress)
+
+
+def _kind(target: Target, variant: Variant, flavour: str = "") -> str:
+    kind = "redoubt"
+    if variant.pristine:
+        kind = "observed" if target.observers else "pristine"
+    return kind + (f"-{flavour}" if flavour else "")
+
+
+def _added(target: Target, variant: Variant, flavour: str = "") -> tuple[str, ...]:
+    """The fragments that come on top of the target's."""
+    ours = target.observers + (() if variant.pristine else target.ours)
+    if not variant.pristine and not flavour:
+        ours += target.beside
+    return (*ours, *(target.flavours[flavour] if flavour else ()))
+
+
+def _built_target(target: Target, variant: Variant) -> Target:
+    return get_target(target.built_as) if target.built_as and not variant.pristine else target
+
+
+def planned(target: Target, variant: Variant) -> Build:
+    """The build that `prepare` makes of the usual kernel, whether it is there or not."""
+    shared = _built_target(target, variant)
+    return replace(build.located(shared, _kind(shared, variant)), target=target)
+
+
+def configured(target: Target, variant: Variant) -> dict[str, str]:
+    """The options that the usual kernel is configured with, as far as fragments name them."""
+    shared = _built_target(target, variant)
+    found: dict[str, str] = {}
+    for name in (*shared.fragments, *_added(shared, variant)):
+        found |= build.options(build.fragment(name).read_text())
+    return found
 
 
 def prepare_bench(
