@@ -112,6 +112,8 @@ class Target:
     `kunit_later` may be run once more when the kernel has booted; `architectures` is what of arch/
     is built for it. `programs` of the guest test what user mode sees of its keys.
 
+    `magic` is what its images have, and how many bytes after their begin.
+
     `debian` is Debian's name of the architecture, or empty if there are no packages for it. A
     kernel in a package has `shipped` in place of `ours`, on top of `distro_config`, or of
     `fragments` and `small`.
@@ -127,6 +129,7 @@ class Target:
     image: str
     vmlinux: str
     variants: tuple[Variant, ...]
+    magic: tuple[int, bytes]
     beside: tuple[str, ...] = ()
     built_as: str = ""
     bench: tuple[str, ...] = ()
@@ -212,6 +215,7 @@ UM = Target(
     bench_mock=("bench-um-mock",),
     image="linux",
     vmlinux="linux",
+    magic=(0, b"\x7fELF"),
     architectures=("um", "x86"),
     variants=_VARIANTS,
     no_keys=(NoKeys(args=("nopku",)),),
@@ -231,6 +235,8 @@ X86_64 = Target(
     bench_keys=("x86-kpkeys", "x86-asi"),
     image="arch/x86/boot/bzImage",
     vmlinux="vmlinux",
+    # The protocol of Documentation/arch/x86/boot.rst.
+    magic=(0x202, b"HdrS"),
     architectures=("x86",),
     kunit="*",
     variants=(*_VARIANTS, _ISOLATED, _LEAVING),
@@ -331,6 +337,8 @@ ARM64 = Target(
     bench_keys=("arm64-kpkeys",),
     image="arch/arm64/boot/Image",
     vmlinux="vmlinux",
+    # The header of Documentation/arch/arm64/booting.rst.
+    magic=(56, b"ARM\x64"),
     variants=_VARIANTS,
     architectures=("arm64",),
     # Those of the linear map as well.

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from redoubt.machine import boot, kernels
+from redoubt.linux.build import Build
+from redoubt.machine import boot, host, kernels
 from redoubt.machine.boot import Result, _judge
+from redoubt.targets import get_target
 
 LOG = Path("boot.log")
 VIOLATION = "kpkeys: violation: write to 0x60a68000 (pkey 1) at level default, ip f+0x0/0x8, x[51]"
@@ -99,7 +100,8 @@ def test_run_exits_with_the_status_and_tells_of_an_oops(
 ) -> None:  # fmt: skip
     splats = (complaint,) if complaint else ()
     result = Result("finished", status, (*splats, "last words"), splats, LOG)
-    bench: Any = SimpleNamespace(machine=lambda *args, **options: None)
+    built = Build(get_target("um"), Path("d"), Path("i"), Path("v"))
+    bench = kernels.Workbench(built, Path("p"), host.NATIVE)
     monkeypatch.setattr(kernels, "workbench", lambda *args: bench)
     monkeypatch.setattr(boot, "boot", lambda *args, **options: result)
     done = call("run", "um", "--", "/bin/x", "--flag")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -166,9 +167,38 @@ def test_run_reports_a_panic(sandbox: Sandbox) -> None:
     assert str(sandbox.build / "log/boot-run-um.log") in done.err
 
 
+def test_a_folder_of_this_machine_is_in_the_guest(sandbox: Sandbox) -> None:
+    folder = sandbox.where / "a folder, shared"
+    folder.mkdir()
+    (folder / "file").write_text("from outside\n")
+    (folder / "empty").touch()
+    command = ["/bin/then", "/bin/cat", "/share/file", "++", "/bin/put", "/share/empty", "inside"]
+    done = sandbox.run(
+        "run", "um", "--host", "native", "--share", str(folder), "--", *command, code=CLI
+    )
+    assert done.code == 0, done.err
+    assert "from outside" in done.out.splitlines()
+    assert (folder / "empty").read_text() == "inside"
+
+
+def test_a_given_image_boots_with_what_was_asked_for(sandbox: Sandbox) -> None:
+    code = (
+        "from redoubt.cli import main\nfrom redoubt.machine import guest\n"
+        f"guest.programs = lambda *_: guest.Path({str(PROGRAMS)!r})\nmain.main()\n"
+    )
+    done = sandbox.run(
+        "run", "um", "--kernel", str(IMAGE), "--host", "native", "--memory", "96",
+        "--append", "asked=for", "--", "/bin/cat", "/proc/cmdline", code=code,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    (line,) = (line for line in done.out.splitlines() if line.startswith("panic=-1"))
+    assert "asked=for" in line.split()
+    assert re.search(r"^Memory: \d+K/98304K available", done.out, re.MULTILINE)
+
+
 def test_run_refuses_a_newline(sandbox: Sandbox) -> None:
     done = sandbox.run("run", "um", "--", "/bin/cat", "a\nb", code=CLI)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert done.err == "redoubt: an argument for the guest must not contain a newline\n"
 
 

@@ -4,7 +4,8 @@
  * say how it ended, power off.
  *
  * The command is in /etc/redoubt/cmd, one argument per line; without that
- * file a shell is started for whoever sits at the console.
+ * file a shell is started for whoever sits at the console. A folder of the
+ * host is mounted if /etc/redoubt/share has its type, source and options.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,6 +29,8 @@
 #include "first.h"
 
 #define COMMAND_FILE	"/etc/redoubt/cmd"
+#define SHARE_FILE	"/etc/redoubt/share"
+#define SHARE		"/share"
 #define CONSOLES	"/sys/class/tty/console/active"
 
 struct mount {
@@ -70,6 +73,16 @@ static int mount_one(const struct mount *m)
 	return m->required ? errno : 0;
 }
 
+static noreturn void fail_mount(const char *type, const char *where, int err,
+				const char *missing)
+{
+	fprintf(stderr, "init: mounting %s on %s: %s%s\n", type, where,
+		strerror(err),
+		err == ENOENT ? missing :
+		err == ENODEV ? " (not in this kernel's configuration)" : "");
+	power_off(EXIT_SETUP);
+}
+
 static void mount_all(void)
 {
 	size_t i;
@@ -77,16 +90,23 @@ static void mount_all(void)
 
 	for (i = 0; i < ARRAY_SIZE(mounts); i++) {
 		err = mount_one(&mounts[i]);
-		if (!err)
-			continue;
-		fprintf(stderr,
-			"init: mounting %s on %s: %s%s\n", mounts[i].type,
-			mounts[i].where, strerror(err),
-			err == ENOENT ? " (the root directory has to have it)" :
-			err == ENODEV ? " (not in this kernel's configuration)" :
-			"");
-		power_off(EXIT_SETUP);
+		if (err)
+			fail_mount(mounts[i].type, mounts[i].where, err,
+				   " (the root directory has to have it)");
 	}
+}
+
+static void mount_share(void)
+{
+	char **args = read_args(SHARE_FILE);
+
+	if (!args)
+		return;
+	if (!args[0] || !args[1] || !args[2])
+		fail_mount("a folder", SHARE, EINVAL, "");
+	if (mount(args[1], SHARE, args[0], 0, args[2]))
+		fail_mount(args[0], SHARE, errno,
+			   " (the machine has no such device or folder)");
 }
 
 /* /dev/console cannot control a session; what is behind it can. */
@@ -161,6 +181,7 @@ int main(void)
 
 	mount_all();
 	open_console();
+	mount_share();
 
 	argv = read_args(COMMAND_FILE);
 	if (!argv && errno != ENOENT) {

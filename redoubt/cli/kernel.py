@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Verbs that obtain, build and boot a kernel."""
+"""Verbs that obtain and build a kernel."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from redoubt.cli.common import Display, alone, app, err, out, print_lines, target_and_variant
-from redoubt.cli.options import AppendOpt, CpusOpt, HostOpt, Names, TargetArg, VariantOpt
-from redoubt.core.errors import RedoubtError
+from redoubt.cli.common import Display, alone, app, out, print_lines, target_and_variant
+from redoubt.cli.options import TargetArg, VariantOpt
 from redoubt.linux import emulator, source
-from redoubt.machine import boot, doctor, host, kernels
+from redoubt.machine import doctor, kernels
 from redoubt.ship import series
 
 
@@ -75,38 +74,3 @@ def build_kernel(target: TargetArg, variant: VariantOpt = "on") -> None:
     with alone():
         built = kernels.prepare(chosen, way, Display())
     out.print(str(built.directory / chosen.image), markup=False)
-
-
-@app.command("run", context_settings={"ignore_unknown_options": True})
-def run_guest(
-    target: TargetArg,
-    command: Annotated[Names, Argument(help="A command for the guest (put -- before it).")] = None,
-    variant: VariantOpt = "on",
-    where: HostOpt = "auto",
-    cpus: CpusOpt = 1,
-    timeout: Annotated[float, Option(help="Seconds for the command.", min=1)] = 300,
-    append: AppendOpt = None,
-) -> None:
-    """Boot a kernel: with a shell, or to run a command and exit with its status."""
-    display = Display()
-    chosen, way = target_and_variant(target, variant)
-    place = host.pick(chosen, where)
-    with alone():
-        made = kernels.workbench(chosen, way, place, display)
-    machine = made.machine(way, *(append or ()), cpus=cpus)
-    if not command:
-        raise typer.Exit(boot.interactive(machine, display))
-    result = boot.boot(
-        machine,
-        command,
-        timeout=timeout,
-        name=f"run-{target}",
-        progress=display,
-        watch=lambda line: out.print(line, markup=False),
-    )
-    # An oops leaves the rest of the guest running: the command may well have ended with 0.
-    if result.outcome != "finished" or (result.complaints and not result.status):
-        raise RedoubtError(result.describe())
-    if result.complaints:
-        err.print(f"redoubt: {result.describe()}", markup=False, style="red")
-    raise typer.Exit(result.status or 0)

@@ -11,14 +11,25 @@ import typer
 from typer import Option
 
 from redoubt import __version__
-from redoubt.cli import cost, image, isolation, kernel, memory_keys, mutate, ship, suites, trial
+from redoubt.cli import (
+    cost,
+    image,
+    isolation,
+    kernel,
+    memory_keys,
+    mutate,
+    run,
+    ship,
+    suites,
+    trial,
+)
 from redoubt.cli.common import app, err, out
 from redoubt.core import paths, process
 from redoubt.core.errors import Interrupted, RedoubtError, UsageError
 from redoubt.machine import provenance
 
 # Each adds its verbs to the app when it is imported; help shows them in this order.
-_VERBS = (kernel, suites, trial, isolation, memory_keys, image, cost, mutate, ship)
+_VERBS = (kernel, run, suites, trial, isolation, memory_keys, image, cost, mutate, ship)
 
 
 def _tell_version(asked: bool) -> None:

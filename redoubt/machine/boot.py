@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from redoubt.core.errors import GuestError, RedoubtError
 from redoubt.core.process import run_lines
 from redoubt.core.progress import Progress
 from redoubt.linux.build import Build
-from redoubt.machine import cpio, guest, host, qemu
+from redoubt.machine import cpio, debugger, guest, host, qemu, share
 
 _EXIT = re.compile(r"^@redoubt: exit=(\d+)$")
 _PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
@@ -121,7 +124,9 @@ class Machine:
     `cpu` is another model of an emulated CPU than the target's. `pinned` is the CPU of this machine
     that everything runs on; with `count_instructions` the clock of an emulated machine shows 1 ns
     for each of its instructions. `devices` are further options of the emulator, and `files` what
-    the guest has in addition: from its path there to the file here.
+    the guest has in addition: from its path there to the file here. `share` is a folder of this
+    machine that it has as well. With `debugger`, a socket, the machine waits there for gdb; one
+    that is a process of this machine is started by gdb.
     """
 
     build: Build
@@ -135,6 +140,8 @@ class Machine:
     count_instructions: bool = False
     devices: tuple[str, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
+    share: Path | None = None
+    debugger: Path | None = None
 
     @property
     def emulated(self) -> bool:
@@ -173,6 +180,8 @@ class _Console:
 def kernel_args(machine: Machine, root: str) -> list[str]:
     """The command line of the kernel; `root` is the directory that UML finds its files in."""
     args = ["panic=-1", *machine.build.target.boot_args]
+    if machine.debugger and machine.build.target.emulator:
+        args += debugger.KERNEL_ARGS
     if machine.emulated:
         # Its time passes by the load of this machine: a grace period may seem to take minutes.
         args.append("rcupdate.rcu_cpu_stall_timeout=300")
@@ -206,13 +215,21 @@ def _root(run: Path) -> Path:
 def _start(machine: Machine, run: Path) -> list[str]:
     image = machine.build.image
     if machine.build.target.emulator:
+        devices = [
+            *machine.devices,
+            *(share.devices(machine.share) if machine.share else ()),
+            *(debugger.waiting(machine.debugger) if machine.debugger else ()),
+        ]
         return qemu.command(
             machine.build.target.emulator, image, _archive(run), kernel_args(machine, ""),
             cpus=machine.cpus, memory_mb=machine.memory_mb, cpu=machine.cpu,
-            counting=machine.count_instructions, devices=machine.devices,
+            counting=machine.count_instructions, devices=devices,
         )  # fmt: skip
     if machine.host == host.NATIVE:
-        return [str(image), f"uml_dir={run}/", *kernel_args(machine, str(_root(run)))]
+        symbols = machine.build.vmlinux
+        program = symbols if machine.debugger and symbols.exists() else image
+        words = [str(program), f"uml_dir={run}/", *kernel_args(machine, str(_root(run)))]
+        return debugger.starting(words) if machine.debugger else words
     return host.command(
         _archive(run), cpus=machine.cpus, memory_mb=machine.memory_mb + _HOST_EXTRA_MB,
         counting=machine.count_instructions, devices=machine.devices,
@@ -270,9 +287,7 @@ def boot(
     """
     with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
         run = Path(directory)
-        guest.root_directory(
-            machine.programs, run / "root", command, machine.build.modules, machine.files
-        )
+        _make_root(machine, run, command)
         words = _made_ready(machine, run, progress)
         return attend(machine, words, timeout=timeout, name=name, progress=progress, watch=watch)
 
@@ -317,11 +332,31 @@ def attend(
     return _judge(console.lines, ended.timed_out, timeout, log)
 
 
-def interactive(machine: Machine, progress: Progress) -> int:
-    """Boot with the guest's console on this terminal; returns the exit code of the machine."""
+@contextlib.contextmanager
+def _interrupts_left_to_gdb() -> Iterator[None]:
+    """Ctrl-C stops the kernel that gdb has started; it reaches us as well."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def _make_root(machine: Machine, run: Path, command: Sequence[str]) -> None:
+    shared = share.mount(machine.build.target, machine.share) if machine.share else ()
+    guest.root_directory(
+        machine.programs, _root(run), command, machine.build.modules, machine.files, shared
+    )
+
+
+def interactive(machine: Machine, progress: Progress, command: Sequence[str] = ()) -> int:
+    """Boot with the guest's console on this terminal; returns the exit code of the machine.
+
+    The guest runs a shell, or the command. It has as much time as it wants.
+    """
     with tempfile.TemporaryDirectory(prefix="redoubt-") as directory:
         run = Path(directory)
-        guest.root_directory(machine.programs, run / "root", (), machine.build.modules)
+        _make_root(machine, run, command)
         words = _made_ready(machine, run, progress)
         try:
             process = subprocess.Popen(words)
@@ -329,7 +364,8 @@ def interactive(machine: Machine, progress: Progress) -> int:
             raise RedoubtError(f"{words[0]}: {error.strerror}") from error
         # On the guest's terminal, Ctrl-C is a character for the guest; this is for other times.
         try:
-            return process.wait()
+            with _interrupts_left_to_gdb() if words[0] == debugger.PROGRAM else nullcontext():
+                return process.wait()
         finally:
             if process.poll() is None:
                 process.terminate()

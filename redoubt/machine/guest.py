@@ -17,12 +17,17 @@ _DIRECTORIES = ("bin", "dev", "etc/redoubt", "lib/modules", "proc", "root", "run
 ATTACK = "/bin/attack"
 
 
+def place(cross_compile: str = "") -> Path:
+    """Where the guest programs are, once `programs` has built them."""
+    return paths.build_dir() / f"guest-{cross_compile}".rstrip("-")
+
+
 def programs(progress: Progress, cross_compile: str = "") -> Path:
     """Build the guest programs; quick when they are.
 
     `cross_compile` is the prefix of the compiler for another machine.
     """
-    directory = paths.build_dir() / f"guest-{cross_compile}".rstrip("-")
+    directory = place(cross_compile)
     with progress.step("Building the guest programs"), alone("programs"):
         run_logged(
             ["make", "-C", paths.repo() / "guest", f"O={directory}",
@@ -47,11 +52,13 @@ def root_directory(
     command: Sequence[str],
     modules: Sequence[Path] = (),
     files: Mapping[str, Path] | None = None,
+    share: Sequence[str] = (),
 ) -> Path:
     """Make a guest root at `where` that runs `command`, or a shell if that is empty.
 
     The attacks are there for a shell, and for the program that runs them. `modules` of its kernel
-    go to /lib/modules, and `files` (or trees of them) to where it says.
+    go to /lib/modules, and `files` (or trees of them) to where it says. `share` is what init
+    mounts on /share: type, source and options.
 
     Raises RedoubtError if an argument contains a newline: the file has one argument a line.
     """
@@ -74,14 +81,21 @@ def root_directory(
             shutil.copytree(file, where / name, symlinks=True, dirs_exist_ok=True)
         else:
             shutil.copy2(file, where / name)
+    if share:
+        (where / "share").mkdir()
+        _write_words(where / "etc/redoubt/share", share)
     if command:
-        (where / "etc/redoubt/cmd").write_text("".join(f"{word}\n" for word in command))
+        _write_words(where / "etc/redoubt/cmd", command)
     else:
         shell = _busybox() if shutil.which("file") else None
         if shell:
             shutil.copy2(shell, where / "bin" / "busybox")
             (where / "bin" / "sh").symlink_to("busybox")
     return where
+
+
+def _write_words(file: Path, words: Sequence[str]) -> None:
+    file.write_text("".join(f"{word}\n" for word in words))
 
 
 def sequence(commands: Sequence[Sequence[str]]) -> list[str]:

@@ -14,6 +14,8 @@ from redoubt.targets import KEYID_PHYS_BITS
 
 # Bits of a KeyID that machines have been seen to start with.
 BITS = range(1, 5)
+# Memory must lie below the hole for PCI.
+MOST_MIB = 2048
 # GiB: room for the last plane and what QEMU puts in between.
 _ROOM_GIB = 4
 
@@ -31,7 +33,7 @@ def address(keyid: int, bits: int) -> int:
 def options(bits: int, memory_mb: int) -> list[str]:
     """QEMU's options for a plane as large as memory for each KeyID of `bits` bits but 0.
 
-    Without bits, none. Memory must lie below the hole for PCI, so it is not above 2048 MiB.
+    Without bits, none. There is no machine with more than MOST_MIB.
     """
     return _planes(bits, "memory-backend-ram", memory_mb) if bits else []
 

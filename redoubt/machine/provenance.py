@@ -13,7 +13,7 @@ from typing import Any
 
 from redoubt.core import paths
 from redoubt.core.process import said
-from redoubt.machine import host, qemu
+from redoubt.machine import host, limits, qemu
 from redoubt.targets import Emulator
 
 
@@ -33,7 +33,7 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "memory_mib": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20,
+        "memory_mib": limits.memory_mib(),
         "pku": host.has_pku(),
         "kernel": platform.release(),
         "compiler": (said(["gcc", "--version"]) or "").partition("\n")[0] or None,
