@@ -12,6 +12,7 @@ from redoubt.machine.boot import Machine, Result, boot
 from redoubt.suite.run import Item, Run, outcome_item, verdict
 from redoubt.targets import Variant, Way
 from redoubt.trial import attack, check, ktap, lifecycle
+from redoubt.trial.case import FAILED, PASSED, SKIPPED, Case
 
 # Seconds of guest time. The emulated host does in them what silicon does in one or two.
 STRESS_S = 60
@@ -74,7 +75,7 @@ def suites(run: Run, result: Result, variant: Variant, cpus: int, label: str) ->
         detail = "\n".join(why) if suite.failed else ""
         yield Item(
             f"{suite.name}{label} ({cpus} CPU)", variant.name,
-            suite.passed, suite.failed, suite.skipped, detail,
+            suite.passed, suite.failed, suite.skipped, detail, cases=suite.cases,
         )  # fmt: skip
 
 
@@ -91,16 +92,21 @@ def attacks(
         attacks, outcomes, result = attack.run(
             made.attack_machine(variant), variant, run.progress, flavour=flavour
         )
-        good, bad, absent = 0, [], []
+        good, bad, absent = [], [], []
         for known, outcome in zip(attacks, outcomes, strict=True):
             if outcome.outcome == attack.ABSENT:
-                absent.append(f"{outcome.attack}: {outcome.detail}")
+                absent.append(Case(known.name, SKIPPED, outcome.detail))
             elif attack.as_expected(known, outcome, variant, options):
-                good += 1
+                good.append(Case(known.name, PASSED))
             else:
-                bad.append(f"{outcome.attack}: {outcome.outcome}, {outcome.detail}")
-        detail = "\n".join((*bad, result.describe()) if bad else absent)
-        yield Item("attacks" + label, variant.name, good, len(bad), len(absent), detail)
+                why = f"{outcome.outcome}, {outcome.detail}"
+                bad.append(Case(known.name, FAILED, why))
+        told = [f"{case.name}: {case.why}" for case in bad or absent]
+        detail = "\n".join((*told, result.describe()) if bad else told)
+        yield Item(
+            "attacks" + label, variant.name, len(good), len(bad), len(absent), detail,
+            cases=(*good, *bad, *absent),
+        )  # fmt: skip
 
 
 def _policies(run: Run, made: kernels.Workbench) -> Iterator[Item]:
@@ -228,7 +234,7 @@ def _skipped(why: str) -> Iterator[Item]:
 
 
 def booted(run: Run) -> Iterator[Item]:
-    """The kernel of the target without keys and, where they are enforced, with them."""
+    """Boot without keys; with them, run KUnit, attacks and checker, protection on and off."""
     chosen = host.enforcing(run.target, run.host_choice)
     problem = host.lacking(run.target, run.host_choice)
     if problem and run.target.emulator:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from redoubt.core.progress import Progress
 from redoubt.machine import host, kernels
 from redoubt.targets import Target, Variant, get_variant
+from redoubt.trial.case import FAILED, PASSED, SKIPPED, Case
 from redoubt.trial.experiment import Outcome
 
 # Seconds: ten times what it takes, as others may use this machine as well.
@@ -20,7 +21,8 @@ PATIENCE_S = 300.0
 class Item:
     """One suite of the run. `variant` is "-" where none was booted; `detail` is for people.
 
-    `target` is "-" for what is not about one target, as the tests of the tool.
+    `target` is "-" for what is not about one target, as the tests of the tool. `cases` are the
+    single tests, where those are known. It took `seconds`.
     """
 
     name: str
@@ -30,6 +32,13 @@ class Item:
     skipped: int
     detail: str = ""
     target: str = "-"
+    cases: tuple[Case, ...] = ()
+    seconds: float = 0
+
+    @property
+    def outcome(self) -> str:
+        """PASSED, FAILED or SKIPPED: of all the tests that it counts."""
+        return FAILED if self.failed else PASSED if self.passed else SKIPPED
 
 
 class Skipped(Exception):
@@ -81,16 +90,23 @@ def outcome_item(name: str, outcome: Outcome) -> Item:
     return verdict(name, "on", outcome.ok, *outcome.problems, outcome.boot.describe())
 
 
-def as_json(first: str, items: Sequence[Item]) -> list[dict[str, Any]]:
-    """The stable form, see docs/json.md: one entry per target and variant.
-
-    What is not about one target stands with the `first`.
-    """
-    result: dict[tuple[str, str], dict[str, Any]] = {}
+def grouped(first: str, items: Sequence[Item]) -> dict[tuple[str, str], list[Item]]:
+    """The items by target and variant; what is not about one target stands with the `first`."""
+    groups: dict[tuple[str, str], list[Item]] = {}
     for item in items:
-        suite = asdict(item)
-        of = {"target": suite.pop("target"), "variant": suite.pop("variant")}
-        if of["target"] == "-":
-            of["target"] = first
-        result.setdefault(tuple(of.values()), {**of, "suites": []})["suites"].append(suite)
-    return list(result.values())
+        target = first if item.target == "-" else item.target
+        groups.setdefault((target, item.variant), []).append(item)
+    return groups
+
+
+def as_json(first: str, items: Sequence[Item]) -> list[dict[str, Any]]:
+    """The stable form, see docs/json.md: one entry per target and variant, as `grouped`."""
+    shown = ("name", "passed", "failed", "skipped", "detail")
+    return [
+        {
+            "target": target,
+            "variant": variant,
+            "suites": [{name: getattr(item, name) for name in shown} for item in group],
+        }
+        for (target, variant), group in grouped(first, items).items()
+    ]

@@ -13,16 +13,17 @@ from pathlib import Path
 from redoubt.core import paths
 from redoubt.core.process import run_lines
 from redoubt.suite.run import Item, Run, Skipped
+from redoubt.trial.case import FAILED, PASSED, SKIPPED, Case
 
 
 def unit(run: Run) -> Iterator[Item]:
-    """The tool's own tests, by pytest."""
+    """Run the tool's own tests that boot nothing."""
     # They share nothing but time.
     yield _pytest(run, "tool", "Testing the tool", "not guest and not network", "-n", "auto")
 
 
 def guests(run: Run) -> Iterator[Item]:
-    """The tool's own tests that boot the kernel which is built by now."""
+    """Run the tool's own tests that boot the kernel which is built by now."""
     yield _pytest(run, "tool, with guests", "Testing the tool with guests", "guest")
 
 
@@ -46,7 +47,8 @@ def _pytest(run: Run, label: str, title: str, marks: str, *options: str) -> Item
             said = "\n".join((f"pytest left no report ({ended})", *lines[-20:]))
             return Item(label, "-", 0, 1, 0, said)
         counts: Counter[str] = Counter()
-        for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+        root = ElementTree.parse(report).getroot()
+        for suite in root.iter("testsuite"):
             for kind in ("tests", "failures", "errors", "skipped"):
                 counts[kind] += int(suite.get(kind, 0))
         total, skipped = counts["tests"], counts["skipped"]
@@ -56,4 +58,15 @@ def _pytest(run: Run, label: str, title: str, marks: str, *options: str) -> Item
         detail = "\n".join(lines[-40:]) if failed else ""
         if skipped and not failed:
             detail = "\n".join(line for line in lines if line.startswith("SKIPPED"))
-        return Item(label, "-", max(0, total - failed - skipped), failed, skipped, detail)
+        return Item(
+            label, "-", max(0, total - failed - skipped), failed, skipped, detail,
+            cases=tuple(map(_case, root.iter("testcase"))),
+        )  # fmt: skip
+
+
+def _case(test: ElementTree.Element) -> Case:
+    name = f"{test.get('classname')}.{test.get('name')}"
+    for kind, outcome in (("failure", FAILED), ("error", FAILED), ("skipped", SKIPPED)):
+        if (found := test.find(kind)) is not None:
+            return Case(name, outcome, found.get("message", ""))
+    return Case(name, PASSED)

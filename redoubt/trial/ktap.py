@@ -10,9 +10,11 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from redoubt.trial.case import FAILED, PASSED, SKIPPED, Case
 
 _FAILED = "EXPECTATION FAILED at "
 _VERSION = "KTAP version 1"
@@ -32,7 +34,7 @@ class Suite:
     """The counts of one test suite, the names of what failed in it, and what was said of that.
 
     So many of those that `failed` said nothing themselves: `malformed`. They are errors in the
-    format, or tests without a result.
+    format, or tests without a result. `cases` are the tests that said how they ended.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Suite:
     failures: tuple[str, ...] = ()
     diagnostics: tuple[str, ...] = ()
     malformed: int = 0
+    cases: tuple[Case, ...] = field(default=(), compare=False)
 
 
 def listed(console: Sequence[str]) -> list[str]:
@@ -62,12 +65,33 @@ def _parser(kernel: Path) -> Iterator[Any]:
         sys.path.remove(directory)
 
 
-def _failures(test: Any, path: str = "") -> list[tuple[str, list[str]]]:
-    """The name of each test that failed, and its diagnostic lines."""
+def _tests(test: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Each test that has none within it, by its name."""
     name = f"{path}.{test.name}" if path else str(test.name)
-    if test.subtests:
-        return [found for sub in test.subtests for found in _failures(sub, name)]
-    return [(name, test.log)] if test.counts.failed or test.counts.crashed else []
+    if not test.subtests:
+        yield name, test
+    for sub in test.subtests:
+        yield from _tests(sub, name)
+
+
+def _failures(test: Any) -> list[tuple[str, list[str]]]:
+    """The name of each test that failed, and its diagnostic lines."""
+    return [
+        (name, one.log) for name, one in _tests(test) if one.counts.failed or one.counts.crashed
+    ]
+
+
+def _cases(suite: Any) -> tuple[Case, ...]:
+    outcomes = {"SUCCESS": PASSED, "SKIPPED": SKIPPED, "FAILURE": FAILED, "TEST_CRASHED": FAILED}
+    return tuple(
+        Case(
+            name.removeprefix(f"{suite.name}."),
+            outcomes[one.status.name],
+            "\n".join(map(str.strip, one.log[:_DIAGNOSTICS])),
+        )
+        for name, one in _tests(suite)
+        if one.status.name in outcomes and one is not suite
+    )
 
 
 def unfinished(console: Sequence[str]) -> tuple[str, str] | None:
@@ -125,6 +149,7 @@ def parse(kernel: Path, console: Sequence[str]) -> list[Suite]:
                 tuple(name for name, _ in found),
                 tuple(line.strip() for _, log in found for line in log[:_DIAGNOSTICS]),
                 counts.errors + counts.crashed,
+                _cases(sub),
             )
         )  # fmt: skip
     if not any(suite.failed for suite in suites) and any(_FAILED in line for line in console):
