@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import re
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from redoubt.linux import source, topics
 from redoubt.linux.build import Build
 from redoubt.machine import boot, host, kernels, qemu
 from redoubt.ship import commits, htmldocs, lint, series
-from redoubt.suite import boots, code, tool
+from redoubt.suite import boots, code, steps, tool
 from redoubt.suite.run import Item, Run, verdict
 from redoubt.targets import TARGETS, Target, get_target
 from redoubt.trial import experiment
@@ -63,6 +64,9 @@ def result(*console: str, outcome: str = "finished", status: int | None = 0) -> 
         (["check", "um", "--stress", "-1"], "--stress"),
         (["check", "um", "--json", "/"], "is a directory"),
         (["check", "um", "--json", "/nowhere/r.json"], "No such file or directory"),
+        (["test", "um", "--junit", "/nowhere/r.xml"], "No such file or directory"),
+        (["test", "um", "--ktap", "/nowhere/r.ktap"], "No such file or directory"),
+        (["kunit", "um", "--ktap", "/"], "is a directory"),
     ],
 )
 def test_wrong_usage_is_told_without_a_traceback(call: Call, words: list[str], says: str) -> None:
@@ -93,7 +97,15 @@ def test_a_name_that_no_test_of_kunit_has(call: Call, monkeypatch: pytest.Monkey
 
 def test_steps_are_listed_and_none_is_run(call: Call) -> None:
     done = call("test", "um", "--list", "--only", "offcheck")
-    assert (done.code, done.out.split()) == (0, ["um", "offcheck"])
+    about = "Compare the objects of the kernel with all our options off with the pristine ones."
+    assert (done.code, done.out.split()) == (0, ["um", "offcheck", *about.split()])
+
+
+def test_each_step_says_what_it_does() -> None:
+    runs = [Run(target, "auto", True, common.Display()) for target in TARGETS.values()]
+    for step in steps.chosen(runs, ()):
+        assert re.fullmatch(r"[A-Z][a-z]+ .*\.", step.about), step
+        assert not re.match(r"(What|Who|Whose|Of|Nobody)\b", step.about), step
 
 
 def test_a_file_for_the_result_is_tried_and_kept(call: Call, tmp_path: Path) -> None:
@@ -303,6 +315,29 @@ def test_the_json_of_a_test_run(
     assert written["command"] == f"redoubt test um --json {tmp_path / 'r'}"
     # Numbers, not truth values that compare like them.
     assert not re.search(r"true|false", json.dumps(written["tested"]))
+
+
+def test_a_test_run_is_written_for_other_tools(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run_items(monkeypatch, Item("a", "on", 2, 1, 0, "why"))
+    junit, lines = tmp_path / "r.xml", tmp_path / "r.ktap"
+    assert call("test", "um", "--junit", str(junit), "--ktap", str(lines)).code == 1
+    assert ElementTree.parse(junit).getroot().attrib["failures"] == "1"
+    assert lines.read_text().splitlines()[-3:] == ["  # why", "  not ok 1 a", "not ok 1 um on"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["build", "r.ktap", "r.xml"]
+
+
+def test_the_time_that_is_left_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_items(monkeypatch, Item("a", "on", 2, 0, 0))
+    record = paths.build_dir() / "log/steps.json"
+    assert " left\n" not in call("test", "um", "--only", "tool").err
+    assert list(json.loads(record.read_text())) == ["- tool"]
+    record.write_text('{"- tool": 600, "um audit": 1200}')
+    done = call("test", "um", "--only", "tool", "--only", "audit")
+    assert done.err.splitlines() == ["about 30 min left", "about 20 min left"]
+    kept = json.loads(record.read_text())
+    assert kept["um audit"] < 1 and kept["- tool"] < 1
 
 
 def test_single_steps_can_be_run(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,4 +51,18 @@ JsonOpt = Annotated[
     Path | None,
     Option("--json", help="Write the result to this file.", dir_okay=False, callback=_writable),
 ]
+JunitOpt = Annotated[
+    Path | None,
+    Option(
+        "--junit", help="Write the results to this file, as JUnit's XML.", dir_okay=False,
+        callback=_writable,
+    ),
+]  # fmt: skip
+KtapOpt = Annotated[
+    Path | None,
+    Option(
+        "--ktap", help="Write the results to this file, as KTAP.", dir_okay=False,
+        callback=_writable,
+    ),
+]  # fmt: skip
 CpusOpt = Annotated[int, Option(help="CPUs of the guest.", min=1, max=2)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
@@ -15,17 +16,30 @@ from redoubt.cli.common import (
     alone,
     app,
     chosen_targets,
+    err,
     out,
     print_lines,
     target_and_variant,
+    write_bytes,
 )
-from redoubt.cli.options import CpusOpt, HostOpt, JsonOpt, Names, TargetArg, VariantOpt
+from redoubt.cli.options import (
+    CpusOpt,
+    HostOpt,
+    JsonOpt,
+    JunitOpt,
+    KtapOpt,
+    Names,
+    TargetArg,
+    VariantOpt,
+)
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.machine import host
-from redoubt.suite import boots, steps
+from redoubt.suite import as_junit, as_ktap, boots, steps
+from redoubt.suite.pace import Left
 from redoubt.suite.run import Item, Run, as_json
 from redoubt.targets import TARGETS, Target, needs_flavour
 from redoubt.trial import ktap
+from redoubt.trial.case import FAILED, PASSED, SKIPPED
 
 # What KUnit takes for names, and its wildcards; a kernel argument has no spaces.
 _TESTS = re.compile(r"[\w*?\[\]!-]+(?:\.[\w*?\[\]!-]+)?")
@@ -37,7 +51,7 @@ def _shower(targets: Iterable[Target]) -> Callable[[Item], None]:
     width = max(map(len, names))
 
     def show(item: Item) -> None:
-        mark = "FAIL" if item.failed else ("skip" if not item.passed else "ok")
+        mark = {FAILED: "FAIL", SKIPPED: "skip", PASSED: "ok"}[item.outcome]
         counts = f"{item.passed} passed, {item.failed} failed, {item.skipped} skipped"
         # Of several targets, each line says which.
         of = f"{item.target:{width}}  " if len(names) > 1 else ""
@@ -49,8 +63,35 @@ def _shower(targets: Iterable[Target]) -> Callable[[Item], None]:
     return show
 
 
-def _end(task: Task, first: Target, items: list[Item]) -> None:
+def _teller() -> Callable[[Left], None]:
+    """What tells how long it takes, whenever that changes."""
+    told = ""
+
+    def tell(left: Left) -> None:
+        nonlocal told
+        if str(left) != told:
+            told = str(left)
+            err.print(told, markup=False, style="dim")
+
+    return tell
+
+
+@dataclass(frozen=True)
+class _Reports:
+    """The files that the items are written to, if any."""
+
+    junit: Path | None
+    ktap: Path | None
+
+    def write(self, first: Target, items: list[Item]) -> None:
+        for file, render in ((self.junit, as_junit.render), (self.ktap, as_ktap.render)):
+            if file:
+                write_bytes(file, render(first.name, items))
+
+
+def _end(task: Task, first: Target, items: list[Item], reports: _Reports) -> None:
     """Count and write the items; exit with 1 unless some tests passed and none failed."""
+    reports.write(first, items)
     passed, failed, skipped = (
         sum(getattr(item, name) for item in items) for name in ("passed", "failed", "skipped")
     )
@@ -71,6 +112,8 @@ def run_kunit(
     cpus: CpusOpt = 1,
     where: HostOpt = "auto",
     json_file: JsonOpt = None,
+    junit: JunitOpt = None,
+    ktap_file: KtapOpt = None,
 ) -> None:
     """Run tests of KUnit while a kernel boots."""
     chosen, way = target_and_variant(target, variant)
@@ -96,7 +139,7 @@ def run_kunit(
         for item in boots.kunit(run, made, way, cpus=cpus):
             show(item)
             items.append(item)
-    _end(task, chosen, items)
+    _end(task, chosen, items, _Reports(junit, ktap_file))
 
 
 @app.command("test")
@@ -108,9 +151,11 @@ def test_all(
     ] = False,
     only: Annotated[Names, Option(help="The step of this name, slow or not; repeatable.")] = None,
     listed: Annotated[
-        bool, Option("--list", help="Name the steps that would run, and run none.")
+        bool, Option("--list", help="Say which steps would run and what they do, and run none.")
     ] = False,
     json_file: JsonOpt = None,
+    junit: JunitOpt = None,
+    ktap_file: KtapOpt = None,
 ) -> None:
     """Run all tests, with protection on and off; the last line counts them."""
     task = Task(json_file)
@@ -118,12 +163,13 @@ def test_all(
     runs = [Run(target, where, long, task.display) for target in chosen]
     todo = steps.chosen(runs, only or ())
     if listed:
-        print_lines(f"{step.target:12}  {step.name}" for step in todo)
+        width = max(len(step.name) for step in todo)
+        print_lines(f"{step.target:12}  {step.name:{width}}  {step.about}" for step in todo)
         return
     for target in chosen:
         # What is wrong is told now, not after the first tests.
         if place := host.enforcing(target, where):
             task.boots(target, place)
     with alone():
-        items = steps.run_all(runs, _shower(chosen), only or ())
-    _end(task, chosen[0], items)
+        items = steps.run_all(runs, _shower(chosen), only or (), _teller())
+    _end(task, chosen[0], items, _Reports(junit, ktap_file))

@@ -26,7 +26,7 @@ def audit_image(target: Target, progress: Progress) -> audit.Report:
 
 
 def audited(run: Run) -> Iterator[Item]:
-    """All writers of the pkey register in the image are expected."""
+    """Find all writers of the pkey register in the image: each has to be expected."""
     report = audit_image(run.target, run.progress)
     yield verdict("audit", "-", report.ok, *audit.render(report))
 
@@ -78,9 +78,10 @@ def series_check(
 
 
 def series_checked(runs: Sequence[Run]) -> Iterator[Item]:
-    """The mails give our tree again; a long run also builds each prefix.
+    """Apply the mails, which have to give our tree again.
 
-    A short one has built the whole queue already, in the kernels that it boots.
+    A long run also builds each prefix. A short one has built the whole queue already, in the
+    kernels that it boots.
     """
     targets = [run.target for run in runs if run.long]
     report = series_check(targets, runs[0].progress)
@@ -88,14 +89,14 @@ def series_checked(runs: Sequence[Run]) -> Iterator[Item]:
 
 
 def linted(run: Run) -> Iterator[Item]:
-    """The code, by the checkers that compile nothing."""
+    """Check patches and files of the kernel by checkpatch, and the stores to page tables."""
     with run.progress.step("Checking the kernel code"):
         report = lint.lint(kernels.our_tree(run.progress), {})
     yield verdict("checkpatch, stores to page tables", "-", report.ok, *map(str, report.findings))
 
 
 def documented(run: Run) -> Iterator[Item]:
-    """The documentation, by Sphinx."""
+    """Check the kernel documentation by kernel-doc and Sphinx."""
     documents = htmldocs.check(kernels.our_tree(run.progress), run.progress)
     yield verdict("kernel documentation", "-", documents.ok, *map(str, documents.findings))
 
@@ -116,6 +117,6 @@ def off_check(target: Target, progress: Progress) -> offcheck.Report:
 
 
 def off_checked(run: Run) -> Iterator[Item]:
-    """Off means off, as a part of the run."""
+    """Compare the objects of the kernel with all our options off with the pristine ones."""
     report = off_check(run.target, run.progress)
     yield verdict("offcheck", "-", report.ok, *offcheck.render(report))

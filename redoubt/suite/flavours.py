@@ -48,7 +48,7 @@ def _life(
 
 
 def debug(run: Run) -> Iterator[Item]:
-    """The same under the kernel's own checks: lockdep, DEBUG_VM, preemption."""
+    """Test the kernel under its own checks: lockdep, DEBUG_VM, preemption."""
     made = run.workbench("debug flavour", "debug")
     on, off = run.variant("on"), run.variant("off")
     yield from _flavour(run, made, ", debug flavour")
@@ -74,7 +74,7 @@ def _shortage(run: Run, made: kernels.Workbench, variant: Variant, cpus: int) ->
 
 
 def plain(run: Run) -> Iterator[Item]:
-    """The attacks on a kernel as one would ship it, where no assertion is in their way."""
+    """Attack a kernel as one would ship it, where no assertion is in the way."""
     if attack.FLAVOUR not in run.target.flavours:
         return
     made, label = run.workbench("plain flavour", attack.FLAVOUR), ", plain flavour"
@@ -84,14 +84,14 @@ def plain(run: Run) -> Iterator[Item]:
 
 
 def alone(run: Run) -> Iterator[Item]:
-    """Each feature without the others."""
+    """Test kernels that have one feature without the others."""
     for name in ALONE:
         if name in run.target.flavours:
             yield from _flavour(run, run.workbench(name, name), f", {name}")
 
 
 def distribution(run: Run) -> Iterator[Item]:
-    """The same with the configuration of a distribution: all that our work has to live with."""
+    """Test the kernel with a distribution's configuration: all that our work has to live with."""
     if distro.FLAVOUR not in run.target.flavours:
         return
     made, label = run.workbench("distro flavour", distro.FLAVOUR), ", distro flavour"
@@ -101,7 +101,7 @@ def distribution(run: Run) -> Iterator[Item]:
 
 
 def kernel_selftests(run: Run) -> Iterator[Item]:
-    """The kernel's own tests of mm and of tasks, which have to give what they give on pristine."""
+    """Run the kernel's own tests of mm and of tasks: the same must pass on the pristine kernel."""
     name, on = "selftests as on pristine", run.variant("on")
     if selftests.FLAVOUR not in run.target.flavours:
         return
@@ -116,7 +116,7 @@ def kernel_selftests(run: Run) -> Iterator[Item]:
 
 
 def user_keys_trusted(run: Run) -> Iterator[Item]:
-    """The kernel's own tests of keys of user mode, on the pristine kernel: they test the CPU."""
+    """Run the kernel's own tests of keys of user mode on the pristine kernel: they test the CPU."""
     if not run.target.ignoring_cpu:
         return
     name = "protection keys of user mode"
@@ -129,7 +129,10 @@ def user_keys_trusted(run: Run) -> Iterator[Item]:
 
 
 def stress_ng(run: Run, flavour: str | None = None) -> Iterator[Item]:
-    """A little of stress-ng; `redoubt stress` is for long, and chooses the flavour as this does."""
+    """Stress the kernel by stress-ng for some seconds, between two checks.
+
+    `redoubt stress` is for long, and chooses the flavour as this does.
+    """
     plain = ", plain kernel" if flavour == "" else ""
     name, on = f"{STRESS_NG_S} s of stress-ng{plain}", run.variant("on")
     chosen = run.enforcing(name)

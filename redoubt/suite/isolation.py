@@ -17,7 +17,7 @@ EXITS = 1000
 
 
 def from_outside(run: Run, flavour: str = "") -> Iterator[Item]:
-    """What the page tables of a process reach, read from outside.
+    """Read from outside which secrets of others the page tables of a process reach.
 
     The ordinary ones reach all secrets of another; the restricted ones none, unless one is mapped
     by mistake. The kernel is the one that is built: the secret in a file lies in ramfs, and what is
@@ -38,7 +38,7 @@ def from_outside(run: Run, flavour: str = "") -> Iterator[Item]:
 
 
 def from_inside(run: Run) -> Iterator[Item]:
-    """Exits, exactly; somebody who wants to read; NMIs at any time; and PCIDs."""
+    """Count exits of isolation, try to read from inside, with NMIs at any time and with PCIDs."""
     name, on = "address space isolation", run.variant("on")
     made = run.workbench(name)
     report = exits.run(made, on, EXITS, run.progress)

@@ -12,7 +12,7 @@ from redoubt.trial import attack, linear_map, selftests
 
 
 def compared(run: Run, flavour: str = "") -> Iterator[Item]:
-    """The linear map of our kernel is that of the pristine one, and took no fixmap slot.
+    """Compare the linear map with that of the pristine kernel; it must take no fixmap slot.
 
     Without keys, which would make page tables differ from the rest.
     """
@@ -39,7 +39,7 @@ def compared(run: Run, flavour: str = "") -> Iterator[Item]:
 
 
 def flavours(run: Run) -> Iterator[Item]:
-    """The same with other sizes of pages and addresses, and under the kernel's own checks."""
+    """Compare the linear map in each flavour: other sizes of pages and addresses, own checks."""
     for flavour in run.target.flavours:
         # Their options are about processes, and about what is tested in other ways.
         if flavour not in (selftests.FLAVOUR, attack.FLAVOUR):

@@ -16,7 +16,7 @@ FLUSHES = 1_000
 
 
 def encryption(run: Run) -> Iterator[Item]:
-    """What is under a KeyID is right from inside and out, mistakes are noticed, all else holds."""
+    """Read memory under KeyIDs from inside and out, and make mistakes that have to be noticed."""
     name, on = "memory under several keys", run.variant("on")
     made = run.workbench(name)
     for variant, cpus in ((on, 1), (on, 2), (run.variant("off"), 1), (run.variant("plain"), 1)):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,8 +13,10 @@ from redoubt.core import lanes
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.core.progress import Progress
 from redoubt.suite import boots, code, flavours, isolation, linear_map, memory_keys, tool
+from redoubt.suite.pace import Left, Pace
 from redoubt.suite.run import Item, Run, Skipped
 from redoubt.trial.asi import asi
+from redoubt.trial.case import FAILED
 from redoubt.trial.oracle import oracle
 
 # Steps side by side. Kernels are built one at a time, with all CPUs; most boots keep one busy.
@@ -26,8 +29,17 @@ class Step:
 
     name: str
     target: str
-    items: Callable[[], Iterator[Item]]
+    items: partial[Iterator[Item]]
     slow: bool = False
+
+    @property
+    def about(self) -> str:
+        """What the step does, in a sentence."""
+        text = self.items.func.__doc__ or ""
+        return " ".join(text.partition("\n\n")[0].split())
+
+    def __str__(self) -> str:
+        return f"{self.target} {self.name}"
 
 
 def _steps(runs: Sequence[Run]) -> Iterator[Step]:
@@ -95,40 +107,63 @@ def chosen(runs: Sequence[Run], only: Collection[str]) -> list[Step]:
 
 def done(step: Step) -> Iterator[Item]:
     """The items of a step. One that cannot run at all is a failure with the reason."""
+    begun = time.monotonic()
+    for item in _items(step):
+        now = time.monotonic()
+        yield replace(item, target=step.target, seconds=now - begun)
+        begun = now
+
+
+def _items(step: Step) -> Iterator[Item]:
     try:
-        for item in step.items():
-            yield replace(item, target=step.target)
+        yield from step.items()
     except Skipped as skipped:
-        yield replace(skipped.item, target=step.target)
+        yield skipped.item
     except RedoubtError as error:
         hint = f"\n{error.hint}" if error.hint else ""
-        yield Item(step.name, "-", 0, 1, 0, error.message + hint, step.target)
+        yield Item(step.name, "-", 0, 1, 0, error.message + hint)
 
 
 def run_all(
-    runs: Sequence[Run], show: Callable[[Item], None], only: Collection[str] = ()
+    runs: Sequence[Run],
+    show: Callable[[Item], None],
+    only: Collection[str] = (),
+    tell: Callable[[Left], None] = lambda left: None,
 ) -> list[Item]:
     """Run everything, for one run or for several that differ by their targets.
 
     Or the steps of some names only, slow ones even if the runs are not long. `show` gets each item
-    when it is done. Steps run side by side where there are CPUs for it, and the items come back in
-    the order of the steps.
+    when it is done, and `tell` how long the rest may take, if that is known. Steps run side by side
+    where there are CPUs for it, and the items come back in the order of the steps.
 
     Raises UsageError if there is no step of such a name.
     """
     steps = chosen(runs, only)
     items: list[list[Item]] = [[] for _ in steps]
+    pace = Pace(list(map(str, steps)), AT_ONCE)
 
-    def job(number: int, progress: Progress) -> Iterator[Item]:
+    def job(number: int, progress: Progress) -> Iterator[Item | None]:
         own = [replace(run, progress=progress) for run in runs]
         yield from done(chosen(own, only)[number])
+        yield None
 
-    def add(number: int, item: Item) -> None:
-        items[number].append(item)
-        show(item)
+    def add(number: int, item: Item | None) -> None:
+        step = str(steps[number])
+        if item:
+            items[number].append(item)
+            show(item)
+            pace.spend(step, item.seconds, good=item.outcome != FAILED)
+        else:
+            pace.end(step)
+        if left := pace.left():
+            tell(left)
+
+    if left := pace.left():
+        tell(left)
 
     jobs = [partial(job, number) for number in range(len(steps))]
     for number in lanes.side_by_side(jobs, AT_ONCE, runs[0].progress, add):
         step = steps[number]
         add(number, Item(step.name, "-", 0, 1, 0, "it ended before it was through", step.target))
+    pace.keep()
     return [item for of_step in items for item in of_step]
