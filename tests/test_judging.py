@@ -25,6 +25,7 @@ from redoubt.trial import attack, check, ktap
 from redoubt.trial.asi import asi
 from redoubt.trial.asi.asi import Audit
 from redoubt.trial.attack import ABSENT, BLOCKED, ERROR, SUCCEEDED, Attack, Outcome
+from redoubt.trial.case import FAILED, PASSED, SKIPPED, Case
 from redoubt.trial.check import Walk
 
 LOG = Path("log")
@@ -414,6 +415,10 @@ class TestKunit:
         assert first.failures == ("kpkeys_levels.three",)
         assert first.diagnostics == (
             "# three: EXPECTATION FAILED at mm/a.c:7", "Expected 1 == 2",
+        )  # fmt: skip
+        assert first.cases == (
+            Case("one", PASSED), Case("two", SKIPPED),
+            Case("three", FAILED, "# three: EXPECTATION FAILED at mm/a.c:7\nExpected 1 == 2"),
         )  # fmt: skip
         assert second.failed == 0
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,20 @@ def options_of(names: Sequence[str]) -> dict[str, str]:
     for name in names:
         found |= build.options(build.fragment(name).read_text())
     return found
+
+
+def test_the_kernels_own_tool_builds_the_tests_as_we_do() -> None:
+    (file,) = (paths.repo() / "kernel").rglob(".kunitconfig")
+    wanted = build.options(file.read_text())
+    assert {"CONFIG_KUNIT", "CONFIG_KPKEYS_KUNIT_TEST"} <= {*wanted}
+    for target in (UM, X86_64):
+        have = kernels.configured(target, get_variant(target, "on"))
+        assert {name: have.get(name) for name in wanted} == wanted
+        # What the comments add for each architecture.
+        (backend,) = re.findall(
+            rf"^# +{target.name} +--kconfig_add (CONFIG_\w+)=y", file.read_text(), re.MULTILINE
+        )
+        assert have[backend] == "y"
 
 
 def test_nothing_that_counts_or_checks_is_timed(compiled: Compiled) -> None:

@@ -36,7 +36,7 @@ from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.machine import host
 from redoubt.suite import as_junit, as_ktap, boots, steps
 from redoubt.suite.pace import Left
-from redoubt.suite.run import Item, Run, as_json
+from redoubt.suite.run import Item, Run, as_json, timed
 from redoubt.targets import TARGETS, Target, needs_flavour
 from redoubt.trial import ktap
 from redoubt.trial.case import FAILED, PASSED, SKIPPED
@@ -136,7 +136,7 @@ def run_kunit(
     show = _shower([chosen])
     items = []
     with alone():
-        for item in boots.kunit(run, made, way, cpus=cpus):
+        for item in timed(boots.kunit(run, made, way, cpus=cpus)):
             show(item)
             items.append(item)
     _end(task, chosen, items, _Reports(junit, ktap_file))

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from redoubt.core.progress import Progress
@@ -88,6 +89,15 @@ def verdict(name: str, variant: str, good: bool, *details: str) -> Item:
 def outcome_item(name: str, outcome: Outcome) -> Item:
     """The item of what a machine with protection went through."""
     return verdict(name, "on", outcome.ok, *outcome.problems, outcome.boot.describe())
+
+
+def timed(items: Iterable[Item]) -> Iterator[Item]:
+    """The items, each with the seconds that it took to come."""
+    begun = time.monotonic()
+    for item in items:
+        now = time.monotonic()
+        yield replace(item, seconds=now - begun)
+        begun = now
 
 
 def grouped(first: str, items: Sequence[Item]) -> dict[tuple[str, str], list[Item]]:

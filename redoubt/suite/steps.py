@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,7 @@ from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.core.progress import Progress
 from redoubt.suite import boots, code, flavours, isolation, linear_map, memory_keys, tool
 from redoubt.suite.pace import Left, Pace
-from redoubt.suite.run import Item, Run, Skipped
+from redoubt.suite.run import Item, Run, Skipped, timed
 from redoubt.trial.asi import asi
 from redoubt.trial.case import FAILED
 from redoubt.trial.oracle import oracle
@@ -107,11 +106,8 @@ def chosen(runs: Sequence[Run], only: Collection[str]) -> list[Step]:
 
 def done(step: Step) -> Iterator[Item]:
     """The items of a step. One that cannot run at all is a failure with the reason."""
-    begun = time.monotonic()
-    for item in _items(step):
-        now = time.monotonic()
-        yield replace(item, target=step.target, seconds=now - begun)
-        begun = now
+    for item in timed(_items(step)):
+        yield replace(item, target=step.target)
 
 
 def _items(step: Step) -> Iterator[Item]:
