@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Done
+from conftest import Done, Sandbox
 
 from redoubt.core.progress import Silent
 from redoubt.linux.build import Build
@@ -262,3 +262,22 @@ def test_what_is_configured_is_what_is_built(monkeypatch: pytest.MonkeyPatch) ->
         for name in built[-1]:
             merged |= kernels.build.options(kernels.build.fragment(name).read_text())
         assert kernels.configured(target, way) == merged
+
+
+def test_gdb_gets_the_interrupt_and_nothing_is_left(sandbox: Sandbox) -> None:
+    """Ctrl-C, which the whole terminal gets, stops the kernel in gdb and not the tool."""
+    file = image(UM, sandbox.where)
+    (sandbox.where / "programs").mkdir()
+    (sandbox.where / "programs/init").write_text("init")
+    sandbox.program(
+        "gdb", 'echo "$@" > "$CONTROL/words"; sleep 1; kill -INT $PPID; sleep 0.3; exit 3\n'
+    )
+    code = (
+        "from redoubt.cli import main\nfrom redoubt.machine import guest\n"
+        f"guest.programs = lambda *_: guest.Path({str(sandbox.where / 'programs')!r})\nmain.main()"
+    )
+    done = sandbox.run("run", "um", "--kernel", str(file), "--host", "native", "--gdb", code=code)
+    assert (done.code, done.err) == (3, "")
+    assert f"--args {file} uml_dir=" in (sandbox.control / "words").read_text()
+    assert list((sandbox.where / "tmp").iterdir()) == []
+    assert sandbox.living() == []
