@@ -17,7 +17,7 @@ import pytest
 from conftest import Done, Sandbox
 from rich.console import Console
 
-from redoubt.cli import common, trial
+from redoubt.cli import common, suites, trial
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.linux import source, topics
@@ -326,6 +326,17 @@ def test_a_test_run_is_written_for_other_tools(
     assert ElementTree.parse(junit).getroot().attrib["failures"] == "1"
     assert lines.read_text().splitlines()[-3:] == ["  # why", "  not ok 1 a", "not ok 1 um on"]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["build", "r.ktap", "r.xml"]
+
+
+def test_a_report_is_the_last_that_is_printed(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Lines of ours after it would be taken for some of it, if both go to one pipe."""
+    run_items(monkeypatch, Item("a", "on", 2, 0, 0))
+    monkeypatch.setattr(suites, "write_bytes", lambda file, data: print(data.decode()))
+    done = call("test", "um", "--ktap", str(tmp_path / "r"))
+    assert "2 passed, 0 failed" in done.out
+    assert done.out.rstrip().endswith("  ok 1 a\nok 1 um on")
 
 
 def test_the_time_that_is_left_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,11 +91,12 @@ class _Reports:
 
 def _end(task: Task, first: Target, items: list[Item], reports: _Reports) -> None:
     """Count and write the items; exit with 1 unless some tests passed and none failed."""
-    reports.write(first, items)
     passed, failed, skipped = (
         sum(getattr(item, name) for item in items) for name in ("passed", "failed", "skipped")
     )
     out.print(f"\n{passed} passed, {failed} failed, {skipped} skipped", markup=False)
+    # Last, so that on a pipe all that follows "KTAP version 1" is of the report.
+    reports.write(first, items)
     task.end({"tested": as_json(first.name, items)}, (), passed > 0 and not failed)
 
 
