@@ -83,7 +83,7 @@ def test_the_kernels_own_tool_builds_the_tests_as_we_do() -> None:
     for target in (UM, X86_64):
         have = kernels.configured(target, get_variant(target, "on"))
         assert {name: have.get(name) for name in wanted} == wanted
-        # What the comments add for each architecture.
+        # The comments name the backend of each architecture.
         (backend,) = re.findall(
             rf"^# +{target.name} +--kconfig_add (CONFIG_\w+)=y", file.read_text(), re.MULTILINE
         )

@@ -64,7 +64,7 @@ def _shower(targets: Iterable[Target]) -> Callable[[Item], None]:
 
 
 def _teller() -> Callable[[Left], None]:
-    """What tells how long it takes, whenever that changes."""
+    """Return a function that tells how much time is left, whenever that changes."""
     told = ""
 
     def tell(left: Left) -> None:

@@ -226,7 +226,7 @@ def located(target: Target, kind: str, directory: Path | None = None) -> Build:
     """Where `compile_kernel` puts a kernel; nothing is built, and it may not be there."""
     directory = directory or paths.build_dir() / target.name / kind
     image = directory / target.image
-    # What was made from vmlinux for booting has no symbols.
+    # An image that is made from vmlinux has no symbols; this one would have them.
     if target.image == target.vmlinux:
         image = image.with_name(image.name + ".stripped")
     return Build(target, directory, image, directory / target.vmlinux)

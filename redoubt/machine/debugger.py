@@ -13,7 +13,7 @@ from redoubt.linux.build import Build
 from redoubt.machine import host
 from redoubt.targets import Target
 
-# Debian's knows the architecture of this machine.
+# Debian's gdb knows the architecture of this machine alone, gdb-multiarch all.
 PROGRAM = "gdb"
 # Else the kernel is not where its file with symbols says.
 KERNEL_ARGS = ("nokaslr",)

@@ -10,7 +10,7 @@ from redoubt.core.errors import UsageError
 from redoubt.machine import planes
 from redoubt.targets import Target
 
-# The kernel's limit of CPUs. UML and x86 leave it out of a configuration for one CPU.
+# The kernel's limit of CPUs; a configuration without it is for one.
 _NR_CPUS = "CONFIG_NR_CPUS"
 
 

@@ -10,7 +10,7 @@ from redoubt.core.errors import UsageError
 from redoubt.machine import host
 from redoubt.targets import Target
 
-# What guests call the folder; init mounts it there.
+# The name of the folder for guests; init mounts it as /share.
 _TAG = "share"
 _UML_OPTIONS = ("CONFIG_HOSTFS",)
 _PC_OPTIONS = ("CONFIG_VIRTIO_PCI", "CONFIG_NET_9P", "CONFIG_NET_9P_VIRTIO", "CONFIG_9P_FS")

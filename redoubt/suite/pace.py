@@ -47,7 +47,7 @@ class Pace:
         self.running.discard(step)
 
     def left(self) -> Left | None:
-        """What is left, or None if nothing is known of it."""
+        """The time that is left, or None if nothing is known of it."""
         known = [
             max(0.0, self.before[step] - self.spent[step])
             for step in self.running

@@ -33,7 +33,7 @@ class Step:
 
     @property
     def about(self) -> str:
-        """What the step does, in a sentence."""
+        """A sentence about the work of the step."""
         text = self.items.func.__doc__ or ""
         return " ".join(text.partition("\n\n")[0].split())
 
