@@ -106,6 +106,8 @@ class Sandbox:
     where: Path
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     env: dict[str, str] = field(default_factory=dict)
+    # Python that runs before the tool, to replace something of it.
+    prelude: str = ""
 
     def __post_init__(self) -> None:
         for name in ("bin", "control", "tmp", "home"):
@@ -121,7 +123,7 @@ class Sandbox:
             # Every process that comes of a run carries this.
             "REDOUBT_TEST": self.mark,
         }
-        for name in ("LINUX_SRC", "MAKEFLAGS", "MFLAGS"):
+        for name in ("LINUX_SRC", "LINUX_VERSION", "MAKEFLAGS", "MFLAGS"):
             self.env.pop(name, None)
 
     @property
@@ -160,6 +162,8 @@ class Sandbox:
             if setup:
                 setup()
 
+        if not code and self.prelude:
+            code = f"{self.prelude}\nfrom redoubt.cli import main\nmain.main()"
         how = ["-c", code] if code else ["-m", "redoubt"]
         return subprocess.Popen(
             [sys.executable, *how, *words],

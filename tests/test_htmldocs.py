@@ -190,6 +190,9 @@ def test_it_says_how_far_it_is(tree: Tree) -> None:
         def detail(self, text: str) -> None:
             steps.append(text)
 
+        def note(self, text: str) -> None:
+            steps.append(text)
+
     htmldocs.check(tree.tree, Watching(), repo=tree.repo)
     assert steps == [
         "Building the documentation (mm)",

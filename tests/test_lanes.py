@@ -33,12 +33,27 @@ class Shown(Silent):
         """Note it."""
         self.told.append(text)
 
+    def note(self, text: str) -> None:
+        """Note it, as what it is."""
+        self.told.append(f"note: {text}")
+
 
 def count(name: str, progress: Progress) -> Iterator[str]:
     with progress.step(name):
         for number in range(3):
             progress.detail(f"{name} is at {number}")
             yield f"{name}{number}"
+
+
+def noting(progress: Progress) -> Iterator[str]:
+    progress.note("of another kernel")
+    yield "done"
+
+
+def test_a_note_of_a_job_is_told() -> None:
+    shown = Shown()
+    assert not side_by_side([noting, noting], 2, shown, lambda *_: None)
+    assert shown.told == ["note: of another kernel"] * 2
 
 
 def gone(pid: int) -> bool:

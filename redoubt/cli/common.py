@@ -83,6 +83,10 @@ class Display:
         if self.status:
             self.status.update(f"{escape(self.titles[-1])}  [dim]{escape(text[:60])}[/dim]")
 
+    def note(self, text: str) -> None:
+        """Print a line that stays."""
+        err.print(f"redoubt: {text}", markup=False)
+
 
 _UNFINISHED = [module.UNFINISHED for module in (source, emulator, tree, branch, deb, htmldocs)]
 

@@ -11,7 +11,8 @@ from typer import Option
 
 from redoubt.cli.common import Display, alone, app, out, print_lines, target_and_variant
 from redoubt.cli.options import TargetArg, VariantOpt
-from redoubt.linux import emulator, source
+from redoubt.core import paths
+from redoubt.linux import emulator, pinned, source
 from redoubt.machine import doctor, kernels
 from redoubt.ship import series
 
@@ -31,10 +32,16 @@ def examine() -> None:
 
 @app.command("source")
 def obtain_source() -> None:
-    """Obtain and unpack the pristine kernel, or check the one in LINUX_SRC."""
+    """Obtain and unpack the pristine kernel, or check the one in LINUX_SRC.
+
+    It is the version that the patches were tested with; LINUX_VERSION=7.3.5 asks for another.
+    """
     with alone():
         found = source.obtain(Display())
     out.print(f"Linux {found.version} in {found.path}", markup=False)
+    tested = pinned.load(paths.repo()).release
+    if found.version != tested:
+        out.print(f"the patches were tested with Linux {tested}", markup=False)
 
 
 @app.command("tree")

@@ -22,7 +22,7 @@ from redoubt.core.progress import Progress
 T = TypeVar("T")
 Job = Callable[[Progress], Iterator[T]]
 
-_RESULT, _STEP, _DONE, _DETAIL = range(4)
+_RESULT, _STEP, _DONE, _DETAIL, _NOTE = range(5)
 
 
 class _Teller:
@@ -43,6 +43,9 @@ class _Teller:
 
     def detail(self, text: str) -> None:
         self.end.send((_DETAIL, text))
+
+    def note(self, text: str) -> None:
+        self.end.send((_NOTE, text))
 
 
 def _run(job: Job[T], end: connection.Connection) -> None:
@@ -68,6 +71,8 @@ class _Lane:
             self.shown[-1].__enter__()
         elif kind == _DONE:
             self.done()
+        elif kind == _NOTE:
+            progress.note(text)
         else:
             progress.detail(text)
 

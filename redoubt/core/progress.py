@@ -18,6 +18,10 @@ class Progress(Protocol):
         """Say how far the current step is; may be dropped."""
         ...
 
+    def note(self, text: str) -> None:
+        """Tell the user one line that must not be missed."""
+        ...
+
 
 class Silent:
     """Reports to nobody."""
@@ -27,4 +31,7 @@ class Silent:
         return nullcontext()
 
     def detail(self, text: str) -> None:
+        """Do nothing."""
+
+    def note(self, text: str) -> None:
         """Do nothing."""

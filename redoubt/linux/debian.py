@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import hashlib
 import os
 import shutil
 import tempfile
@@ -166,21 +167,35 @@ class Archive:
         for pattern in patterns:
             if found := self.newest(pattern):
                 return self.download(*found)
+        raise self.lacks(patterns[0])
+
+    def lacks(self, package: str) -> RedoubtError:
+        """The error for a package that is in none of the suites."""
         of = f" of {self.architecture}" if self.architecture else ""
         suites = " and ".join(self.suites)
-        raise RedoubtError(f"the archive has no {patterns[0]}{of} in {suites}", self.without)
+        return RedoubtError(f"the archive has no {package}{of} in {suites}", self.without)
 
-    def download(self, package: str, version: str) -> Path:
-        """The package file, from the cache or the mirror; apt checks its signature."""
-        kept = paths.cache_dir() / "packages"
-        kept.mkdir(parents=True, exist_ok=True)
-        kind = f"_{self.architecture}" if self.architecture else ""
-        name = f"{package}_{version.replace(':', '%3a')}{kind}.deb"
-        if (kept / name).exists():
-            return kept / name
+    def versions(self, package: str) -> list[str]:
+        """The versions of a package that the archive has, the newest first; empty if none."""
+        listing = output(
+            ["apt-cache", *self._options(), "madison", package], what="reading the package index"
+        )
+        rows = [line.split("|") for line in listing.splitlines()]
+        return [row[1].strip() for row in rows if len(row) == 3 and row[0].strip() == package]
+
+    def download(self, package: str, version: str, sha256: str = "") -> Path:
+        """The package file, from the cache or the mirror; apt checks its signature.
+
+        With `sha256`, in hexadecimal, it must have that. Raises RedoubtError if the mirror's has
+        another, and keeps nothing of it; another file in the cache is replaced.
+        """
+        file = cached(package, version, self.architecture)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists() and (not sha256 or digest(file) == sha256):
+            return file
         with (
             self.progress.step(f"Downloading {package} {version}"),
-            tempfile.TemporaryDirectory(dir=kept, prefix=".partial-") as partial,
+            tempfile.TemporaryDirectory(dir=file.parent, prefix=".partial-") as partial,
         ):
             run_logged(
                 ["apt-get", *self._options(), "download", f"{package}={version}"],
@@ -189,11 +204,17 @@ class Archive:
                 cwd=Path(partial),
                 on_line=self.progress.detail,
             )
-            file = next(Path(partial).glob("*.deb"), None)
-            if not file:
+            came = next(Path(partial).glob("*.deb"), None)
+            if not came:
                 raise RedoubtError(f"apt-get did not download {package}", f"see {self.log}")
-            file.rename(kept / name)
-        return kept / name
+            if sha256 and (found := digest(came)) != sha256:
+                raise RedoubtError(
+                    f"{package} {version} from the archive is another file than expected: "
+                    f"its SHA-256 is {found}, not {sha256}",
+                    f"it was not kept; try another mirror, or {self.without}",
+                )
+            came.rename(file)
+        return file
 
     def download_source(self, package: str, into: Path) -> Path:
         """The description (.dsc) of a source package, with its files beside it; apt verifies them.
@@ -230,6 +251,18 @@ class Archive:
                 on_line=self.progress.detail,
             )  # fmt: skip
         return sorted(into.glob("*.deb"))
+
+
+def cached(package: str, version: str, architecture: str = "") -> Path:
+    """The place in the cache of a package file, which may not be there."""
+    kind = f"_{architecture}" if architecture else ""
+    return paths.cache_dir() / "packages" / f"{package}_{version.replace(':', '%3a')}{kind}.deb"
+
+
+def digest(file: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _version_key(version: str) -> tuple[int, ...]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redoubt.core import paths
-from redoubt.core.errors import RedoubtError
+from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.core.process import alone, run_logged
 from redoubt.core.progress import Progress
-from redoubt.linux import debian
+from redoubt.linux import debian, pinned
+from redoubt.linux.pinned import Pinned
 
 SERIES = "7.3"
 PACKAGE = f"linux-source-{SERIES}"
@@ -59,20 +60,91 @@ def _checked(tree: Path) -> Source:
 
 
 def obtain(progress: Progress) -> Source:
-    """The pristine kernel: $LINUX_SRC if that is set, else downloaded and unpacked once."""
-    given = os.environ.get("LINUX_SRC")
+    """The pristine kernel that the environment asks for, or the pinned one.
+
+    $LINUX_SRC names a tree, $LINUX_VERSION a point release. Without both it is the package of
+    configs/source.toml, downloaded and unpacked once, or the newest if the archive has that no
+    more: the user is told so. Raises UsageError if both are set.
+    """
+    given, asked = os.environ.get("LINUX_SRC"), os.environ.get("LINUX_VERSION")
+    if given and asked:
+        raise UsageError("LINUX_SRC and LINUX_VERSION ask for two kernels", "unset one of them")
     if given:
         return _checked(Path(given).resolve())
+    return release(asked, progress) if asked else _pinned(progress)
 
+
+def _pinned(progress: Progress) -> Source:
+    pin = pinned.load(paths.repo())
     destination = paths.build_dir() / "src"
     with alone("source"):
-        # It is renamed into place when complete, so it is.
-        if not destination.exists():
-            archive = debian.Archive(progress)
-            archive.update()
-            _unpack(archive.newest_file(PACKAGE), destination, progress)
+        if not _taken_for(destination, pin):
+            file = _package_of(pin, progress)
+            # It is renamed into place when complete, and the stamp follows.
+            stamp_of(destination).unlink(missing_ok=True)
+            _unpack(file, destination, progress)
+            stamp_of(destination).write_text(f"{pin.sha256}\n{file.name}\n")
     # A link would be copied as one, and patching the copy would patch this.
     return _checked(destination.resolve())
+
+
+def _taken_for(tree: Path, pin: Pinned) -> bool:
+    """Was the tree unpacked for what is pinned now?"""
+    if tree.is_symlink() or not tree.exists():
+        return tree.exists()
+    if stamp_of(tree).exists():
+        return stamp_of(tree).read_text().split()[0] == pin.sha256
+    # It is older than stamps, or was interrupted before it got one.
+    return version_of(tree) == pin.release
+
+
+def _package_of(pin: Pinned, progress: Progress) -> Path:
+    """The file of the pinned package, or of the newest one if the archive has no other."""
+    kept = debian.cached(pin.package, pin.version)
+    if kept.exists() and debian.digest(kept) == pin.sha256:
+        return kept
+    archive = debian.Archive(progress)
+    archive.update()
+    there = archive.versions(pin.package)
+    if not there:
+        raise archive.lacks(pin.package)
+    if pin.version in there:
+        return archive.download(pin.package, pin.version, pin.sha256)
+    progress.note(
+        f"the archive has {pin.package} {pin.version} no more, with which the patches were tested: "
+        f"taking {there[0]}"
+    )
+    return archive.download(pin.package, there[0])
+
+
+def release(version: str, progress: Progress) -> Source:
+    """A point release, like 7.3.5, from the archive, unpacked once.
+
+    Raises UsageError for a text that is none of our series, and RedoubtError if the archive has it
+    not.
+    """
+    if not re.fullmatch(rf"{re.escape(SERIES)}\.\d+", version):
+        raise UsageError(
+            f"'{version}' is no point release of Linux {SERIES}",
+            f"as in: {pinned.load(paths.repo()).release}; for another kernel give its directory",
+        )
+    if version == pinned.load(paths.repo()).release:
+        found = _pinned(progress)
+        if found.version == version:
+            return found
+    with alone("source"):
+        if unpacked := next(paths.build_dir().glob(f"{PACKAGE}_{version}-*"), None):
+            return _checked(unpacked)
+        archive = debian.Archive(progress)
+        archive.update()
+        there = archive.versions(PACKAGE)
+        match = next((one for one in there if one.startswith(f"{version}-")), None)
+        if not match:
+            known = f"it has {', '.join(there)}; " if there else ""
+            raise RedoubtError(
+                f"the archive has no Linux {version}", f"{known}or {debian.WITHOUT_KERNEL}"
+            )
+        return _checked(_unpacked(archive.download(PACKAGE, match), progress))
 
 
 def other(tree: Path) -> Source:
@@ -88,10 +160,32 @@ def packaged(package: str, progress: Progress) -> Source:
     archive = debian.Archive(progress, (debian.SUITE, debian.RELEASE), WITHOUT_OTHER)
     archive.update()
     file = archive.newest_file(package)
+    return other(_unpacked(file, progress, WITHOUT_OTHER))
+
+
+def is_packaged(tree: Path) -> bool:
+    """Is it the kernel of the package PACKAGE, as unpacked here?"""
+    built = paths.build_dir()
+    return tree == built / "src" or (tree.parent == built and tree.name.startswith(f"{PACKAGE}_"))
+
+
+def stamp_of(tree: Path) -> Path:
+    """The file beside an unpacked tree that says which package is pinned, and which was taken."""
+    return tree.with_name(f"{tree.name}.package")
+
+
+def identity(tree: Path) -> str:
+    """The version of a tree and, if it was unpacked here for what is pinned, of which package."""
+    stamp = stamp_of(tree)
+    return version_of(tree) + (f" of {stamp.read_text().split()[-1]}" if stamp.is_file() else "")
+
+
+def _unpacked(file: Path, progress: Progress, without: str = debian.WITHOUT_KERNEL) -> Path:
+    """The directory of a source package that has this name, unpacked if it is not there."""
     destination = paths.build_dir() / file.stem
     if not destination.exists():
-        _unpack(file, destination, progress, WITHOUT_OTHER)
-    return other(destination)
+        _unpack(file, destination, progress, without)
+    return destination
 
 
 def _unpack(
@@ -118,4 +212,6 @@ def _unpack(
                 what=f"unpacking {tarball.name}",
             )
             tarball.unlink()
+        if destination.exists():
+            destination.rename(partial / "old")
         (partial / "tree").rename(destination)

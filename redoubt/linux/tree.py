@@ -22,7 +22,7 @@ from redoubt.core import paths
 from redoubt.core.errors import NoSpaceError, RedoubtError
 from redoubt.core.process import alone, run_lines, run_logged
 from redoubt.core.progress import Progress, Silent
-from redoubt.linux.source import version_of
+from redoubt.linux.source import identity
 
 STAMP = ".redoubt-stamp"
 # Directories of this name in the build directory were left by a run that was killed.
@@ -307,7 +307,7 @@ def _materialise(
 ) -> Path:
     ours = part or queue(repo)
     quilted = None if part else repo
-    version = version_of(pristine)
+    version = identity(pristine)
     base = f"{version} in {pristine}"
     key = _key(pristine, version, ours, repo)
 

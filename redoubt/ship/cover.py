@@ -14,7 +14,6 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.cost import tables
 from redoubt.cost.figures import MET, Report
@@ -63,7 +62,7 @@ def letter(repo: Path, base: Source, names: Collection[str] = ()) -> str:
         message=commits.message(place / "COVER").strip(),
         needed=[_needed(repo, topic) for topic in chosen if topic != alone],
         base=base,
-        packaged=base.path == paths.build_dir() / "src",
+        packaged=source.is_packaged(base.path),
         package=source.PACKAGE,
         model=threats.load(repo) if any(one.name == _PAGE_TABLES for one in chosen) else None,
         results=results,
