@@ -651,6 +651,18 @@ def test_the_package_is_named_if_the_tree_is_its(
     assert "\nbase-version: Linux 7.3.9, Debian's package linux-source-7.3\n" in text
 
 
+def test_a_commit_is_named_if_the_tree_is_one(queue: Queue, tmp_path: Path) -> None:
+    base, repo = Source(queue.pristine, "7.3.4"), repository(tmp_path / "letter")
+    for words in (["init"], ["add", "."], ["commit", "-m", "all"]):
+        git(queue.pristine, *words)
+    text = cover.letter(repo, base)
+    head = git(queue.pristine, "rev-parse", "HEAD")
+    assert f"\nbase-commit: {head}\n\nThat is Linux 7.3.4.\n" in text
+    # Another file than the commit has: then it is no base that anybody else could check out.
+    (queue.pristine / "mm/memory.c").write_text("int other;\n")
+    assert "base-commit: " not in cover.letter(repo, base)
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [

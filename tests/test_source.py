@@ -13,7 +13,7 @@ from conftest import KERNEL, Sandbox, write_tree
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Silent
-from redoubt.linux import debian, pinned, source
+from redoubt.linux import debian, pinned, source, version
 
 APT_GET = """\
 case "$*" in
@@ -325,9 +325,9 @@ def test_a_new_pin_replaces_the_tree_of_the_old_one(sandbox: Sandbox) -> None:
 
 
 def test_a_tree_is_told_from_that_of_another_package(kernel: Path) -> None:
-    assert source.identity(kernel) == "7.3.4"
-    source.stamp_of(kernel).write_text("0123\nlinux-source-7.3_7.3.4-2.deb\n")
-    assert source.identity(kernel) == "7.3.4 of linux-source-7.3_7.3.4-2.deb"
+    assert version.identity(kernel) == "7.3.4"
+    version.stamp_of(kernel).write_text("0123\nlinux-source-7.3_7.3.4-2.deb\n")
+    assert version.identity(kernel) == "7.3.4 of linux-source-7.3_7.3.4-2.deb"
 
 
 def test_an_older_tree_without_a_stamp(sandbox: Sandbox) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -187,6 +188,27 @@ def test_another_pristine_tree_makes_another(kernel: Path, repo: Path) -> None:
     makefile.write_text(makefile.read_text().replace("SUBLEVEL = 4", "SUBLEVEL = 5"))
     make(kernel, repo)
     assert "SUBLEVEL = 5" in (made / "Makefile").read_text()
+
+
+def test_a_repository_is_copied_without_its_history(kernel: Path, repo: Path) -> None:
+    def commit() -> None:
+        for words in (["init", "-q"], ["add", "."], ["commit", "-q", "--allow-empty", "-m", "one"]):
+            who = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+            subprocess.run(["git", "-C", kernel, *who, *words], check=True)
+
+    write_tree(kernel, {".gitignore": "*.o\n"})
+    commit()
+    made = make(kernel, repo)
+    assert not (made / ".git").exists()
+    assert (made / ".gitignore").exists()
+    stamp = (made / tree.STAMP).stat().st_mtime_ns
+    make(kernel, repo)
+    assert (made / tree.STAMP).stat().st_mtime_ns == stamp
+    # Another commit of the same version is another kernel.
+    commit()
+    (kernel / "mm/other.c").write_text("int other;\n")
+    make(kernel, repo)
+    assert (made / "mm/other.c").exists()
 
 
 def test_a_part_of_the_queue_makes_a_tree_of_its_own(kernel: Path, repo: Path) -> None:

@@ -13,8 +13,9 @@ from redoubt.core import paths
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.core.process import alone, run_logged
 from redoubt.core.progress import Progress
-from redoubt.linux import debian, pinned
+from redoubt.linux import applied, debian, pinned
 from redoubt.linux.pinned import Pinned
+from redoubt.linux.version import stamp_of, version_of
 
 SERIES = "7.3"
 PACKAGE = f"linux-source-{SERIES}"
@@ -22,6 +23,8 @@ PACKAGE = f"linux-source-{SERIES}"
 WITHOUT_OTHER = "give a kernel tree: --onto /path/to/linux"
 # Directories of this name in the build directory were left by a run that was killed.
 UNFINISHED = ".src-*"
+# The files by which the kernel's own make refuses a tree, but for one of each architecture.
+_BUILT = (".config", "include/config")
 
 
 @dataclass(frozen=True)
@@ -32,24 +35,6 @@ class Source:
     version: str
 
 
-def version_of(tree: Path, without: str = debian.WITHOUT_KERNEL) -> str:
-    """The version that the top Makefile of a kernel tree states.
-
-    Raises RedoubtError, with the hint `without`, if it is not a kernel tree.
-    """
-    try:
-        head = (tree / "Makefile").read_text(errors="replace")[:2000]
-    except OSError as error:
-        raise RedoubtError(
-            f"{tree} is not a kernel tree: {error.strerror or error}", without
-        ) from error
-    fields = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL)\s*=\s*(\d+)\s*$", head, re.MULTILINE))
-    if len(fields) != 3 or not (tree / "Kbuild").exists():
-        raise RedoubtError(f"{tree} is not a kernel tree: its Makefile is not Linux's", without)
-    extra = re.search(r"^EXTRAVERSION\s*=\s*(-rc\d+)", head, re.MULTILINE)
-    return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}".format(**fields) + (extra[1] if extra else "")
-
-
 def _checked(tree: Path) -> Source:
     version = version_of(tree)
     if not version.startswith(SERIES + ".") or "-rc" in version:
@@ -57,6 +42,18 @@ def _checked(tree: Path) -> Source:
             f"{tree} is Linux {version}; the patches are for {SERIES}.y", debian.WITHOUT_KERNEL
         )
     return Source(tree, version)
+
+
+def _own(tree: Path) -> Source:
+    """A tree of the user's, which nobody has patched yet, or built in."""
+    found = _checked(tree)
+    applied.needs_none(tree, found.version, paths.repo())
+    if any((tree / left).exists() for left in _BUILT):
+        raise RedoubtError(
+            f"{tree} was built in, and make builds nothing elsewhere from such a tree",
+            f"save its .config, then: make -C {tree} mrproper",
+        )
+    return found
 
 
 def obtain(progress: Progress) -> Source:
@@ -70,7 +67,7 @@ def obtain(progress: Progress) -> Source:
     if given and asked:
         raise UsageError("LINUX_SRC and LINUX_VERSION ask for two kernels", "unset one of them")
     if given:
-        return _checked(Path(given).resolve())
+        return _own(Path(given).resolve())
     return release(asked, progress) if asked else _pinned(progress)
 
 
@@ -167,17 +164,6 @@ def is_packaged(tree: Path) -> bool:
     """Is it the kernel of the package PACKAGE, as unpacked here?"""
     built = paths.build_dir()
     return tree == built / "src" or (tree.parent == built and tree.name.startswith(f"{PACKAGE}_"))
-
-
-def stamp_of(tree: Path) -> Path:
-    """The file beside an unpacked tree that says which package is pinned, and which was taken."""
-    return tree.with_name(f"{tree.name}.package")
-
-
-def identity(tree: Path) -> str:
-    """The version of a tree and, if it was unpacked here for what is pinned, of which package."""
-    stamp = stamp_of(tree)
-    return version_of(tree) + (f" of {stamp.read_text().split()[-1]}" if stamp.is_file() else "")
 
 
 def _unpacked(file: Path, progress: Progress, without: str = debian.WITHOUT_KERNEL) -> Path:

@@ -22,7 +22,7 @@ from redoubt.core import paths
 from redoubt.core.errors import NoSpaceError, RedoubtError
 from redoubt.core.process import alone, run_lines, run_logged
 from redoubt.core.progress import Progress, Silent
-from redoubt.linux.source import identity
+from redoubt.linux.version import identity
 
 STAMP = ".redoubt-stamp"
 # Directories of this name in the build directory were left by a run that was killed.
@@ -341,8 +341,11 @@ def _materialise(
         dest.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=dest.parent, prefix=UNFINISHED[:-1]) as name:
             partial = Path(name) / "tree"
+            partial.mkdir()
+            # The history may be larger than the kernel, and would show in the version of a build.
+            files = sorted(file for file in pristine.iterdir() if file.name != ".git")
             run_logged(
-                ["cp", "-a", "--reflink=auto", pristine, partial],
+                ["cp", "-a", "--reflink=auto", "-t", partial, *files],
                 dest.parent / "log" / "tree.log",
                 what="copying the kernel",
             )

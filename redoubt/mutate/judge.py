@@ -21,7 +21,7 @@ from typing import Any
 from redoubt.core import paths, reasons
 from redoubt.core.errors import GuestError, RedoubtError
 from redoubt.linux import build, tree
-from redoubt.linux.source import version_of
+from redoubt.linux.version import version_of
 from redoubt.machine import boot, guest, host, kernels
 from redoubt.mutate import places
 from redoubt.mutate.places import Site, Source

@@ -21,6 +21,7 @@ from redoubt.cost.tables import Table
 from redoubt.linux import source
 from redoubt.linux.source import Source
 from redoubt.linux.topics import Topic
+from redoubt.linux.version import base_of
 from redoubt.ship import commits, report, templates, threats
 from redoubt.ship.report import Results
 
@@ -63,6 +64,7 @@ def letter(repo: Path, base: Source, names: Collection[str] = ()) -> str:
         needed=[_needed(repo, topic) for topic in chosen if topic != alone],
         base=base,
         packaged=source.is_packaged(base.path),
+        commit=base_of(base.path),
         package=source.PACKAGE,
         model=threats.load(repo) if any(one.name == _PAGE_TABLES for one in chosen) else None,
         results=results,

@@ -21,6 +21,7 @@ from redoubt.core.errors import RedoubtError
 from redoubt.core.process import output, run_lines, run_logged
 from redoubt.core.progress import Progress
 from redoubt.linux import build, rootless, source
+from redoubt.linux.version import version_of
 from redoubt.machine import kernels
 from redoubt.machine.boot import Machine, is_complaint
 from redoubt.targets import Target, Variant, get_variant
@@ -126,7 +127,7 @@ def shadow(kernel: Path, tests: Path, where: Path) -> None:
 
     One that is there already stays, so that make has little to do.
     """
-    stamp, made = where.with_suffix(".of"), f"{kernel} {source.version_of(kernel)}\n"
+    stamp, made = where.with_suffix(".of"), f"{kernel} {version_of(kernel)}\n"
     if stamp.exists() and stamp.read_text() == made:
         return
     shutil.rmtree(where, ignore_errors=True)
