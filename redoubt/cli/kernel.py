@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
-from redoubt.cli.common import Display, alone, app, out, print_lines, target_and_variant
+from redoubt.cli.common import Display, alone, app, out, print_lines, target_and_variant, usage
 from redoubt.cli.options import TargetArg, VariantOpt
 from redoubt.core import paths
-from redoubt.linux import emulator, pinned, source
+from redoubt.core.errors import UsageError
+from redoubt.linux import applied, applying, emulator, pinned, source, tree
+from redoubt.linux.source import Source
 from redoubt.machine import doctor, kernels
 from redoubt.ship import series
 
@@ -49,6 +52,47 @@ def make_tree() -> None:
     """Make our tree: pristine source, the files of kernel/, all patches."""
     with alone():
         out.print(str(kernels.our_tree(Display())), markup=False)
+
+
+@app.command("diff")
+def compare_kernels(
+    old: Annotated[str, Argument(help="The kernel that the patches are for: 7.3.4, or a tree.")],
+    new: Annotated[str, Argument(help="Another one: 7.3.5, or a tree.")],
+) -> None:
+    """Say whether the patches still apply to another kernel, and which do not, in which files.
+
+    Exits with 1 if `redoubt tree` would refuse it, as it does at an offset.
+    """
+    display = Display()
+    for name in (old, new):
+        _needs_kernel(name)
+    with alone():
+        before, after = (_kernel(name, display) for name in (old, new))
+        with display.step(f"Trying the patches on Linux {after.version}"):
+            report = applying.compare(before, after, tree.queue(paths.repo()))
+    print_lines(applying.render(report))
+    if not report.ok:
+        onto = shlex.quote(str(after.path))
+        print_lines(["they do not apply as they are; git may move them:",
+                     f"    redoubt branch --onto {onto}"])  # fmt: skip
+        raise typer.Exit(1)
+
+
+def _needs_kernel(name: str) -> None:
+    """Complain of an argument that is neither a version nor a pristine tree."""
+    if not Path(name).exists():
+        source.needs_release(name)
+        return
+    with usage():
+        found = source.other(Path(name), "as in: redoubt diff 7.3.4 /path/to/linux")
+        there = applied.found(found.path, paths.repo())
+    if there and there.whole:
+        raise UsageError(f"{name} has our patches already", "give the kernel without them")
+
+
+def _kernel(name: str, display: Display) -> Source:
+    there = Path(name)
+    return source.other(there) if there.exists() else source.release(name, display)
 
 
 @app.command("emulator")

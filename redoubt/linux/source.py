@@ -21,6 +21,7 @@ SERIES = "7.3"
 PACKAGE = f"linux-source-{SERIES}"
 # How to do without the archive where it is another kernel that is wanted.
 WITHOUT_OTHER = "give a kernel tree: --onto /path/to/linux"
+_STABLE = "https://git.kernel.org/pub/scm/linux/kernel/git/stable/linux.git"
 # Directories of this name in the build directory were left by a run that was killed.
 UNFINISHED = ".src-*"
 # The files by which the kernel's own make refuses a tree, but for one of each architecture.
@@ -114,17 +115,22 @@ def _package_of(pin: Pinned, progress: Progress) -> Path:
     return archive.download(pin.package, there[0])
 
 
+def needs_release(version: str) -> None:
+    """Raise UsageError unless it is a point release of our series, whether there is one or not."""
+    if not re.fullmatch(rf"{re.escape(SERIES)}\.\d+", version):
+        raise UsageError(
+            f"'{version}' is no point release of Linux {SERIES}, and no kernel tree",
+            f"as in: {pinned.load(paths.repo()).release}, or /path/to/linux",
+        )
+
+
 def release(version: str, progress: Progress) -> Source:
     """A point release, like 7.3.5, from the archive, unpacked once.
 
     Raises UsageError for a text that is none of our series, and RedoubtError if the archive has it
     not.
     """
-    if not re.fullmatch(rf"{re.escape(SERIES)}\.\d+", version):
-        raise UsageError(
-            f"'{version}' is no point release of Linux {SERIES}",
-            f"as in: {pinned.load(paths.repo()).release}; for another kernel give its directory",
-        )
+    needs_release(version)
     if version == pinned.load(paths.repo()).release:
         found = _pinned(progress)
         if found.version == version:
@@ -137,17 +143,18 @@ def release(version: str, progress: Progress) -> Source:
         there = archive.versions(PACKAGE)
         match = next((one for one in there if one.startswith(f"{version}-")), None)
         if not match:
-            known = f"it has {', '.join(there)}; " if there else ""
+            known = f"; it has {', '.join(there)}" if there else ""
             raise RedoubtError(
-                f"the archive has no Linux {version}", f"{known}or {debian.WITHOUT_KERNEL}"
+                f"the archive has no Linux {version}{known}",
+                f"git clone --depth=1 --branch=v{version} {_STABLE}, and give its directory",
             )
         return _checked(_unpacked(archive.download(PACKAGE, match), progress))
 
 
-def other(tree: Path) -> Source:
-    """A kernel tree of any version that the user has."""
+def other(tree: Path, without: str = WITHOUT_OTHER) -> Source:
+    """A kernel tree of any version that the user has; RedoubtError with a hint if it is none."""
     tree = tree.resolve()
-    return Source(tree, version_of(tree, WITHOUT_OTHER))
+    return Source(tree, version_of(tree, without))
 
 
 def packaged(package: str, progress: Progress) -> Source:

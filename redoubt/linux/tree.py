@@ -20,7 +20,7 @@ from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import NoSpaceError, RedoubtError
-from redoubt.core.process import alone, run_lines, run_logged
+from redoubt.core.process import Ended, alone, run_lines, run_logged
 from redoubt.core.progress import Progress, Silent
 from redoubt.linux.version import identity
 
@@ -80,16 +80,24 @@ def _judge(code: int, text: str, what: str) -> None:
     raise RedoubtError("\n".join((f"{what} {how}:", *lines[-10:])), hint)
 
 
+def run_patch(directory: Path, patch: Path, *options: str) -> tuple[Ended, list[str]]:
+    """Apply a patch to a directory, or as further options of patch say; also what it printed."""
+    lines: list[str] = []
+    # With --batch it would turn a patch around that looks as if it were to be.
+    way = ("--force",) if "--reverse" in options else ("--batch", "--forward")
+    ended = run_lines(
+        ["patch", "-p1", "--no-backup-if-mismatch", *way, *options,
+         "-d", directory, "-i", patch],
+        lines.append,
+        env={"LC_ALL": "C"},
+    )  # fmt: skip
+    return ended, lines
+
+
 def apply_series(pristine_copy: Path, patches: list[Path]) -> None:
     """Apply patches to a tree without quilt, exactly where they say."""
     for patch in patches:
-        lines: list[str] = []
-        ended = run_lines(
-            ["patch", "-p1", "--fuzz=0", "--batch", "--forward", "--no-backup-if-mismatch",
-             "-d", pristine_copy, "-i", patch],
-            lines.append,
-            env={"LC_ALL": "C"},
-        )  # fmt: skip
+        ended, lines = run_patch(pristine_copy, patch, "--fuzz=0")
         _judge(ended.code, "\n".join(lines), f"patch {patch.parent.name}/{patch.name}")
 
 
@@ -176,13 +184,19 @@ def patched(pristine: Path, ours: Queue, into: Path) -> list[str]:
 
     They are files of the pristine tree, or of kernel/.
     """
+    touched = copy_touched(pristine, ours, into)
+    apply_series(into, list(ours.patches))
+    return touched
+
+
+def copy_touched(pristine: Path, ours: Queue, into: Path) -> list[str]:
+    """Copy the files that a queue changes, as they are before; returns their names."""
     touched = touched_by(ours)
     for file in touched:
         (into / file).parent.mkdir(parents=True, exist_ok=True)
         source = (ours.kernel if file in ours.files else pristine) / file
         if source.is_file():
             shutil.copy2(source, into / file)
-    apply_series(into, list(ours.patches))
     return touched
 
 
