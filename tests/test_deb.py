@@ -414,7 +414,16 @@ def test_missing_programs_are_named_with_what_installs_them(
     [
         (["vax"], "unknown target 'vax'", "targets: um, x86_64, x86_64-pcid, x86_64-mktme, arm64"),
         (["um"], "there are no packages for um", "targets: x86_64, arm64"),
-        (["x86_64", "--config", "huge"], "unknown configuration 'huge'", "one of: distro, small"),
+        (
+            ["x86_64", "--config", "huge"],
+            "unknown configuration 'huge'",
+            "one of: distro, small; or a file",
+        ),
+        (
+            ["x86_64", "--with", "asi"],
+            "--with is for a .config of yours, not for 'distro'",
+            "redoubt deb x86_64 --config FILE --with asi",
+        ),
     ],
 )
 def test_bad_words(call: Callable[..., Done], words: list[str], says: str, hint: str) -> None:
@@ -661,6 +670,36 @@ def counter(shop: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     monkeypatch.setattr(host, "needs_enforcing", lambda *_: host.EMULATED)
     monkeypatch.setattr(packaged, "start", lambda *_: booted())
     return shop
+
+
+def test_packages_with_a_configuration_of_the_users(
+    counter: Sandbox, call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packaged, "start", lambda *_: pytest.fail("it was booted"))
+    packed = 'CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION=y\nCONFIG_LOCALVERSION="-redoubt"\n'
+    (counter.control / f"image/boot/config-{RELEASE}").write_text(packed)
+    # An option that only kernels for tests have: here it is the user's choice.
+    file = write_tree(counter.where, {"mine": "CONFIG_MINE=y\nCONFIG_KUNIT=y\n"}) / "mine"
+    done = call("deb", "x86_64", "--config", str(file), "--with", "asi")
+    assert done.code == 0, done.err
+    place = counter.build / "deb/x86_64-own"
+    assert done.out.startswith(f"Linux {RELEASE} for x86_64, configuration own, in {place}\n")
+    assert "\nnot booted\n" in done.out
+    options = build.options((counter.build / "x86_64/deb-own/linux/.config").read_text())
+    assert options["CONFIG_MINE"] == options["CONFIG_KUNIT"] == "y"
+    assert options["CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION"] == "y"
+    assert options["CONFIG_KPKEYS_HARDENED_PGTABLES"] == "n"
+    assert options["CONFIG_LOCALVERSION"] == '"-redoubt"'
+
+
+@pytest.mark.parametrize("option", ["--boot", "--install"])
+def test_a_kernel_of_the_users_is_not_booted(
+    call: Callable[..., Done], tmp_path: Path, option: str
+) -> None:
+    file = write_tree(tmp_path, {"mine": "CONFIG_MINE=y\n"}) / "mine"
+    done = call("deb", "x86_64", "--config", str(file), option)
+    assert (done.code, done.out) == (2, "")
+    assert "may lack what our guests need" in done.err
 
 
 def test_what_is_said(

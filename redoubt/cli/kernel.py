@@ -11,10 +11,10 @@ import typer
 from typer import Argument, Option
 
 from redoubt.cli.common import Display, alone, app, out, print_lines, target_and_variant, usage
-from redoubt.cli.options import TargetArg, VariantOpt
+from redoubt.cli.options import TargetArg, VariantOpt, WithOpt
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
-from redoubt.linux import applied, applying, emulator, pinned, source, tree
+from redoubt.linux import applied, applying, emulator, own, pinned, source, tree
 from redoubt.linux.source import Source
 from redoubt.machine import doctor, kernels
 from redoubt.ship import series
@@ -119,9 +119,29 @@ def build_emulator(
 
 
 @app.command("build")
-def build_kernel(target: TargetArg, variant: VariantOpt = "on") -> None:
+def build_kernel(
+    target: TargetArg,
+    variant: VariantOpt = "on",
+    config: Annotated[
+        Path | None,
+        Option("--config", help="Start from this .config, instead of ours.", metavar="FILE"),
+    ] = None,
+    features: WithOpt = None,
+) -> None:
     """Configure and build a kernel."""
     chosen, way = target_and_variant(target, variant)
-    with alone():
-        built = kernels.prepare(chosen, way, Display())
+    if config is None:
+        if features:
+            raise UsageError(
+                "--with is for a configuration of yours",
+                f"redoubt build {chosen.name} --config FILE --with {','.join(features)}",
+            )
+        with alone():
+            built = kernels.prepare(chosen, way, Display())
+    else:
+        if way.pristine:
+            raise UsageError("--config adds our options, which a pristine kernel has not")
+        mine = own.read(chosen, config, features)
+        with alone():
+            built = kernels.prepare_own(chosen, mine, Display())
     out.print(str(built.directory / chosen.image), markup=False)

@@ -46,6 +46,15 @@ HostOpt = Annotated[
         "Other targets always run on a machine emulated by QEMU.",
     ),
 ]
+WithOpt = Annotated[
+    Names,
+    Option(
+        "--with",
+        help="With --config FILE: these features of the patches and no others, as asi,mktme,cred; "
+        "protected page tables and the defaults of Kconfig if left out.",
+        metavar="NAMES",
+    ),
+]
 AppendOpt = Annotated[Names, Option(help="A further kernel argument; may be repeated.")]
 JsonOpt = Annotated[
     Path | None,

@@ -10,15 +10,16 @@ import typer
 from typer import Option
 
 from redoubt.cli.common import Display, Task, alone, app, out, print_lines, usage
-from redoubt.cli.options import JsonOpt, Names, TargetArg
+from redoubt.cli.options import JsonOpt, Names, TargetArg, WithOpt
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
-from redoubt.linux import source
+from redoubt.linux import own, source
+from redoubt.linux.own import Own
 from redoubt.machine import host
 from redoubt.ship import branch, cover, series
 from redoubt.ship.deb import deb, shipped
 from redoubt.suite import code
-from redoubt.targets import TARGETS, get_target
+from redoubt.targets import TARGETS, Target, get_target
 
 TopicOpt = Annotated[
     Names, Option("--topic", help="Only this topic of patches/topics, and those it needs.")
@@ -114,12 +115,16 @@ def make_packages(
         Option(
             "--config",
             help="distro: all that Debian's has, which takes hours. "
-            "small: what a virtual machine needs, to try it out.",
+            "small: what a virtual machine needs, to try it out. Or the file of your .config.",
         ),
     ] = shipped.DISTRO,
+    features: WithOpt = None,
     boot: Annotated[
-        bool, Option("--boot/--no-boot", help="Boot the kernel out of its package.")
-    ] = True,
+        bool | None,
+        Option(
+            "--boot/--no-boot", help="Boot the kernel out of its package; not with your .config."
+        ),
+    ] = None,
     install: Annotated[
         bool, Option("--install", help="Then install them in a Debian, and boot that.")
     ] = False,
@@ -127,19 +132,38 @@ def make_packages(
 ) -> None:
     """Make Debian packages of the protected kernel: linux-image and linux-headers."""
     chosen = get_target(target)
-    if install and not boot:
+    if install and boot is False:
         raise UsageError("--install boots what was installed, which --no-boot forbids")
     with usage():
         shipped.needs_packages(chosen)
-        shipped.fragments(chosen, config)
+    mine = _own_configuration(chosen, config, features)
+    if mine:
+        if boot or install:
+            raise UsageError("a kernel with your .config may lack what our guests need to boot")
+        config, boot = own.NAME, False
     deb.needs(chosen, config, install=install)
     task = Task(json_file)
-    where = task.boots(chosen, host.needs_enforcing(chosen, "auto")) if boot else None
+    boots = boot is None or boot
+    where = task.boots(chosen, host.needs_enforcing(chosen, "auto")) if boots else None
     with alone():
-        report = deb.make(chosen, config, where, task.display, install=install)
+        report = deb.make(chosen, config, where, task.display, install=install, mine=mine)
     wrong = [
         f"the kernel {what} is not what it should be: {tried.result.describe()}"
         for what, tried in (("out of the package", report.boot), ("as installed", report.installed))
         if tried and not tried.ok
     ]
     task.end(report.as_json(), deb.render(report), not wrong, "\n".join(wrong))
+
+
+def _own_configuration(target: Target, config: str, features: list[str] | None) -> Own | None:
+    """The configuration of the user's, if it is a file and no name of one of ours."""
+    if config not in shipped.CONFIGS and Path(config).exists():
+        return own.read(target, Path(config), features)
+    with usage():
+        shipped.fragments(target, config)
+    if features:
+        raise UsageError(
+            f"--with is for a .config of yours, not for '{config}'",
+            f"redoubt deb {target.name} --config FILE --with {','.join(features)}",
+        )
+    return None

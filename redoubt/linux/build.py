@@ -7,18 +7,20 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
-from redoubt.core.process import alone, run_logged
+from redoubt.core.process import alone, run_lines, run_logged
 from redoubt.core.progress import Progress
 from redoubt.targets import Target
 
 _SET = re.compile(r"^(CONFIG_\w+)=(.*)$")
 _UNSET = re.compile(r"^# (CONFIG_\w+) is not set$")
+_UNMET = re.compile(r"unmet direct dependencies detected for (\w+)\n *Depends on \[[nm]\]: (.*)")
+_NONE: Mapping[str, str] = {}
 _COMPILED = re.compile(r"^\s+(?:CC|AS|LD|AR|LINK|CHECK)\s+(?:\[M\]\s+)?(\S+)")
 
 # Small and silent: what a guest loads and unloads, where the configuration makes a module of it.
@@ -62,24 +64,69 @@ def options(text: str) -> dict[str, str]:
     return found
 
 
-def verify(config: Path, fragments: Sequence[Path]) -> None:
-    """Check that every line of the fragments took effect; later fragments win."""
+@dataclass(frozen=True)
+class Refused:
+    """A line of a fragment that did not take effect, and what its option is instead."""
+
+    name: str
+    value: str
+    file: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value} ({self.file}): is {self.found}"
+
+
+def refused(config: Path, fragments: Sequence[Path]) -> list[Refused]:
+    """The lines of the fragments that did not take effect; later fragments win."""
     have = options(config.read_text())
     wanted = {
         name: (value, file.name)
         for file in fragments
         for name, value in options(file.read_text()).items()
     }
-    wrong = [
-        f"    {name}={value} ({file}): is {have.get(name, 'n')}"
+    return [
+        Refused(name, value, file, have.get(name, "n"))
         for name, (value, file) in wanted.items()
         if have.get(name, "n") != value
     ]
-    if wrong:
+
+
+def verify(config: Path, fragments: Sequence[Path], reasons: Mapping[str, str] = _NONE) -> None:
+    """Check that every line of the fragments took effect; `reasons` say why an option did not."""
+    if wrong := refused(config, fragments):
+        lines = []
+        for one in wrong:
+            lines.append(f"    {one}")
+            if one.name in reasons:
+                lines.append(f"        it depends on {reasons[one.name]}")
         raise RedoubtError(
-            "Kconfig did not take these options:\n" + "\n".join(wrong),
+            "Kconfig did not take these options:\n" + "\n".join(lines),
             "a dependency is missing, or the option does not exist in this kernel",
         )
+
+
+def _reasons(
+    target: Target, source: Path, directory: Path, wrong: Sequence[Refused]
+) -> dict[str, str]:
+    """The dependencies that options lack, in the words of Kconfig.
+
+    It only says so of options that are selected all the same: hence one more that selects them, on
+    top of the configuration in a directory, which is spoilt.
+    """
+    asked = [one.name.removeprefix("CONFIG_") for one in wrong if one.value in ("y", "m")]
+    kconfig = directory / "Kconfig.asking"
+    selects = "".join(f"\tselect {name}\n" for name in asked)
+    # Its first statement is in no file that is sourced.
+    top = (source / "Kconfig").read_text() if (source / "Kconfig").is_file() else ""
+    kconfig.write_text(f"{top}\nconfig REDOUBT_ASKS\n\tdef_bool y\n{selects}")
+    lines: list[str] = []
+    run_lines(
+        [*make_args(target, source, directory), f"KBUILD_KCONFIG={kconfig}", "olddefconfig"],
+        lines.append,
+        env=environment(),
+    )
+    return {f"CONFIG_{name}": why for name, why in _UNMET.findall("\n".join(lines))}
 
 
 def cached(compiler: str) -> str:
@@ -158,7 +205,14 @@ def configure(
         env={**environment(), "ARCH": target.arch},
     )  # fmt: skip
     make(scratch, "olddefconfig")
-    verify(scratch / ".config", fragments)
+    if wrong := refused(scratch / ".config", fragments):
+        given = scratch / "given"
+        shutil.copyfile(scratch / ".config", given)
+        reasons = _reasons(target, source, scratch, wrong)
+        try:
+            verify(given, fragments, reasons)
+        finally:
+            shutil.rmtree(scratch)
     # Only a configuration that differs makes make start over.
     if not config.exists() or config.read_bytes() != (scratch / ".config").read_bytes():
         shutil.copyfile(scratch / ".config", config)
@@ -193,7 +247,7 @@ def compile_kernel(
     target: Target,
     source: Path,
     kind: str,
-    fragments: Sequence[str],
+    fragments: Sequence[str | Path],
     progress: Progress,
     *,
     directory: Path | None = None,
@@ -201,7 +255,8 @@ def compile_kernel(
 ) -> Build:
     """Configure and build `source` for a target under <build>/<target>/<kind>.
 
-    The fragments are merged into the configuration `base`, or into the smallest one.
+    The fragments, by name or as files, are merged into the configuration `base`, or into the
+    smallest one.
     """
     needs_compiler(target)
     made = located(target, kind, directory)
@@ -209,7 +264,8 @@ def compile_kernel(
     directory.mkdir(parents=True, exist_ok=True)
     log = paths.build_dir() / "log" / f"build-{target.name}-{kind}.log"
     with progress.step(f"Building {target.name} ({kind})"), alone("kernel"):
-        configure(target, source, directory, [fragment(name) for name in fragments], log, base)
+        files = [one if isinstance(one, Path) else fragment(one) for one in fragments]
+        configure(target, source, directory, files, log, base)
         run_logged(
             [*make_args(target, source, directory), f"-j{os.cpu_count() or 1}"],
             log,

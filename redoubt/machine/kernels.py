@@ -9,11 +9,12 @@ from pathlib import Path
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
-from redoubt.linux import build, distro, source, topics, tree
+from redoubt.linux import build, distro, own, source, topics, tree
 from redoubt.linux.build import Build
+from redoubt.linux.own import Own
 from redoubt.machine import guest, host
 from redoubt.machine.boot import MEMORY_MB, Machine
-from redoubt.targets import NoKeys, Target, Variant, Way, get_target, needs_flavour
+from redoubt.targets import NoKeys, Target, Variant, Way, get_target, get_variant, needs_flavour
 
 # Boots that are no KUnit runs leave KUnit alone.
 _NO_KUNIT = ("kunit.enable=0",)
@@ -85,6 +86,21 @@ def prepare(target: Target, variant: Variant, progress: Progress, *, flavour: st
         base = distro.configuration(target, progress)
         return build.compile_kernel(target, linux, kind, fragments, progress, base=base)
     return build.compile_kernel(target, linux, kind, (*target.fragments, *fragments), progress)
+
+
+def prepare_own(target: Target, mine: Own, progress: Progress) -> Build:
+    """Build our tree with a configuration of the user's, and features of ours on top of it.
+
+    The user is told if options of it are off in the end, which newer kernels may well not have.
+    """
+    shared = _built_target(target, get_variant(target, "on"))
+    built = build.compile_kernel(
+        shared, our_tree(progress), own.NAME, (mine.fragment(shared),), progress, base=mine.file
+    )
+    if lost := list(own.changed(mine.file, built.directory / ".config")):
+        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+        progress.note(f"Kconfig switched off {', '.join(lost[:3])}{more}, on in {mine.file}")
+    return replace(built, target=target)
 
 
 def _kind(target: Target, variant: Variant, flavour: str = "") -> str:

@@ -23,7 +23,8 @@ from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.process import run_logged
 from redoubt.core.progress import Progress
-from redoubt.linux import build, source, tree
+from redoubt.linux import build, own, source, tree
+from redoubt.linux.own import Own
 from redoubt.machine import doctor, provenance
 from redoubt.ship import commits
 from redoubt.ship.deb import installed, packaged, shipped
@@ -116,14 +117,18 @@ def place_of(target: Target, config: str) -> Path:
 
 
 def needs(target: Target, config: str, *, install: bool = False) -> None:
-    """Raise RedoubtError unless packages of this kind can be made here, with what mends it."""
+    """Raise RedoubtError unless packages of this kind can be made here, with what mends it.
+
+    `config` is one of shipped.CONFIGS, or own.NAME.
+    """
     shipped.needs_packages(target)
     if install:
         installed.needs(target)
-    shipped.fragments(target, config)
+    if config != own.NAME:
+        shipped.fragments(target, config)
     build.needs_compiler(target)
     groups = {_GROUP, _INSTALL_GROUP} if install else {_GROUP}
-    if config == shipped.DISTRO and target.debian in _FOREIGN_GROUPS:
+    if config != shipped.SMALL and target.debian in _FOREIGN_GROUPS:
         groups.add(_FOREIGN_GROUPS[target.debian])
     lacking = [
         one
@@ -236,11 +241,18 @@ def _unfit(what: str, wrong: Sequence[str], hint: str) -> RedoubtError:
 
 
 def make(
-    target: Target, config: str, host: str | None, progress: Progress, *, install: bool = False
+    target: Target,
+    config: str,
+    host: str | None,
+    progress: Progress,
+    *,
+    install: bool = False,
+    mine: Own | None = None,
 ) -> Report:
     """Make the packages, look into them, boot their kernel on `host` unless that is None.
 
-    With `install` they are installed in a Debian then, and that is booted.
+    With `mine`, `config` is own.NAME. With `install` they are installed in a Debian then, and that
+    is booted.
 
     If all of that is well they replace the earlier ones, else they stay where they were made.
     Raises RedoubtError if they cannot be made, or have in them what must not be.
@@ -250,8 +262,8 @@ def make(
     author = commits.author_of(repo, "packages have a maintainer")
     version = version_of(source.obtain(progress).version, repo)
     started = time.monotonic()
-    base = shipped.base(target, config, progress)
-    rules = shipped.rules(target, config, repo, base)
+    base = shipped.base(target, config, progress, mine)
+    rules = shipped.rules(target, config, repo, base, mine)
     release, image, headers = _make(target, config, version, author, base, rules, progress)
     seconds = time.monotonic() - started
     place = place_of(target, config)

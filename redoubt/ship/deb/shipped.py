@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from redoubt.core.errors import RedoubtError
 from redoubt.core.progress import Progress
 from redoubt.linux import build, distro, topics, tree
+from redoubt.linux.own import Own
 from redoubt.targets import TARGETS, Target
 
 DISTRO = "distro"
@@ -46,17 +47,20 @@ def fragments(target: Target, config: str) -> tuple[str, ...]:
     Raises RedoubtError, naming those there are, if there is no configuration of that name.
     """
     if config not in CONFIGS:
-        raise RedoubtError(f"unknown configuration '{config}'", f"one of: {', '.join(CONFIGS)}")
+        names = ", ".join(CONFIGS)
+        raise RedoubtError(f"unknown configuration '{config}'", f"one of: {names}; or a file")
     if config == DISTRO:
         return (*target.shipped, "deb-distro")
     return (*target.fragments, *target.shipped, *target.small)
 
 
-def base(target: Target, config: str, progress: Progress) -> Path | None:
+def base(target: Target, config: str, progress: Progress, mine: Own | None = None) -> Path | None:
     """The configuration that the fragments are merged into; None for the smallest there is.
 
     Raises RedoubtError if the distribution's cannot be had.
     """
+    if mine:
+        return mine.file
     return distro.configuration(target, progress, modules=True) if config == DISTRO else None
 
 
@@ -119,8 +123,15 @@ class Rules:
     absent: tuple[str, ...]
 
 
-def rules(target: Target, config: str, repo: Path, base: Path | None) -> Rules:
-    """The rules for the packages of a target; `base` is what base() returned."""
+def rules(
+    target: Target, config: str, repo: Path, base: Path | None, mine: Own | None = None
+) -> Rules:
+    """The rules for the packages of a target; `base` is what base() returned.
+
+    The user alone decides on the options of a configuration of the user's.
+    """
+    if mine:
+        return Rules((mine.fragment(target, packed=True),), (), local_words(repo))
     return Rules(
         tuple(build.fragment(name) for name in fragments(target, config)),
         only_for_tests(target, config, base),
