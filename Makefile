@@ -66,6 +66,10 @@ deb-arm64: setup			## the same for arm64
 	@scripts/prerequisites deb deb-arm64 arm64
 	@$(REDOUBT) deb arm64
 
+man: setup				## manual pages, in build/man, from --help
+	@scripts/prerequisites man
+	@scripts/man $(REDOUBT) build/man
+
 style: setup				## ruff and mypy
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
@@ -92,4 +96,4 @@ help:					## this list
 
 again:
 .PHONY: demo test test-long selftests selftests-arm64 selftests-bpf check bench bench-x86_64 bench-arm64 \
-	exits-x86_64 linear-map report series deb deb-arm64 style lint setup prerequisites clean help again
+	exits-x86_64 linear-map report series deb deb-arm64 man style lint setup prerequisites clean help again
