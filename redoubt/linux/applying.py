@@ -90,7 +90,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def outcomes(kernel: Path, ours: Queue) -> Iterator[Outcome]:
-    """What becomes of each patch of a queue on a kernel, in order.
+    """Try each patch of a queue on a kernel, in order, and say how it fares.
 
     A patch that fails is applied as far as it goes, so that later ones can be judged: they may fail
     for the lack of it.
