@@ -77,6 +77,18 @@ def test_checks_are_judged_and_counts_shown(monkeypatch: pytest.MonkeyPatch) -> 
     assert mktme.counts(outcome.boot) == [said]
 
 
+def test_a_hog_may_have_memory_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = "Call Trace:"
+    refused = "kworker/0:1: page allocation failure: order:0, mode:0x40800(GFP_NOWAIT), nodemask=0"
+    say(monkeypatch, (refused, trace, *GOOD), splats=(trace,))
+    assert mktme.checks(machine(), Silent()).ok
+    say(monkeypatch, (refused, trace, "BUG: x", *GOOD), splats=(trace, "BUG: x"))
+    assert mktme.checks(machine(), Silent()).problems == ("kernel: BUG: x",)
+    # With no word of that, something else is wrong.
+    say(monkeypatch, (trace, *GOOD), splats=(trace,))
+    assert mktme.checks(machine(), Silent()).problems == (f"kernel: {trace}",)
+
+
 def test_keys_of_programs_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     booted = say(monkeypatch, ("1..2", "ok 1 global.a", "ok 2 global.b # SKIP no sockets"))
     problem = "not done: global.b # SKIP no sockets"

@@ -16,7 +16,7 @@ from redoubt.machine import planes
 from redoubt.machine.boot import Machine, Result
 from redoubt.machine.qmp import Qmp
 from redoubt.targets import ONLY_WARNINGS, Target
-from redoubt.trial import experiment
+from redoubt.trial import experiment, shortage
 from redoubt.trial.experiment import Outcome
 from redoubt.trial.oracle import pagewalk, patterns
 from redoubt.trial.oracle.patterns import PAGES, Found
@@ -40,6 +40,8 @@ TWO_PACKAGES = ("-smp", "2,sockets=2")
 _TIMEOUT = 900.0
 _QMP_TIMEOUT = 120.0
 _TAP = re.compile(r"^(not )?ok (\d+) (.*)$")
+# A warning of the page allocator, with a call trace.
+_REFUSED = "page allocation failure: order:"
 _PLAN = re.compile(r"^1\.\.(\d+)$")
 _COUNTS = "# a hog: "
 _STAGE = re.compile(r"^@planes: (kept|freed)$")
@@ -93,7 +95,13 @@ def _checked(
     problems += [f"not done: {match[3]}" for match in found if "# SKIP" in match[3]]
     if plans[:1] != [len(found)]:
         problems.append(f"{len(found)} checks ran, of {plans[0] if plans else None}")
-    return Outcome(name, (*experiment.bad_end(result), *problems), result)
+    return Outcome(name, (*experiment.bad_end(result, _complaints(result)), *problems), result)
+
+
+def _complaints(result: Result) -> tuple[str, ...]:
+    """The complaints of a kernel; a hog may well have it refuse memory, which it says."""
+    refused = any(_REFUSED in line for line in result.console)
+    return shortage.complaints(result) if refused else result.complaints
 
 
 def counts(result: Result) -> list[str]:
