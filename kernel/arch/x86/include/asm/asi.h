@@ -320,6 +320,7 @@ void *ephmap_new_table(void);
 
 #define asi_exit(reason)			do { } while (0)
 #define asi_enter()				do { } while (0)
+#define asi_restricted()			false
 #define asi_fault(regs, error_code, address)	false
 #define asi_exit_traced()			false
 #define asi_trace_fault(regs, address)		do { } while (0)
