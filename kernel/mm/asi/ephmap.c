@@ -8,11 +8,13 @@
  * know all of:
  *
  * - pages of files that it opened for reading, or owns;
- * - its own pages, or pages that it has mapped.
+ * - its own pages, or pages that it has mapped;
+ * - pages of the stack that it prepares for the program it executes.
  *
  * New pages hold no data of others, see asi_clears().
  */
 #include <linux/asi.h>
+#include <linux/asi_exec.h>
 #include <linux/cred.h>
 #include <linux/fs.h>
 #include <linux/highmem.h>
@@ -85,10 +87,23 @@ bool ephmap_fault_in(struct iov_iter *iter, size_t bytes)
 	       !fault_in_iov_iter_writeable(iter, bytes);
 }
 
-size_t __asi_copy_folio_to_iter(struct folio *folio, size_t offset,
-				size_t bytes, struct iov_iter *iter)
+/*
+ * The kernel reads programs that it executes, and files that it measures: the
+ * process need not have opened them, nor be allowed to.
+ */
+static bool ephmap_may_read(struct file *file, struct iov_iter *iter)
 {
-	bool stuck = !user_backed_iter(iter);
+	if (user_backed_iter(iter))
+		return true;
+	return iov_iter_is_kvec(iter) && current_cred() == current_real_cred() &&
+	       !file_permission(file, MAY_READ);
+}
+
+size_t __asi_copy_folio_to_iter(struct file *file, struct folio *folio,
+				size_t offset, size_t bytes,
+				struct iov_iter *iter)
+{
+	bool stuck = !ephmap_may_read(file, iter);
 	unsigned int tries = 0;
 	size_t done = 0;
 
@@ -158,6 +173,44 @@ size_t __asi_copy_folio_from_iter_atomic(struct file *file, struct folio *folio,
 			break;
 	}
 	return done;
+}
+
+/* === Arguments of programs =============================================== */
+
+static void *ephmap_open_page(struct ephmap *map, struct page *page)
+{
+	return ephmap_open_folio(map, page_folio(page),
+				 folio_page_idx(page_folio(page), page) *
+				 PAGE_SIZE, PAGE_SIZE);
+}
+
+unsigned long __asi_copy_argument(struct page *page, void *to,
+				  const char __user *from, unsigned int bytes)
+{
+	struct ephmap map;
+	void *window = ephmap_open_page(&map, page);
+	long err = -EFAULT;
+
+	if (window) {
+		err = copy_from_user_nofault(window + offset_in_page(to), from,
+					     bytes);
+		ephmap_close_folio(&map);
+	}
+	return err ? copy_from_user(to, from, bytes) : 0;
+}
+
+void __asi_copy_argument_kernel(struct page *page, size_t offset,
+				const char *from, size_t bytes)
+{
+	struct ephmap map;
+	void *window = ephmap_open_page(&map, page);
+
+	if (!window) {
+		memcpy_to_page(page, offset, from, bytes);
+		return;
+	}
+	memcpy(window + offset, from, bytes);
+	ephmap_close_folio(&map);
 }
 
 /* === Copy on write ======================================================= */

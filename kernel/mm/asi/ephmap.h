@@ -17,8 +17,9 @@ void *ephmap_open_folio(struct ephmap *map, struct folio *folio, size_t offset,
 void ephmap_close_folio(struct ephmap *map);
 bool ephmap_fault_in(struct iov_iter *iter, size_t bytes);
 
-size_t __asi_copy_folio_to_iter(struct folio *folio, size_t offset,
-				size_t bytes, struct iov_iter *iter);
+size_t __asi_copy_folio_to_iter(struct file *file, struct folio *folio,
+				size_t offset, size_t bytes,
+				struct iov_iter *iter);
 size_t __asi_copy_folio_from_iter_atomic(struct file *file, struct folio *folio,
 					 size_t offset, size_t bytes,
 					 struct iov_iter *iter);
@@ -27,7 +28,8 @@ int __asi_copy_user_page(struct page *to, struct page *from, unsigned long addr,
 
 /**
  * asi_copy_folio_to_iter() - copy_folio_to_iter() for reading a file.
- * @folio: a folio of the file, which was opened for reading.
+ * @file: the file, which was opened for reading, or by the kernel.
+ * @folio: a folio of the file.
  * @offset: offset in the folio, in bytes.
  * @bytes: number of bytes.
  * @iter: destination.
@@ -35,12 +37,13 @@ int __asi_copy_user_page(struct page *to, struct page *from, unsigned long addr,
  * Context: as copy_folio_to_iter().
  * Return: number of bytes copied.
  */
-static inline size_t asi_copy_folio_to_iter(struct folio *folio, size_t offset,
+static inline size_t asi_copy_folio_to_iter(struct file *file,
+					    struct folio *folio, size_t offset,
 					    size_t bytes, struct iov_iter *iter)
 {
 	if (!asi_enabled())
 		return copy_folio_to_iter(folio, offset, bytes, iter);
-	return __asi_copy_folio_to_iter(folio, offset, bytes, iter);
+	return __asi_copy_folio_to_iter(file, folio, offset, bytes, iter);
 }
 
 /**
@@ -88,7 +91,8 @@ static inline int asi_copy_user_page(struct page *to, struct page *from,
 #else
 
 /* Macros, because inline functions would change the code of callers. */
-#define asi_copy_folio_to_iter		copy_folio_to_iter
+#define asi_copy_folio_to_iter(file, folio, offset, bytes, iter) \
+	copy_folio_to_iter(folio, offset, bytes, iter)
 #define asi_copy_folio_from_iter_atomic(file, folio, offset, bytes, iter) \
 	copy_folio_from_iter_atomic(folio, offset, bytes, iter)
 #define asi_copy_user_page		copy_mc_user_highpage

@@ -3,8 +3,12 @@
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <linux/asi.h>
+#include <linux/asi_exec.h>
 #include <linux/completion.h>
 #include <linux/cpumask.h>
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/fs.h>
 #include <linux/gfp.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
@@ -12,6 +16,7 @@
 #include <linux/mmu_context.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
+#include <linux/shmem_fs.h>
 #include <linux/smp.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -614,7 +619,7 @@ static unsigned long copy_part(struct kunit *test, struct folio *folio,
 	migrate_disable();
 	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
 	restrict_cpu();
-	copied = asi_copy_folio_to_iter(folio, offset, bytes, &iter);
+	copied = asi_copy_folio_to_iter(NULL, folio, offset, bytes, &iter);
 	ephmap_test_leave();
 	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
 	migrate_enable();
@@ -664,10 +669,127 @@ static void copies_end_where_memory_does(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, import_ubuf(ITER_DEST, (void __user *)user + 16,
 					  2 * PAGE_SIZE - 16, &iter), 0);
 	restrict_cpu();
-	copied = asi_copy_folio_to_iter(folio, 0, 2 * PAGE_SIZE - 16, &iter);
+	copied = asi_copy_folio_to_iter(NULL, folio, 0, 2 * PAGE_SIZE - 16, &iter);
 	ephmap_test_leave();
 	KUNIT_EXPECT_EQ(test, copied, PAGE_SIZE - 16);
 	KUNIT_EXPECT_EQ(test, count_wrong(test, user + 16, 0, copied), 0);
+}
+
+/* === Programs that are executed =========================================== */
+
+#define WORD		"a word"
+#define AT		100
+
+/* Returns the number of windows that it took. */
+static unsigned long copy_word(struct folio *folio, const char __user *word)
+{
+	void *to = folio_address(folio) + AT;
+	unsigned long windows, left;
+
+	migrate_disable();
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
+	restrict_cpu();
+	left = asi_copy_argument(folio_page(folio, 0), to, word, sizeof(WORD));
+	asi_copy_argument_kernel(folio_page(folio, 0), 2 * AT, WORD, sizeof(WORD));
+	ephmap_test_leave();
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
+	migrate_enable();
+	return left ? 0 : windows;
+}
+
+static void arguments_are_copied(struct kunit *test)
+{
+	struct folio *folio;
+	unsigned long user;
+	char *at;
+	int tries;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, 0);
+	at = folio_address(folio);
+	user = map_user(test, PAGE_SIZE);
+	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)user, WORD, sizeof(WORD)), 0);
+	for (tries = 0; tries < TRIES; tries++) {
+		memset(at, 0, PAGE_SIZE);
+		if (copy_word(folio, (char __user *)user) == 2)
+			break;
+		KUNIT_EXPECT_STREQ(test, at + AT, WORD);
+	}
+	KUNIT_EXPECT_LT(test, tries, TRIES);
+	KUNIT_EXPECT_STREQ(test, at + AT, WORD);
+	KUNIT_EXPECT_STREQ(test, at + 2 * AT, WORD);
+	KUNIT_EXPECT_NULL(test, memchr_inv(at, 0, AT));
+}
+
+/* An argument that has to be read in first is copied as well. */
+static void absent_arguments_are_copied(struct kunit *test)
+{
+	struct folio *folio;
+	unsigned long user;
+	char *at;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, 0);
+	at = folio_address(folio);
+	memset(at, 1, PAGE_SIZE);
+	user = map_user(test, PAGE_SIZE);
+	copy_word(folio, (char __user *)user);
+	KUNIT_EXPECT_NULL(test, memchr_inv(at + AT, 0, sizeof(WORD)));
+	KUNIT_EXPECT_EQ(test, at[AT + sizeof(WORD)], 1);
+}
+
+/* Returns the number of windows in which the kernel read a file for itself. */
+static unsigned long read_for_kernel(struct kunit *test, struct file *file,
+				     struct folio *folio)
+{
+	struct kvec buffer = {
+		.iov_base = kunit_kzalloc(test, PAGE_SIZE, GFP_KERNEL),
+		.iov_len = PAGE_SIZE,
+	};
+	unsigned long windows;
+	struct iov_iter iter;
+	size_t copied;
+
+	KUNIT_ASSERT_NOT_NULL(test, buffer.iov_base);
+	iov_iter_kvec(&iter, ITER_DEST, &buffer, 1, PAGE_SIZE);
+	migrate_disable();
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
+	restrict_cpu();
+	copied = asi_copy_folio_to_iter(file, folio, 0, PAGE_SIZE, &iter);
+	ephmap_test_leave();
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
+	migrate_enable();
+	KUNIT_EXPECT_EQ(test, copied, PAGE_SIZE);
+	KUNIT_EXPECT_MEMEQ(test, buffer.iov_base, folio_address(folio), PAGE_SIZE);
+	return windows;
+}
+
+/* In the name of another user, the process might learn what it must not. */
+static void the_kernel_reads_in_windows(struct kunit *test)
+{
+	const struct cred *old;
+	struct folio *folio;
+	struct file *file;
+	struct cred *cred;
+	int tries;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_filled(test);
+	file = shmem_file_setup("asi_ephmap", PAGE_SIZE, EMPTY_VMA_FLAGS);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
+	for (tries = 0; tries < TRIES; tries++)
+		if (read_for_kernel(test, file, folio))
+			break;
+	KUNIT_EXPECT_LT(test, tries, TRIES);
+
+	cred = prepare_creds();
+	if (cred) {
+		old = override_creds(cred);
+		KUNIT_EXPECT_EQ(test, read_for_kernel(test, file, folio), 0);
+		put_cred(revert_creds(old));
+	}
+	KUNIT_EXPECT_NOT_NULL(test, cred);
+	fput(file);
 }
 
 static struct kunit_case asi_ephmap_cases[] = {
@@ -686,6 +808,9 @@ static struct kunit_case asi_ephmap_cases[] = {
 	KUNIT_CASE(none_is_left_on_other_cpus),
 	KUNIT_CASE(copies_to_users),
 	KUNIT_CASE(copies_end_where_memory_does),
+	KUNIT_CASE(arguments_are_copied),
+	KUNIT_CASE(absent_arguments_are_copied),
+	KUNIT_CASE(the_kernel_reads_in_windows),
 	{}
 };
 
