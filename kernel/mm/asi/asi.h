@@ -19,6 +19,9 @@ static __always_inline bool asi_is_sensitive(int migratetype)
 }
 
 int asi_get_type(struct page *page);
+bool __asi_may_defer(unsigned int order);
+void asi_defer(struct page *page, unsigned int order);
+long __asi_clean_all(void);
 
 /* Clear this page when it is freed? Always, until all blocks have a kind. */
 static __always_inline bool asi_must_clear(struct page *page)
@@ -31,6 +34,21 @@ static __always_inline bool asi_must_clear(struct page *page)
 static __always_inline bool asi_is_clean(struct page *page)
 {
 	return asi_gives_clean() && is_migrate_sensitive(asi_get_type(page));
+}
+
+/* May this page be cleared after it is freed? Then it must go to asi_defer(). */
+static __always_inline bool asi_may_defer(struct page *page, unsigned int order)
+{
+	/* What is about to go offline must not be away. */
+	return asi_gives_clean() &&
+	       is_migrate_sensitive(get_pageblock_migratetype(page)) &&
+	       __asi_may_defer(order);
+}
+
+/* Clear what is queued. Returns how many pages are free now. */
+static __always_inline long asi_clean_all(void)
+{
+	return asi_gives_clean() ? __asi_clean_all() : 0;
 }
 
 /* May pages of one type be used as the other without conversion? */
@@ -133,6 +151,7 @@ struct page *asi_take_free(struct zone *zone, unsigned int min_order,
 void asi_give_free(struct zone *zone, struct page *page, unsigned int order);
 void asi_set_type(struct page *page, unsigned int order, int migratetype);
 unsigned int asi_count_free(struct zone *zone, bool sensitive, unsigned int max);
+void asi_free_clean(struct page *page, unsigned int order);
 bool __init asi_settle_block(struct zone *zone, unsigned long pfn);
 
 /* === Within mm/asi/ ====================================================== */
@@ -166,6 +185,8 @@ struct asi_audit {
 };
 
 const char * __init asi_refused(void);
+void __init asi_dirty_init(void);
+void asi_clear_pages(struct page *page, unsigned int nr);
 enum asi_entry asi_look(struct page *page, unsigned long addr, bool *sensitive);
 void asi_audit(struct asi_audit *audit);
 long asi_event_read(enum asi_event event);
@@ -176,6 +197,9 @@ long asi_event_read(enum asi_event event);
 #define asi_is_sensitive(migratetype)		false
 #define asi_must_clear(page)			false
 #define asi_is_clean(page)			false
+#define asi_may_defer(page, order)		false
+#define asi_defer(page, order)			do { } while (0)
+#define asi_clean_all()				0
 #define asi_compatible(migratetype, other)	true
 #define asi_needs_block(migratetype)		false
 #define asi_unreserved_type(migratetype)	(migratetype)

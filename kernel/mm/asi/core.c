@@ -131,17 +131,21 @@ struct asi_blocks {
 	unsigned int order;
 };
 
-static void asi_clear_blocks(const struct asi_blocks *b)
+/**
+ * asi_clear_pages() - Clear pages that are about to be free.
+ * @page: the first one, which the page allocator has prepared.
+ * @nr: their number.
+ *
+ * Context: any; leaves the restricted address space.
+ */
+void asi_clear_pages(struct page *page, unsigned int nr)
 {
-	unsigned int i, nr = 1 << b->order;
+	unsigned int i;
 
-	if (!asi_clears())
-		return;
-
-	debug_pagealloc_map_pages(b->page, nr);
+	debug_pagealloc_map_pages(page, nr);
 	for (i = 0; i < nr; i++)
-		clear_page(page_address(b->page + i));
-	debug_pagealloc_unmap_pages(b->page, nr);
+		clear_page(page_address(page + i));
+	debug_pagealloc_unmap_pages(page, nr);
 }
 
 static void asi_set_blocks(const struct asi_blocks *b, int migratetype)
@@ -189,7 +193,8 @@ static bool asi_to_sensitive(struct zone *zone, unsigned int order,
 	for (i = 0; i < nr; i++) {
 		unsigned long addr = (unsigned long)page_address(b[i].page);
 
-		asi_clear_blocks(&b[i]);
+		if (asi_clears())
+			asi_clear_pages(b[i].page, 1 << b[i].order);
 		asi_set_blocks(&b[i], migratetype);
 		start = min(start, addr);
 		end = max(end, addr + (PAGE_SIZE << b[i].order));
@@ -428,8 +433,10 @@ static const char * __init asi_start(void)
 	 * again.
 	 */
 	drain_all_pages(NULL);
-	if (asi_clears())
+	if (asi_clears()) {
+		asi_dirty_init();
 		static_branch_enable(&asi_clean_key);
+	}
 	register_memory_notifier(&asi_memory_nb);
 	asi_check_reserve();
 	return NULL;

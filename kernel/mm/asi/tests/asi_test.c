@@ -29,6 +29,7 @@
 
 #define PATTERN		0x5a
 #define NR_BLOCKS	16
+#define TRIES		20
 /* Enough to be allocated again on the small test machine. */
 #define LEFT_BLOCKS	64
 
@@ -728,6 +729,91 @@ static void converted_memory_is_clean(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, count_dirty(sensitive), 0);
 }
 
+static void skip_unless_cleared_later(struct kunit *test)
+{
+	skip_unless_enabled(test);
+	if (!asi_gives_clean())
+		kunit_skip(test, "memory is poisoned when it is freed");
+	if (debug_pagealloc_enabled())
+		kunit_skip(test, "free memory cannot be looked at");
+}
+
+/* Has a page data, although it is not in use? */
+static bool is_dirty(struct page *page)
+{
+	u8 first;
+
+	/* Memory that is free has no shadow that allows to read it. */
+	return !copy_from_kernel_nofault(&first, page_address(page), 1) && first;
+}
+
+/* Free pages with data in them; returns how many of them have it still. */
+static unsigned int free_dirty(struct kunit *test, unsigned int order,
+			       struct page **pages, unsigned int *room)
+{
+	unsigned int i, dirty = 0;
+
+	for (i = 0; i < NR_BLOCKS; i++) {
+		pages[i] = alloc_pages(GFP_HIGHUSER, order);
+		KUNIT_ASSERT_NOT_NULL(test, pages[i]);
+		memset(page_address(pages[i]), PATTERN, PAGE_SIZE << order);
+	}
+	asi_clean_all();
+	*room = 0;
+	scoped_guard(preempt) {
+		for (i = 0; i < NR_BLOCKS; i++) {
+			*room += __asi_may_defer(order);
+			__free_pages(pages[i], order);
+		}
+		for (i = 0; i < NR_BLOCKS; i++)
+			dirty += is_dirty(pages[i]);
+	}
+	asi_clean_all();
+	return dirty;
+}
+
+/* To free sensitive memory, nobody has to access it. */
+static void sensitive_memory_is_cleared_later(struct kunit *test)
+{
+	struct page *pages[NR_BLOCKS];
+	unsigned int room, tries;
+
+	skip_unless_cleared_later(test);
+	/* The worker may have been called for other memory, and find this. */
+	for (tries = 0; tries < TRIES; tries++)
+		if (free_dirty(test, 0, pages, &room) == NR_BLOCKS)
+			break;
+	KUNIT_EXPECT_LT(test, tries, TRIES);
+}
+
+/* Those who look for free memory find what is queued. */
+static void queued_memory_is_found(struct kunit *test)
+{
+	struct page *page;
+
+	skip_unless_cleared_later(test);
+	page = alloc_page(GFP_HIGHUSER);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	memset(page_address(page), PATTERN, PAGE_SIZE);
+	asi_clean_all();
+	__free_page(page);
+	drain_all_pages(NULL);
+	KUNIT_EXPECT_FALSE(test, is_dirty(page));
+	KUNIT_EXPECT_TRUE(test, is_free_buddy_page(page));
+}
+
+/* The queue is short: pages that do not fit are cleared by those who free them. */
+static void too_much_is_cleared_at_once(struct kunit *test)
+{
+	struct page *pages[NR_BLOCKS];
+	unsigned int dirty, room;
+
+	skip_unless_cleared_later(test);
+	dirty = free_dirty(test, PMD_ORDER, pages, &room);
+	KUNIT_EXPECT_LT(test, room, NR_BLOCKS);
+	KUNIT_EXPECT_LE(test, dirty, room);
+}
+
 static struct kunit_case asi_cases[] = {
 	KUNIT_CASE_PARAM(each_order_gets_its_kind, request_gen_params),
 	KUNIT_CASE(lists_per_cpu_keep_the_kinds_apart),
@@ -748,6 +834,9 @@ static struct kunit_case asi_cases[] = {
 	KUNIT_CASE(audit_finds_seeded_mistakes),
 	KUNIT_CASE(sensitive_memory_is_clean),
 	KUNIT_CASE(converted_memory_is_clean),
+	KUNIT_CASE(sensitive_memory_is_cleared_later),
+	KUNIT_CASE(queued_memory_is_found),
+	KUNIT_CASE(too_much_is_cleared_at_once),
 	{}
 };
 
