@@ -199,7 +199,6 @@ long asi_event_read(enum asi_event event);
 #define asi_is_clean(page)			false
 #define asi_may_defer(page, order)		false
 #define asi_defer(page, order)			do { } while (0)
-#define asi_clean_all()				0
 #define asi_compatible(migratetype, other)	true
 #define asi_needs_block(migratetype)		false
 #define asi_unreserved_type(migratetype)	(migratetype)
@@ -208,6 +207,11 @@ long asi_event_read(enum asi_event event);
 #define asi_convert(zone, order, gfp, type)	false
 #define asi_range_fits(start, end, gfp)		true
 #define asi_block_init(page)			do { } while (0)
+
+static inline long asi_clean_all(void)
+{
+	return 0;
+}
 
 static inline void asi_clear_init(void)
 {
