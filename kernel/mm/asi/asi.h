@@ -39,7 +39,7 @@ static __always_inline bool asi_is_clean(struct page *page)
 /* May this page be cleared after it is freed? Then it must go to asi_defer(). */
 static __always_inline bool asi_may_defer(struct page *page, unsigned int order)
 {
-	/* What is about to go offline must not be away. */
+	/* Memory that is about to go offline must not be away. */
 	return asi_gives_clean() &&
 	       is_migrate_sensitive(get_pageblock_migratetype(page)) &&
 	       __asi_may_defer(order);
