@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -56,22 +56,16 @@ WithOpt = Annotated[
     ),
 ]
 AppendOpt = Annotated[Names, Option(help="A further kernel argument; may be repeated.")]
-JsonOpt = Annotated[
-    Path | None,
-    Option("--json", help="Write the result to this file.", dir_okay=False, callback=_writable),
-]
+
+
+def _written(name: str, about: str) -> Any:
+    """Return an option that names a file, which a verb writes at its end."""
+    return Option(name, help=about, dir_okay=False, callback=_writable)
+
+
+JsonOpt = Annotated[Path | None, _written("--json", "Write the result to this file.")]
 JunitOpt = Annotated[
-    Path | None,
-    Option(
-        "--junit", help="Write the results to this file, as JUnit's XML.", dir_okay=False,
-        callback=_writable,
-    ),
-]  # fmt: skip
-KtapOpt = Annotated[
-    Path | None,
-    Option(
-        "--ktap", help="Write the results to this file, as KTAP.", dir_okay=False,
-        callback=_writable,
-    ),
-]  # fmt: skip
+    Path | None, _written("--junit", "Write the results to this file, as JUnit's XML.")
+]
+KtapOpt = Annotated[Path | None, _written("--ktap", "Write the results to this file, as KTAP.")]
 CpusOpt = Annotated[int, Option(help="CPUs of the guest.", min=1, max=2)]
