@@ -6,8 +6,8 @@
  * sensitive or ordinary, and the page allocator uses it accordingly. Only a
  * wholly free pageblock is converted:
  *
- * - Sensitive to ordinary: map it. Sensitive memory is cleared when it is
- *   freed, so the block holds no data of others. Possible in any context.
+ * - Sensitive to ordinary: map it. Sensitive memory is cleared before it is
+ *   free, so the block holds no data of others. Possible in any context.
  * - Ordinary to sensitive: clear it, because allocations expect clean sensitive
  *   memory; unmap it, and flush all TLBs. The flush sends IPIs, which needs
  *   interrupts enabled. A batch of blocks shares one flush.

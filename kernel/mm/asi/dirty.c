@@ -116,8 +116,13 @@ long __asi_clean_all(void)
 	long cleaned = 0;
 	int cpu;
 
-	for_each_possible_cpu(cpu)
-		cleaned += asi_clean(per_cpu_ptr(&asi_dirty, cpu));
+	for_each_possible_cpu(cpu) {
+		struct asi_dirty *dirty = per_cpu_ptr(&asi_dirty, cpu);
+
+		/* Also counted is what somebody is clearing: wait for that. */
+		if (atomic_long_read(&dirty->nr))
+			cleaned += asi_clean(dirty);
+	}
 	return cleaned;
 }
 

@@ -95,7 +95,9 @@ static bool ephmap_may_read(struct file *file, struct iov_iter *iter)
 {
 	if (user_backed_iter(iter))
 		return true;
-	return iov_iter_is_kvec(iter) && current_cred() == current_real_cred() &&
+	/* Kernel threads have no windows: do not ask for them. */
+	return iov_iter_is_kvec(iter) && current->mm &&
+	       current_cred() == current_real_cred() &&
 	       !file_permission(file, MAY_READ);
 }
 
