@@ -300,8 +300,10 @@ def test_the_json_of_a_test_run(
     done = call("test", "um", "--json", str(tmp_path / "r"))
     assert done.code == 1
     assert "hidden" not in done.out
-    assert "          shown\n" in done.out
-    assert done.out.endswith("\n4 passed, 1 failed, 1 skipped\n")
+    # The end says again what failed, and only that.
+    failed = "FAIL  -    d: 0 passed, 1 failed, 0 skipped\n          shown\n"
+    assert done.out.count(failed) == 2
+    assert done.out.endswith(f"\nFailed:\n{failed}\n4 passed, 1 failed, 1 skipped\n")
     written = json.loads((tmp_path / "r").read_text())
     assert written["tested"] == [
         {"target": "um", "variant": "on", "suites": [

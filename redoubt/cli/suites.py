@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -89,15 +89,22 @@ class _Reports:
                 write_bytes(file, render(first.name, items))
 
 
-def _end(task: Task, first: Target, items: list[Item], reports: _Reports) -> None:
+def _end(task: Task, targets: Sequence[Target], items: list[Item], reports: _Reports) -> None:
     """Count and write the items; exit with 1 unless some tests passed and none failed."""
+    failures = [item for item in items if item.outcome == FAILED]
+    if failures and len(items) > 1:
+        # Once more, as nobody finds them among a thousand lines.
+        out.print("\nFailed:")
+        show = _shower(targets)
+        for item in failures:
+            show(item)
     passed, failed, skipped = (
         sum(getattr(item, name) for item in items) for name in ("passed", "failed", "skipped")
     )
     out.print(f"\n{passed} passed, {failed} failed, {skipped} skipped", markup=False)
     # Last, so that on a pipe all that follows "KTAP version 1" is of the report.
-    reports.write(first, items)
-    task.end({"tested": as_json(first.name, items)}, (), passed > 0 and not failed)
+    reports.write(targets[0], items)
+    task.end({"tested": as_json(targets[0].name, items)}, (), passed > 0 and not failed)
 
 
 @app.command("kunit")
@@ -140,7 +147,7 @@ def run_kunit(
         for item in timed(boots.kunit(run, made, way, cpus=cpus)):
             show(item)
             items.append(item)
-    _end(task, chosen, items, _Reports(junit, ktap_file))
+    _end(task, [chosen], items, _Reports(junit, ktap_file))
 
 
 @app.command("test")
@@ -173,4 +180,4 @@ def test_all(
             task.boots(target, place)
     with alone():
         items = steps.run_all(runs, _shower(chosen), only or (), _teller())
-    _end(task, chosen[0], items, _Reports(junit, ktap_file))
+    _end(task, chosen, items, _Reports(junit, ktap_file))
