@@ -70,7 +70,16 @@ EVENTS = {
 def pool(*, free: int = 390, tables: int = 100, blocks: int = 1, small: int = 0,
          **values: int) -> list[str]:  # fmt: skip
     """A pool at rest as a guest shows it; all is well unless something is replaced."""
-    shown = {"cached": 16, "reserve": 2, "spare": 2, "own": 7, "stuck": 0, **EVENTS, **values}
+    shown = {
+        "cached": 16,
+        "reserve": 2,
+        "spare": 2,
+        "own": 7,
+        "other": 0,
+        "stuck": 0,
+        **EVENTS,
+        **values,
+    }
     return [
         f"PageTables:        {4 * tables} kB",
         f"node 0 blocks {blocks} empty 0 small_pages {small} free {free} clean {free}",

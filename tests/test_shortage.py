@@ -52,6 +52,11 @@ def test_a_page_that_is_neither_free_nor_in_use_is_held_by_the_pool() -> None:
     assert state.held == 512 - 390 - 16 - 2 - 7 - 100
 
 
+def test_pages_of_objects_are_in_use() -> None:
+    grown = {"small": 160, "other": 160, "small_added": 45, "small_returned": 5}
+    assert problems(console(at_last=pool(failed_allocs=4, **grown))) == ()
+
+
 def test_what_the_checker_says_later_is_not_of_the_pool_at_rest() -> None:
     before = list(shortage.parse_pools(pool(tables=100)))
     lines = [*pool(tables=100), *WALK, "switches_pgtables 7"]
@@ -65,6 +70,7 @@ def test_what_the_checker_says_later_is_not_of_the_pool_at_rest() -> None:
         ({"free": 391}, "neither free nor in use"),
         ({"tables": 90}, "neither free nor in use"),
         ({"own": 8}, "neither free nor in use"),
+        ({"other": 1}, "neither free nor in use"),
         ({"blocks": 4, "free": 390 + 3 * 512, "blocks_added": 4}, "4 blocks"),
         ({"reserve": 1, "free": 391}, "reserve 1"),
         ({"stuck": 4}, "stuck 4"),

@@ -25,12 +25,12 @@ _SMALL_BLOCK = 4
 _BLOCK_PAGES = 512
 _PAGE_KB = 4
 _JUDGED = {
-    "blocks", "small_pages", "free", "cached", "reserve", "own", "stuck", "bad_takes",
+    "blocks", "small_pages", "free", "cached", "reserve", "own", "other", "stuck", "bad_takes",
     "bad_frees", "refused", "blocks_added", "blocks_returned", "small_added", "small_returned",
 }  # fmt: skip
 
 # Where a page of the pool can be, besides in a page table.
-_COUNTED = ("free", "cached", "reserve", "own")
+_COUNTED = ("free", "cached", "reserve", "own", "other")
 
 _TABLES = re.compile(r"^PageTables:\s+(\d+) kB$")
 _NODE = re.compile(r"^node \d+ (blocks \d+ empty \d+ small_pages \d+ free \d+) clean \d+$")
@@ -145,8 +145,9 @@ def problems_of_pool(before: Pool, now: Pool, extra_blocks: int = EXTRA_BLOCKS) 
     """
     if now["blocks"] > before["blocks"] + extra_blocks:
         yield f"{now['blocks']} blocks, {before['blocks']} after boot"
-    # Each page that stays, as tables of vmalloc and the pool's data do, may pin a small block.
-    if now["small_pages"] > _SMALL_BLOCK * (now["own"] + now.tables):
+    # Each page that stays, as tables of vmalloc and the pool's data do, may pin a small block;
+    # objects are in small blocks where there was no whole one.
+    if now["small_pages"] > _SMALL_BLOCK * (now["own"] + now.tables) + now["other"]:
         yield f"{now['small_pages']} pages in small blocks"
     if now.held != before.held:
         yield f"{now.held - before.held} pages more than after boot are neither free nor in use"

@@ -309,6 +309,7 @@ static int kpkeys_block_enter_other(const struct kpkeys_pool *pool,
 	if (WARN_ON_ONCE(!region))
 		return -ENOSPC;
 	kpkeys_region_enlist(node, region);
+	pool->state->nr_other += 1 << order;
 	if (whole) {
 		node->nr_blocks++;
 		kpkeys_pool_count(pool, KPKEYS_POOL_BLOCKS_ADDED);

@@ -170,6 +170,7 @@ struct kpkeys_magazine {
  * @spare: pages for the pool's own data, linked by their first word.
  * @nr_spare: how many there are.
  * @nr_own: pages for the pool's own data, used or spare. It only grows.
+ * @nr_other: pages with another key, never handed out. It only grows.
  * @free_regions: unused descriptors.
  * @offered: a bit for each block with pages that may enter the pool.
  * @first_offered: the first of these page frames.
@@ -187,7 +188,7 @@ struct kpkeys_pool_state {
 	struct page *reserve[KPKEYS_POOL_MAX_RESERVE];
 	unsigned int nr_reserve;
 	void *spare;
-	unsigned int nr_spare, nr_own;
+	unsigned int nr_spare, nr_own, nr_other;
 	struct list_head free_regions;
 	unsigned long *offered, *protected;
 	unsigned long first_offered, nr_offered;

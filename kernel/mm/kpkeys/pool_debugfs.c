@@ -39,6 +39,7 @@ static int kpkeys_pool_show(struct seq_file *m, void *unused)
 	seq_printf(m, "reserve %u\n", pool->state->nr_reserve);
 	seq_printf(m, "spare %u\n", pool->state->nr_spare);
 	seq_printf(m, "own %u\n", pool->state->nr_own);
+	seq_printf(m, "other %u\n", pool->state->nr_other);
 	seq_printf(m, "stuck %ld\n", atomic_long_read(&pool->sync->nr_stuck));
 	for (i = 0; i < KPKEYS_POOL_NR_EVENTS; i++)
 		seq_printf(m, "%s %ld\n", event_names[i],
