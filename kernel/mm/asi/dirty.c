@@ -28,11 +28,11 @@
 #include "../page_alloc.h"
 #include "asi.h"
 
-/* How long memory may be queued, at least. */
-#define DELAY_MS	10
+/* How long memory may be queued, at least: each run of the worker is an exit. */
+#define DELAY_MS	100
 
 /* Most that may be queued: this part of all memory, and so many bytes. */
-#define PART		100
+#define PART		32
 #define MOST		SZ_64M
 
 struct asi_dirty {
