@@ -192,6 +192,16 @@ def test_a_library_is_looked_for_with_gcc(machine: Machine) -> None:
     assert "\tyes\t" in machine.run("--report").stdout
 
 
+@pytest.mark.parametrize("group", sorted(GROUPS - {"base", "no-pku"}))
+def test_each_group_can_be_asked_for(machine: Machine, group: str) -> None:
+    machine.table.write_text(f"{group} frobber frob-pkg frobs\n")
+    machine.program("frobber")
+    ran = machine.run(group)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    (machine.bin / "frobber").unlink()
+    assert "missing: frobber" in machine.run(group).stderr
+
+
 def test_unknown_argument(machine: Machine) -> None:
     ran = machine.run("--nonsense")
     assert ran.returncode == 2
