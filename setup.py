@@ -8,7 +8,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 # Of the repository. Not results/: these are of the machines that somebody has measured on.
-DATA = ("configs", "docs", "emulator", "guest", "kernel", "patches", "scripts")
+DATA = ("configs", "docs", "emulator", "guest", "kernel", "patches", "scripts", "tools")
 
 
 class WithData(build_py):

@@ -16,7 +16,7 @@ from redoubt import __version__
 from redoubt.core import paths
 from redoubt.linux import tree
 
-DATA = ("configs", "docs", "emulator", "guest", "kernel", "patches", "scripts")
+DATA = ("configs", "docs", "emulator", "guest", "kernel", "patches", "scripts", "tools")
 FILES = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
 
 
