@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import lzma
+import os
 import re
 import shutil
 import signal
@@ -350,7 +352,7 @@ def test_versions_grow(repo: Callable[..., str], tmp_path: Path) -> None:
 def test_the_changelog_is_one(tmp_path: Path) -> None:
     version = deb.Version("7.3.4+redoubt202611181106.0123456789ab-1", 1_795_000_000, False)
     file = tmp_path / "changelog"
-    file.write_text(deb._changelog(version, "A B <a@example.org>"))
+    file.write_text(deb._changelog("linux-upstream", "It is.", version, "A B <a@example.org>"))
     said = subprocess.run(
         ["dpkg-parsechangelog", "-l", file], check=True, capture_output=True, text=True
     )
@@ -381,7 +383,14 @@ def test_what_the_kernels_packaging_gets() -> None:
 
 def test_the_table_has_what_packages_need() -> None:
     things = {one.thing for one in doctor.prerequisites() if "deb" in one.group.split(",")}
-    assert things >= {"dpkg-buildpackage", "dh_builddeb", "kmod", "zstd", "lib:libelf.so"}
+    assert things >= {
+        "dpkg-buildpackage",
+        "dh_builddeb",
+        "kmod",
+        "zstd",
+        "lib:libelf.so",
+        "help2man",
+    }
 
 
 def test_missing_programs_are_named_with_what_installs_them(
@@ -471,6 +480,18 @@ case "$*" in
 esac
 """.replace("RELEASE", RELEASE)
 
+DPKG_DEB = """\
+case $1 in
+--root-owner-group) tar -C "$3" -cf "$4" . ;;
+*) tar -xf "$2" -C "$3" ;;
+esac
+"""
+HELP2MAN = """\
+for word; do case $word in --output=*) output=${word#--output=} ;; esac; done
+[ ! -e "$CONTROL/no-page" ] || { echo "help2man: no"; exit 1; }
+echo "${word##*/}" > "$output"
+"""
+
 # The queue of this repository does not go with the small tree of the tests.
 STUB = """
 from pathlib import Path
@@ -486,7 +507,8 @@ def shop(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     """Fake programs that make packages, good ones unless a test changes what they are made of."""
     sandbox.toolchain()
     sandbox.program("make", MAKE)
-    sandbox.program("dpkg-deb", 'tar -xf "$2" -C "$3"\n')
+    sandbox.program("dpkg-deb", DPKG_DEB)
+    sandbox.program("help2man", HELP2MAN)
     fill(sandbox.control / "image", sandbox.control / "headers")
     table = sandbox.where / "table"
     table.write_text("deb make make builds\n")
@@ -517,9 +539,10 @@ def test_packages_come_to_their_place(shop: Sandbox) -> None:
     report = make()
     place = shop.build / "deb/x86_64-small"
     version = deb.version_of("7.3.4", paths.repo()).text
-    names = [f"linux-{kind}-{RELEASE}_{version}_amd64.deb" for kind in ("headers", "image")]
-    assert sorted(file.name for file in place.iterdir()) == names
-    assert report.packages == tuple(place / name for name in reversed(names))
+    names = [f"linux-{kind}-{RELEASE}_{version}_amd64.deb" for kind in ("image", "headers")]
+    names.append(f"redoubt-tools_{version}_all.deb")
+    assert {file.name for file in place.iterdir()} == {*names}
+    assert report.packages == tuple(place / name for name in names)
     assert (report.ok, report.boot, report.modules) == (True, None, 1)
     assert [entry.name for entry in place.parent.iterdir()] == ["x86_64-small"]
     said = (shop.control / "env").read_text().splitlines()
@@ -529,6 +552,124 @@ def test_packages_come_to_their_place(shop: Sandbox) -> None:
     assert version in changelog.read_text()
     words = (shop.control / "made").read_text().split()
     assert {"bindeb-pkg", "ARCH=x86_64", f"O={shop.build}/x86_64/deb-small/linux"} <= set(words)
+
+
+needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="needs dpkg")
+
+
+@pytest.fixture
+def small(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package of tools, made by the real dpkg-deb in a directory of its own."""
+    sandbox.program("help2man", HELP2MAN)
+    for name, value in sandbox.env.items():
+        monkeypatch.setenv(name, value)
+    into = sandbox.where / "made"
+    into.mkdir()
+    before = os.umask(0o077)
+    try:
+        version = deb.Version("7.3.4+redoubt0-1", 1_795_000_000, False)
+        file = deb._make_tools(version, ("A B", "a@example.org"), into)
+    finally:
+        os.umask(before)
+    assert [*into.iterdir()] == [file]
+    return file
+
+
+def dpkg_deb(*words: str | Path) -> str:
+    env = {**os.environ, "TZ": "UTC"}
+    return subprocess.run(
+        ["dpkg-deb", *words], check=True, capture_output=True, text=True, env=env
+    ).stdout
+
+
+@needs_dpkg
+def test_the_package_of_tools_has_what_a_system_needs(small: Path, tmp_path: Path) -> None:
+    fields = dict(
+        line.split(": ", 1) for line in dpkg_deb("-f", small).splitlines() if line[0] != " "
+    )
+    assert (fields["Package"], fields["Architecture"]) == ("redoubt-tools", "all")
+    assert (fields["Version"], fields["Depends"]) == ("7.3.4+redoubt0-1", "python3 (>= 3.11)")
+    assert fields["Maintainer"] == "A B <a@example.org>"
+    modes = {}
+    for mode, owner, _, day, _, name in map(str.split, dpkg_deb("-c", small).splitlines()):
+        assert (owner, day) == ("root/root", "2026-11-18")
+        assert mode[0] == "-" or mode == "drwxr-xr-x"
+        if mode[0] == "-":
+            modes[name.removeprefix("./usr/")] = mode
+    assert modes == {
+        "bin/redoubt-status": "-rwxr-xr-x",
+        "lib/systemd/system/redoubt-violations.service": "-rw-r--r--",
+        "share/man/man1/redoubt-status.1.gz": "-rw-r--r--",
+        "share/doc/redoubt-tools/changelog.Debian.gz": "-rw-r--r--",
+        "share/doc/redoubt-tools/copyright": "-rw-r--r--",
+    }
+    dpkg_deb("-x", small, tmp_path / "root")
+    program = tmp_path / "root/usr/bin/redoubt-status"
+    # Alone, without anything of this repository, and with the system's Python.
+    done = subprocess.run(
+        ["/usr/bin/env", "-i", "/usr/bin/python3", "-I", program, "--help"],
+        capture_output=True, text=True, check=False, cwd="/",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: redoubt-status [-h]")
+    page = gzip.decompress((tmp_path / "root/usr/share/man/man1/redoubt-status.1.gz").read_bytes())
+    assert page == b"redoubt-status\n"
+    for word in shipped.local_words(paths.repo()):
+        assert word not in program.read_text()
+
+
+@needs_dpkg
+def test_the_package_of_tools_is_the_same_each_time(small: Path) -> None:
+    first = small.read_bytes()
+    version = deb.Version("7.3.4+redoubt0-1", 1_795_000_000, False)
+    assert deb._make_tools(version, ("A B", "a@example.org"), small.parent) == small
+    assert small.read_bytes() == first
+
+
+@needs_dpkg
+@pytest.mark.parametrize(
+    ("script", "words", "systemd", "asked"),
+    [
+        ("postinst", ["configure", ""], True,
+         ["helper enable UNIT", "systemctl daemon-reload", "invoke restart UNIT"]),
+        # The administrator may have disabled it since.
+        ("postinst", ["configure", "7.3.3-1"], True,
+         ["systemctl daemon-reload", "invoke restart UNIT"]),
+        ("postinst", ["configure", ""], False, ["helper enable UNIT"]),
+        ("prerm", ["remove"], True, ["invoke stop UNIT"]),
+        ("prerm", ["upgrade", "7.3.5-1"], True, []),
+        ("prerm", ["remove"], False, []),
+        ("postrm", ["remove"], True, ["systemctl daemon-reload"]),
+        ("postrm", ["purge"], True, ["helper purge UNIT"]),
+        ("postrm", ["upgrade", "7.3.5-1"], True, []),
+    ],
+)  # fmt: skip
+def test_the_service_comes_and_goes_with_its_package(
+    small: Path, sandbox: Sandbox, script: str, words: list[str], systemd: bool, asked: list[str]
+) -> None:
+    dpkg_deb("-e", small, sandbox.where / "scripts")
+    file = sandbox.where / "scripts" / script
+    there = sandbox.where if systemd else sandbox.where / "none"
+    file.write_text(file.read_text().replace("/run/systemd/system", str(there)))
+    for name in ("deb-systemd-helper", "deb-systemd-invoke", "systemctl"):
+        sandbox.program(name, f'echo {name.split("-")[-1]} "$@" >> "$CONTROL/asked"\n')
+    subprocess.run([file, *words], check=True, env=sandbox.env)
+    log = sandbox.control / "asked"
+    said = log.read_text().splitlines() if log.exists() else []
+    assert said == [line.replace("UNIT", "redoubt-violations.service") for line in asked]
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd")
+def test_systemd_understands_the_service(tmp_path: Path) -> None:
+    unit = paths.repo() / "tools/status/redoubt-violations.service"
+    text = unit.read_text()
+    assert "ExecStart=/usr/bin/redoubt-status --follow\n" in text
+    copy = tmp_path / unit.name
+    copy.write_text(text.replace("/usr/bin/redoubt-status", "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and unit.name not in done.stderr, done.stderr
 
 
 @pytest.fixture
@@ -562,6 +703,8 @@ def configured(shop: Sandbox, option: str) -> None:
     [
         (lambda shop: (shop.control / "broken").touch(),
          r"building packages of x86_64 \(small\) failed.*mm/memory\.c:1: error: no", None),
+        (lambda shop: (shop.control / "no-page").touch(),
+         r"making the manual page of redoubt-status failed.*help2man: no", None),
         (lambda shop: shop.program("make", MAKE.replace("pack headers", ":")),
          "expected linux-image-.* made linux-image", None),
         (lambda shop: append(shop.control / f"image/boot/System.map-{RELEASE}", "0 t kpkeys_vuln"),
@@ -607,7 +750,7 @@ def test_a_kernel_that_does_not_protect_is_not_let_through(
     unfinished(old)
     monkeypatch.setattr(packaged, "start", lambda *_: booted())
     assert make(host.EMULATED).ok
-    assert len(list((old.build / "deb/x86_64-small").iterdir())) == 2
+    assert len(list((old.build / "deb/x86_64-small").iterdir())) == 3
 
 
 def test_the_kernel_out_of_the_package_is_booted(
@@ -715,8 +858,12 @@ def test_what_is_said(
     assert lines[0] == f"Linux {RELEASE} for x86_64, configuration small, in {place}"
     assert lines[1] == f"  linux-image-{RELEASE}_7.3.4+redoubt0-1_amd64.deb: {sizes['image']} bytes"
     assert lines[2].endswith(f": {sizes['headers']} bytes")
-    assert lines[3].startswith("1 modules, built in ")
-    assert lines[4:] == [
+    assert (
+        lines[3]
+        == f"  redoubt-tools_7.3.4+redoubt0-1_all.deb: {sizes['tools_7.3.4+redoubt0']} bytes"
+    )
+    assert lines[4].startswith("1 modules, built in ")
+    assert lines[5:] == [
         "made of files that are not committed",
         "booted: protection active: page tables hardened (pkey 1, x86/pks)",
         "checker: 27 page table pages, all protected",
@@ -774,7 +921,7 @@ def test_an_interrupted_build_leaves_nothing_that_looks_finished(
     # The image was packed already; the next run neither keeps nor ships it.
     again = old.finish(old.start(*words))
     assert again.code == 0, again.err
-    assert len(list((old.build / "deb/x86_64-small").iterdir())) == 2
+    assert len(list((old.build / "deb/x86_64-small").iterdir())) == 3
 
 
 def test_what_a_killed_run_left_is_removed(sandbox: Sandbox) -> None:

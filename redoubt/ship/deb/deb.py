@@ -27,7 +27,7 @@ from redoubt.linux import build, own, source, tree
 from redoubt.linux.own import Own
 from redoubt.machine import doctor, provenance
 from redoubt.ship import commits
-from redoubt.ship.deb import installed, packaged, shipped
+from redoubt.ship.deb import installed, packaged, shipped, tools
 from redoubt.targets import Target
 
 # Directories of this name in the build directory were left by a run that was killed.
@@ -41,6 +41,8 @@ _FOREIGN_GROUPS = {"arm64": "deb-arm64"}
 # Only these two: the third that there is has the headers of the C library.
 _GOALS = "binary-image,binary-headers"
 _SUITE = "unstable"
+# What the kernel's packaging calls it.
+_SOURCE = "linux-upstream"
 
 
 @dataclass(frozen=True)
@@ -146,14 +148,16 @@ def needs(target: Target, config: str, *, install: bool = False) -> None:
 # === Building ====================================================================================
 
 
-def _changelog(version: Version, author: str) -> str:
-    """The changelog of the packages; the one that the kernel makes has the time of the build."""
+def _changelog(source: str, what: str, version: Version, author: str) -> str:
+    """The changelog of packages; the one that the kernel makes has the time of the build."""
     when = format_datetime(datetime.fromtimestamp(version.seconds, UTC))
     return (
-        f"linux-upstream ({version.text}) {_SUITE}; urgency=low\n\n"
-        f"  * Linux with protected page tables.\n\n"
-        f" -- {author}  {when}\n"
+        f"{source} ({version.text}) {_SUITE}; urgency=low\n\n  * {what}\n\n -- {author}  {when}\n"
     )
+
+
+def _maintainer(author: tuple[str, str]) -> str:
+    return "{} <{}>".format(*author)
 
 
 def _environment(version: Version, author: tuple[str, str], changelog: Path) -> dict[str, str]:
@@ -200,7 +204,10 @@ def _make(
     for left in above.glob("*.deb"):
         left.unlink()
     changelog = above / "changelog"
-    changelog.write_text(_changelog(version, "{} <{}>".format(*author)), encoding="utf-8")
+    changelog.write_text(
+        _changelog(_SOURCE, "Linux with protected page tables.", version, _maintainer(author)),
+        encoding="utf-8",
+    )
     with progress.step(f"Building packages of {target.name} ({config})"):
         log = logs / f"deb-config-{target.name}-{config}.log"
         build.configure(target, linux, objects, rules.fragments, log, base)
@@ -225,6 +232,13 @@ def _make(
             f"expected {image.name} and {headers.name}; the kernel's packaging made {names}"
         )
     return release, image, headers
+
+
+def _make_tools(version: Version, author: tuple[str, str], into: Path) -> Path:
+    """Pack the programs for a system that the kernel is installed in."""
+    who = _maintainer(author)
+    changelog = _changelog(tools.NAME, f"{tools.PROGRAM} for this kernel.", version, who)
+    return tools.make(version.text, version.seconds, who, changelog, into)
 
 
 def _unfit(what: str, wrong: Sequence[str], hint: str) -> RedoubtError:
@@ -265,6 +279,7 @@ def make(
     base = shipped.base(target, config, progress, mine)
     rules = shipped.rules(target, config, repo, base, mine)
     release, image, headers = _make(target, config, version, author, base, rules, progress)
+    small = _make_tools(version, author, image.parent)
     seconds = time.monotonic() - started
     place = place_of(target, config)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -285,8 +300,9 @@ def make(
             if install and booted.ok:
                 tried = installed.check_packages(machine, found, (image, headers), progress)
         report = Report(
-            target.name, config, release, version, (image, headers), modules, seconds, booted, tried
-        )
+            target.name, config, release, version, (image, headers, small), modules, seconds,
+            booted, tried,
+        )  # fmt: skip
         if report.ok:
             report = replace(report, packages=_publish(report.packages, place, scratch))
     return report
