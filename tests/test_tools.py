@@ -3,7 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -64,3 +73,110 @@ def test_tuxsuite_takes_the_plan(tmp_path: Path, jobs: dict[str, Any]) -> None:
     plan = config.PlanConfig(None, None, str(TOOLS / "tuxsuite/plan.yaml"))
     assert plan.schema_warning == ""
     assert [len(one["tests"]) for one in plan.plan] == [len(job["tests"]) for job in jobs.values()]
+
+
+# === kernel-hardening-checker ====================================================================
+
+CHECKER = TOOLS / "hardening-checker/redoubt_hardening_checker.py"
+HEADER = (
+    "# Linux/x86 7.3.4 Kernel Configuration\nCONFIG_GCC_VERSION=140200\nCONFIG_CLANG_VERSION=0\n"
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    reason: str
+    decision: str
+    name: str
+    value: str
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Our checks, with something else in the place of that tool."""
+    engine = ModuleType("kernel_hardening_checker.engine")
+    engine.OR = lambda *each: each  # type: ignore[attr-defined]
+    engine.KconfigCheck = engine.CmdlineCheck = Check  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "kernel_hardening_checker", ModuleType("tool"))
+    monkeypatch.setitem(sys.modules, engine.__name__, engine)
+    spec = importlib.util.spec_from_file_location("our_checks", CHECKER)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_checked_options_are_those_of_the_kernel(checks: ModuleType) -> None:
+    files = [*(paths.repo() / "patches").rglob("*.patch"), *(paths.repo() / "kernel").rglob("Kco*")]
+    defined = set(re.findall(r"^\+?config (\w+)$", "\n".join(map(Path.read_text, files)), re.M))
+    # Upstream has it.
+    assert {option for _, option, _, _ in checks.OPTIONS} <= {*defined, "ARM64_POE"}
+    features = tomllib.loads((paths.repo() / "configs/features.toml").read_text())
+    wanted = {one["option"] for name, one in features.items() if name != "linear-map"}
+    assert wanted <= {option for _, option, value, _ in checks.OPTIONS if value == "y"}
+    text = "".join(file.read_text() for file in (paths.repo() / "kernel").rglob("*.c"))
+    for name, _ in (*checks.SWITCHES, *checks.ASKED, *checks.ABSENT):
+        assert f'"{name}");' in text or f'early_param("{name}",' in text
+
+
+def test_checks_are_for_an_architecture(checks: ModuleType) -> None:
+    def names(arch: str) -> set[str]:
+        found: list[Check] = []
+        checks.add_options(found, arch)
+        return {one.name for one in found}
+
+    assert names("X86_64") - names("ARM64") == {
+        "X86_PKS", "MITIGATION_ADDRESS_SPACE_ISOLATION", "X86_MKTME", "X86_MKTME_EMULATION",
+        "ASI_DEBUG",
+    }  # fmt: skip
+    assert {"ARM64_KPKEYS", "KPKEYS_HARDENED_PTRAUTH"} <= names("ARM64") - names("X86_64")
+    assert names("RISCV") == set()
+
+
+def test_the_checker_is_needed() -> None:
+    alone = [sys.executable, "-I", "-S", CHECKER]
+    done = subprocess.run(alone, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "kernel-hardening-checker is not installed\n    apt-get install" in done.stderr
+
+
+def _python_with(module: str) -> str | None:
+    """The first Python that has it: packages of Debian are the system's only."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        with contextlib.suppress(FileNotFoundError):
+            if not subprocess.run(
+                [python, "-c", f"import {module}"], capture_output=True, check=False
+            ).returncode:
+                return python
+    return None
+
+
+@pytest.mark.parametrize("good", [True, False])
+@pytest.mark.parametrize("arch", ["X86_64", "ARM64"])
+def test_the_checker_judges_our_options(
+    checks: ModuleType, tmp_path: Path, arch: str, good: bool
+) -> None:
+    python = _python_with("kernel_hardening_checker")
+    if python is None:
+        pytest.skip("needs kernel-hardening-checker: apt-get install kernel-hardening-checker")
+    ours = {option: value for _, option, value, archs in checks.OPTIONS if arch in archs}
+    lines = [
+        f"CONFIG_{option}=y" if (value == "y") == good else f"# CONFIG_{option} is not set"
+        for option, value in ours.items()
+    ]
+    switches = [name for name, archs in checks.SWITCHES if arch in archs]
+    wrong = [*(f"{name}=off" for name in switches), "asi=off", "nopks"]
+    (tmp_path / "config").write_text("\n".join([f"{HEADER}CONFIG_{arch}=y", *lines, ""]))
+    (tmp_path / "cmdline").write_text("asi=on quiet\n" if good else f"{' '.join(wrong)}\n")
+    done = subprocess.run(
+        [python, CHECKER, "-m", "json", "-c", tmp_path / "config",
+         "-l", tmp_path / "cmdline"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = {
+        one["option_name"].removeprefix("CONFIG_"): one["check_result_bool"]
+        for one in json.loads(done.stdout)
+        if one["decision"] == "redoubt"
+    }
+    asked = [name for name, archs in (*checks.ASKED, *checks.ABSENT) if arch in archs]
+    assert found == dict.fromkeys([*ours, *switches, *asked], good)
