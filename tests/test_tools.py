@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from redoubt.core import paths
+from redoubt.linux import build
 from redoubt.targets import ARM64, PC, X86_64, Target
 
 TOOLS = paths.repo() / "tools"
@@ -180,3 +181,83 @@ def test_the_checker_judges_our_options(
     }
     asked = [name for name, archs in (*checks.ASKED, *checks.ABSENT) if arch in archs]
     assert found == dict.fromkeys([*ours, *switches, *asked], good)
+
+
+# === syzkaller ===================================================================================
+
+SYZ = TOOLS / "syzkaller"
+KERNEL = paths.repo() / "kernel"
+HEADER_OF_KEYS = KERNEL / "arch/x86/include/uapi/asm/mktme.h"
+
+
+def descriptions() -> str:
+    return (SYZ / "redoubt.txt").read_text()
+
+
+def described_calls() -> set[str]:
+    return set(re.findall(r"^([a-z]\w*(?:\$\w+)?)\(", descriptions(), re.M))
+
+
+def constants() -> dict[str, int]:
+    lines = re.findall(r"^(\w+) = (\d+)$", (SYZ / "redoubt.txt.const").read_text(), re.M)
+    return {name: int(value) for name, value in lines}
+
+
+def test_described_calls_are_those_of_the_kernel() -> None:
+    source = (KERNEL / "arch/x86/mm/mktme/syscalls.c").read_text()
+    calls = {
+        name: int(count) for count, name in re.findall(r"^SYSCALL_DEFINE(\d)\((\w+),", source, re.M)
+    }
+    described = {
+        name: re.sub(r"\[[^]]*\]", "", arguments).count(",") + 1
+        for name, arguments in re.findall(r"^(mktme_\w+)\((.*)\)", descriptions(), re.M)
+    }
+    assert described == calls == {"mktme_key_create": 2, "mktme_mprotect": 4}
+    patches = "\n".join(map(Path.read_text, (paths.repo() / "patches/mktme").glob("*.patch")))
+    table = re.findall(r"^\+(\d+)\s+\w+\s+(mktme_\w+)\s", patches, re.M)
+    assert {(str(constants()[f"__NR_{name}"]), name) for name in calls} == {*table}
+
+
+def test_the_described_struct_has_the_fields_of_the_kernel() -> None:
+    struct = re.search(
+        r"^struct mktme_key_args \{(.*?)^\};", HEADER_OF_KEYS.read_text(), re.M | re.S
+    )
+    assert struct
+    sizes = {"__u32": 4, "__aligned_u64": 8}
+    fields = [(name, sizes[kind]) for kind, name in re.findall(r"(\w+) (\w+);", struct[1])]
+    described = re.search(r"^mktme_key_args \{(.*?)^\}", descriptions(), re.M | re.S)
+    assert described
+    lines = [line.split(None, 1) for line in described[1].splitlines() if line.strip()]
+    assert [(name, 8 if kind.startswith("ptr64") else 4) for name, kind in lines] == fields
+    assert all("int32" in kind or kind.startswith("ptr64") for _, kind in lines)
+
+
+def test_constants_are_those_of_the_kernel() -> None:
+    header, known = HEADER_OF_KEYS.read_text(), constants()
+    for name, value in re.findall(r"^#define (MKTME_AES\w+)\s+(\d+)$", header, re.M):
+        assert known[name] == int(value)
+    command = re.search(r"^#define MKTME_KEY_REVOKE\s+_IO\('(.)', (\w+)\)$", header, re.M)
+    assert command and known["MKTME_KEY_REVOKE"] == ord(command[1]) << 8 | int(command[2], 16)
+    text = re.sub(r"#.*|\"[^\"]*\"|\$\w+", "", descriptions())
+    used = set(re.findall(r"\b[A-Z][A-Z0-9_]{3,}\b", text))
+    assert used <= set(known)
+    called = {f"__NR_{name.partition('$')[0]}" for name in described_calls()}
+    assert set(known) == used | called
+
+
+def test_described_files_are_those_of_the_kernel() -> None:
+    text = "".join(file.read_text() for file in KERNEL.rglob("*.c"))
+    made = set(re.findall(r'debugfs_create_\w+\("(\w+)", 0', text))
+    described = re.findall(r'"/sys/kernel/debug/(\w+)/(\w+)"', descriptions())
+    assert {directory for directory, _ in described} == {"kpkeys", "asi", "mktme"}
+    # Files of local topics are not on a branch.
+    assert {name for _, name in described} == made - {"ctl", "run", "bugs"}
+
+
+def test_the_manager_fuzzes_what_is_described() -> None:
+    config = json.loads((SYZ / "manager.cfg").read_text())
+    assert described_calls() <= set(config["enable_syscalls"])
+    assert len(set(config["enable_syscalls"])) == len(config["enable_syscalls"])
+    assert f"-cpu {PC.cpu}" in config["vm"]["qemu_args"]
+    options = build.options((SYZ / "kernel.config").read_text())
+    assert options["CONFIG_KCOV"] == "y" and "CONFIG_KASAN" not in options
