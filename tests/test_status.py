@@ -223,6 +223,13 @@ def test_the_kernels_own_counter_is_believed(machine: Machine) -> None:
     assert "violations                   1, in the log since boot\n" in machine.says(1)
 
 
+def test_a_counter_that_cannot_be_read_is_not_well(machine: Machine) -> None:
+    machine.configure(*KEYS, "KPKEYS_STATS")
+    said = machine.says(1)
+    assert "violations                   0, in the log since boot\n" in said
+    assert "kpkeys/stats is not there: mount -t debugfs" in said
+
+
 def test_a_log_without_its_beginning(machine: Machine) -> None:
     machine.log("nothing of ours", start=5000)
     said = machine.says(1)
