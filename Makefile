@@ -3,6 +3,8 @@
 # Each target calls the tool; what it needs is set up on the way.
 
 REDOUBT := .venv/bin/redoubt
+SPHINX := .venv/bin/sphinx-build
+SITE := build/site
 CACHES := .mypy_cache .pytest_cache .ruff_cache redoubt.egg-info
 
 demo: setup				## attack the um kernel, unprotected and protected
@@ -75,7 +77,10 @@ style: setup				## ruff and mypy
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 
-lint: style				## the same, checkpatch, W=1, sparse and the documentation
+docs: setup				## the documents as a site, in build/site
+	@$(SPHINX) -EWq --keep-going -c docs . $(SITE)
+
+lint: style docs			## the same, the site, checkpatch, W=1, sparse and the documentation
 	@scripts/prerequisites lint x86_64 arm64
 	@$(REDOUBT) lint um x86_64 x86_64-mktme arm64
 
@@ -96,4 +101,4 @@ help:					## this list
 
 again:
 .PHONY: demo test test-long selftests selftests-arm64 selftests-bpf check bench bench-x86_64 bench-arm64 \
-	exits-x86_64 linear-map report series deb deb-arm64 man style lint setup prerequisites clean help again
+	exits-x86_64 linear-map report series deb deb-arm64 man style docs lint setup prerequisites clean help again
