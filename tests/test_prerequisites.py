@@ -208,6 +208,12 @@ def test_unknown_argument(machine: Machine) -> None:
     assert "--nonsense" in ran.stderr
 
 
+def test_every_group_can_be_asked_for(machine: Machine) -> None:
+    machine.table.write_text("")
+    ran = machine.run(*sorted(GROUPS - {"base", "no-pku"}))
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_python_is_recent_enough() -> None:
     python = subprocess.check_output([SCRIPT, "--python"], text=True).strip()
     code = "import sys, venv, ensurepip; print(sys.version_info >= (3, 11))"
