@@ -84,7 +84,9 @@ _MAPPED = [target.name for target in TARGETS.values() if target.observers]
 
 @app.command("linear-map")
 def count_linear_map(
-    target: Annotated[str, Argument(help=f"One of: {', '.join(_MAPPED)}.")],
+    target: Annotated[
+        str, Argument(help=f"One of: {', '.join(_MAPPED)}.", autocompletion=lambda: _MAPPED)
+    ],
     json_file: JsonOpt = None,
 ) -> None:
     """Count what creating the linear map takes, on the pristine kernel and on ours."""
@@ -116,9 +118,13 @@ def show_results(
     ] = False,
 ) -> None:
     """Render one HTML page of all results in results/."""
+    if readme:
+        paths.needs_checkout(
+            "--readme", "an installed tool has no README", "redoubt report makes a page"
+        )
     results = report.load(paths.results_dir())
     if readme and not results.benchmarks:
-        raise RedoubtError("no benchmark in results/", "make bench")
+        raise RedoubtError("no benchmark in results/", report.MEND)
     if readme:
         files = {
             paths.repo() / name: report.with_block((paths.repo() / name).read_text(), block, name)

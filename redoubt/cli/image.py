@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from redoubt.cli.common import Task, alone, app, chosen_targets
-from redoubt.cli.options import JsonOpt, Names, TargetArg
+from redoubt.cli.options import JsonOpt, Names, TargetArg, target_names
 from redoubt.core.errors import UsageError
 from redoubt.image import offcheck
 from redoubt.image.audit import audit
@@ -41,7 +41,10 @@ def compare_objects(target: TargetArg, json_file: JsonOpt = None) -> None:
 @app.command("lint")
 def lint_kernel(
     targets: Annotated[
-        Names, Argument(help="Targets whose objects are checked; um if none.")
+        Names,
+        Argument(
+            help="Targets whose objects are checked; um if none.", autocompletion=target_names
+        ),
     ] = None,
     docs: Annotated[
         bool, Option("--docs", help="Only the documentation, for which no kernel is built.")

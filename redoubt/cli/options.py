@@ -34,8 +34,14 @@ def _writable(file: Path | None) -> Path | None:
 # Of an option that may be repeated, or that is left out.
 Names = list[str] | None
 
+
+def target_names() -> list[str]:
+    """Return what the shell completes to."""
+    return list(TARGETS)
+
+
 TargetArg = Annotated[
-    str, Argument(help=f"One of: {', '.join(TARGETS)}.", autocompletion=lambda: list(TARGETS))
+    str, Argument(help=f"One of: {', '.join(TARGETS)}.", autocompletion=target_names)
 ]
 VariantOpt = Annotated[str, Option("--variant", help="pristine (Linux as it is), off, or on.")]
 HostOpt = Annotated[

@@ -48,6 +48,11 @@ def export_series(
         raise UsageError("--json is for a check", "redoubt series --check-mails --json FILE")
     if each and not check:
         raise UsageError("--each is for a check that builds", "redoubt series --check --each")
+    paths.needs_checkout(
+        "redoubt series",
+        cover.WITHOUT_RESULTS,
+        "redoubt branch makes commits of the same patches",
+    )
     task = Task(json_file)
     display = task.display
     names = tuple(topic or ())

@@ -31,6 +31,7 @@ from redoubt.cli.options import (
     Names,
     TargetArg,
     VariantOpt,
+    target_names,
 )
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.machine import host
@@ -152,7 +153,9 @@ def run_kunit(
 
 @app.command("test")
 def test_all(
-    targets: Annotated[Names, Argument(help="Targets; all if none.")] = None,
+    targets: Annotated[
+        Names, Argument(help="Targets; all if none.", autocompletion=target_names)
+    ] = None,
     where: HostOpt = "auto",
     long: Annotated[
         bool, Option("--long", help="Also what takes long: debug flavour, offcheck.")

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
+
+from redoubt.core.errors import RedoubtError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # What setup.py puts into the wheel; in a checkout it does not exist.
@@ -13,12 +16,29 @@ _INSTALLED = _PACKAGE / "data"
 
 def repo() -> Path:
     """The repository this tool runs from, or what was installed of it: only to be read."""
-    return _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent
+    return _INSTALLED if installed() else _PACKAGE.parent
+
+
+def installed() -> bool:
+    """Is this the tool out of the wheel, which has no repository?"""
+    return _INSTALLED.is_dir()
+
+
+def needs_checkout(verb: str, why: str, instead: str) -> None:
+    """Raise RedoubtError for a tool that was installed; `instead` is what mends that."""
+    if installed():
+        raise RedoubtError(f"{verb} needs a checkout of the repository: {why}", instead)
+
+
+def prerequisites(*groups: str) -> str:
+    """The command that installs programs of Debian: scripts/prerequisites, wherever that is."""
+    script = Path("scripts", "prerequisites")
+    return shlex.join([str(repo() / script if installed() else script), *groups])
 
 
 def _home() -> Path:
     """Where the tool may write: the repository; for one that was installed, where it is run."""
-    return Path.cwd() if _INSTALLED.is_dir() else repo()
+    return Path.cwd() if installed() else repo()
 
 
 def build_dir() -> Path:
@@ -29,7 +49,7 @@ def build_dir() -> Path:
     given = os.environ.get("REDOUBT_BUILD")
     if given:
         return Path(given).resolve()
-    return _home() / ("redoubt-build" if _INSTALLED.is_dir() else "build")
+    return _home() / ("redoubt-build" if installed() else "build")
 
 
 def existing(path: Path) -> Path:

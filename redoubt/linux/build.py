@@ -226,7 +226,7 @@ def needs_compiler(target: Target) -> None:
     if target.cross_compile and not shutil.which(target.compiler):
         raise RedoubtError(
             f"{target.compiler} not found, which builds {target.name}",
-            f"scripts/prerequisites {target.name}",
+            paths.prerequisites(target.name),
         )
 
 

@@ -29,7 +29,7 @@ PACKAGE = "qemu"
 SERIES = "10.0"
 PROGRAMS = ("qemu-system-aarch64", "qemu-system-x86_64")
 WITHOUT = "no other emulator has permission overlays, nor PCIDs"
-MEND = "scripts/prerequisites arm64 x86_64"
+MEND = paths.prerequisites("arm64", "x86_64")
 _LIBRARIES = ("glib-2.0", "pixman-1")
 # pkg-config does not know it on Debian 12.
 _FDT = "libfdt.so"

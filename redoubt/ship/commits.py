@@ -20,6 +20,7 @@ from redoubt.core.errors import RedoubtError
 from redoubt.core.git import Git, run
 from redoubt.linux import tree
 from redoubt.linux.topics import TOUCHED, Patch, Topic, closure, load, read, touched
+from redoubt.machine import provenance
 
 # "mm: ", "x86/cpu: ", "arm64: mm: "
 _SUBJECT = re.compile(r"[\w./,+-]+(?: [\w./,+-]+)?: \S")
@@ -53,8 +54,7 @@ def identity(repo: Path, author: tuple[str, str]) -> dict[str, str]:
 
     The date is that of the repository's last commit, so that the same queue gives the same mails.
     """
-    last = run(["git", "-C", str(repo), "log", "-1", "--format=%ct"])
-    seconds = last.stdout.strip() if last.returncode == 0 else ""
+    seconds = provenance.committed(repo)
     result: dict[str, str] = {}
     for role in ("AUTHOR", "COMMITTER"):
         result[f"GIT_{role}_NAME"], result[f"GIT_{role}_EMAIL"] = author

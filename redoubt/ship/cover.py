@@ -25,6 +25,8 @@ from redoubt.linux.version import base_of
 from redoubt.ship import commits, report, templates, threats
 from redoubt.ship.report import Results
 
+WITHOUT_RESULTS = "an installed tool has no results, which the cover letter tells"
+
 # Mails are read in a terminal, and answered to.
 WIDTH = 75
 _TEXT_WIDTH = 72

@@ -184,7 +184,7 @@ def our_lines(tree: Path, repo: Path) -> Lines:
 def _need(*programs: str) -> None:
     for program in programs:
         if not shutil.which(program):
-            raise RedoubtError(f"{program}: not found", "run: scripts/prerequisites lint")
+            raise RedoubtError(f"{program}: not found", f"run: {paths.prerequisites('lint')}")
 
 
 def permitted(file: Path) -> dict[str, frozenset[str]]:
@@ -236,7 +236,7 @@ class _Checkpatch:
         if ended.code and not matches:
             raise RedoubtError(
                 f"checkpatch failed (exit {ended.code}):\n" + "\n".join(lines[-10:]),
-                "it needs perl: scripts/prerequisites lint",
+                f"it needs perl: {paths.prerequisites('lint')}",
             )
         for match in matches:
             if match["text"].split(":")[0] not in self.permitted.get(match["file"], ()):

@@ -28,6 +28,8 @@ KINDS = ("attacks", "stressors", "mutants", "packages", "targets", "cpus", "mail
 # Between these `redoubt report --readme` writes.
 BEGIN, END = "<!-- generated:begin -->", "<!-- generated:end -->"
 
+MEND = "redoubt bench um --json results/bench-um.json, or make test-long"
+
 
 @dataclass(frozen=True)
 class Tests:
@@ -140,7 +142,7 @@ def load(directory: Path) -> Results:
         except RedoubtError as error:
             raise RedoubtError(f"{file}: {error.message}") from error
     if found == Results():
-        raise RedoubtError(f"no results in {directory}", "make bench, or make test-long")
+        raise RedoubtError(f"no results in {directory}", MEND)
     return found
 
 

@@ -14,7 +14,7 @@ from redoubt.image.audit import audit
 from redoubt.linux import build, source
 from redoubt.machine import kernels
 from redoubt.ship import commits, cover, htmldocs, lint, series
-from redoubt.suite.run import Item, Run, verdict
+from redoubt.suite.run import Item, Run, Skipped, verdict
 from redoubt.targets import Target, get_variant
 
 
@@ -83,6 +83,8 @@ def series_checked(runs: Sequence[Run]) -> Iterator[Item]:
     A long run also builds each prefix. A short one has built the whole queue already, in the
     kernels that it boots.
     """
+    if paths.installed():
+        raise Skipped(Item("series", "-", 0, 0, 1, cover.WITHOUT_RESULTS))
     targets = [run.target for run in runs if run.long]
     report = series_check(targets, runs[0].progress)
     yield verdict("series", "-", report.ok, *series.render(report))

@@ -46,7 +46,7 @@ _OTHERS = ("pahole", "rsync")
 def _needs_programs() -> None:
     for name in (*_LLVM.values(), *_OTHERS):
         if not shutil.which(name):
-            raise RedoubtError(f"the tests of BPF need {name}", "scripts/prerequisites bpf")
+            raise RedoubtError(f"the tests of BPF need {name}", paths.prerequisites("bpf"))
 
 
 def _compile(target: Target, kernel: Build, top: Path, progress: Progress) -> selftests.Programs:

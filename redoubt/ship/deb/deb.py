@@ -141,7 +141,7 @@ def needs(target: Target, config: str, *, install: bool = False) -> None:
         raise RedoubtError(
             "packages cannot be made here, there is no\n"
             + "\n".join(f"    {one.thing}, which {one.purpose} ({one.package})" for one in lacking),
-            f"scripts/prerequisites {' '.join(sorted(groups))}",
+            paths.prerequisites(*sorted(groups)),
         )
 
 
