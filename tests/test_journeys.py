@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Journeys of docs/: short, in words that the tool knows, and done by scripts/journeys."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import typer.main
+from conftest import write_tree
+
+from redoubt.cli import common
+from redoubt.core import paths
+
+SCRIPT = paths.repo() / "scripts" / "journeys"
+PAGES = paths.repo() / "docs" / "journeys"
+VERBS = vars(typer.main.get_command(common.app))["commands"]
+
+PAGE = """\
+# One
+
+```sh
+echo quick in $PWD   # said
+echo "$GREETING"
+```
+
+```
+echo an example
+```
+
+```sh builds
+echo long > ~/built
+```
+
+```sh by-hand
+echo typed
+```
+"""
+MAKEFILE = "defconfig:\n\tmkdir $(O)\n\techo CONFIG_$(ARCH)=y > $(O)/.config\n"
+INDEX = "# Index\n\n```{toctree}\njourneys/one\njourneys/two\n```\n"
+
+
+def journeys(repo: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    home = {"HOME": str(repo), "PATH": f"{Path(shutil.which('git') or '').parent}:/usr/bin:/bin"}
+    return subprocess.run(
+        [repo / "scripts" / "journeys", *words], env={**home, **env}, cwd="/",
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def listed(repo: Path, *names: str) -> list[list[str]]:
+    done = journeys(repo, "--list", *names)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with the script and two journeys of its own."""
+    where = write_tree(tmp_path, {
+        "docs/index.md": INDEX, "docs/journeys/one.md": PAGE,
+        "docs/journeys/two.md": "# Two\n\n```sh builds\nfalse\necho never\n```\n",
+        ".venv/bin/redoubt": "#!/bin/sh\n",
+    })  # fmt: skip
+    (where / "scripts").mkdir()
+    shutil.copy(SCRIPT, where / "scripts")
+    return where
+
+
+def test_ours_are_short_and_all_in_the_list() -> None:
+    found = defaultdict(list)
+    for name, kind, command in listed(paths.repo()):
+        found[name].append(command)
+        assert kind in ("quick", "builds", "by-hand"), command
+        assert not command.endswith("\\"), command
+    assert set(found) == {file.stem for file in PAGES.glob("*.md")}
+    assert all(1 <= len(commands) <= 4 for commands in found.values())
+
+
+def test_ours_use_verbs_and_options_that_exist() -> None:
+    known = 0
+    for _, _, command in listed(paths.repo()):
+        for part in re.findall(r"\bredoubt [a-z][^)]*", command):
+            _, verb, *words = shlex.split(part, comments=True)
+            options = {name for one in VERBS[verb].params for name in one.opts}
+            own = words[: words.index("--")] if "--" in words else words
+            assert {word for word in own if word.startswith("--")} <= options, command
+            known += 1
+    assert known > 10
+
+
+def test_commands_are_those_of_the_blocks(repo: Path) -> None:
+    assert listed(repo) == [
+        ["one", "quick", "echo quick in $PWD   # said"],
+        ["one", "quick", 'echo "$GREETING"'],
+        ["one", "builds", "echo long > ~/built"],
+        ["one", "by-hand", "echo typed"],
+        ["two", "builds", "false"],
+        ["two", "builds", "echo never"],
+    ]
+    assert listed(repo, "two") == [["two", "builds", "false"], ["two", "builds", "echo never"]]
+
+
+def test_what_builds_nothing_is_done(repo: Path) -> None:
+    done = journeys(repo, GREETING="hello")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert f"quick in {repo}" in said and "hello" in said
+    assert "not done: echo typed" in said and "not done: echo long > ~/built" in said
+    # Each command is shown as it stands on the page.
+    assert "echo quick in $PWD   # said\n" in done.stderr
+    assert said[-1] == "1 passed, 0 failed, 1 skipped"
+    assert list((repo / "build").iterdir()) == []
+
+
+def test_a_command_that_fails_ends_its_journey_only(repo: Path) -> None:
+    done = journeys(repo, "--builds", "two", "one", GREETING="hello")
+    assert done.returncode == 1
+    assert "never" not in done.stdout.splitlines()
+    assert "journeys: two failed" in done.stderr
+    assert done.stdout.endswith("\n1 passed, 1 failed, 0 skipped\n")
+    # The home directory was not the user's.
+    assert not (repo / "built").exists()
+    assert list((repo / "build").iterdir()) == []
+
+
+def test_a_tree_and_a_configuration_are_there_for_pages_that_name_them(repo: Path) -> None:
+    write_tree(repo, {
+        "pristine/Makefile": MAKEFILE,
+        ".venv/bin/redoubt": f'#!/bin/sh\necho "Linux 7.3.4 in {repo}/pristine"\n',
+        "docs/journeys/one.md": "Spoil `~/linux`.\n\n```sh\nrm ~/linux/Makefile\n```\n",
+        "docs/journeys/two.md": "```sh builds\ntest -e ~/linux/Makefile\ncat ~/config\n```\n",
+    })  # fmt: skip
+    done = journeys(repo, "--builds")
+    assert done.returncode == 0, done.stderr
+    assert "CONFIG_x86_64=y" in done.stdout.splitlines()
+    assert done.stdout.endswith("\n2 passed, 0 failed, 0 skipped\n")
+    assert (repo / "pristine/Makefile").exists()
+
+
+@pytest.mark.parametrize("word", ["three", "--build"])
+def test_a_journey_that_is_none(repo: Path, word: str) -> None:
+    done = journeys(repo, word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"no journey '{word}'" in done.stderr
+    assert done.stderr.splitlines()[1] == "journeys:     journeys: one two"
+    assert not (repo / "build").exists()
+
+
+def test_a_debian_is_made_for_it(repo: Path) -> None:
+    write_tree(repo, {
+        "bin/mmdebstrap": '#!/bin/sh\nprintf "%s\\n" "$@" > "$HOME/words"\nls "$HOME"/build/*\n',
+        "bin/unshare": '#!/bin/sh\nwhile [ "$1" != env ]; do shift; done\nexec "$@"\n',
+        ".venv/bin/python": "#!/bin/sh\necho trixie\necho deb http://a/debian trixie main\n",
+    })  # fmt: skip
+    for words in (["init", "-q"], ["add", "docs"], ["commit", "-q", "-m", "All"]):
+        who = ["-c", "user.name=A", "-c", "user.email=a@localhost"]
+        subprocess.run(["git", *who, *words], cwd=repo, check=True)
+    done = journeys(repo, "--clean", "--builds", "two", PATH=f"{repo}/bin:/usr/bin:/bin")
+    assert (done.returncode, done.stdout) == (0, "repo.bundle\n"), done.stderr
+    words = (repo / "words").read_text().splitlines()
+    assert words[-3:] == ["trixie", "/dev/null", "deb http://a/debian trixie main"]
+    hooks = [word.partition("=")[2] for word in words if word.startswith("--customize-hook=")]
+    assert re.fullmatch(r"upload \S+/repo.bundle /tmp/repo.bundle", hooks[0])
+    # As a user, who is none of the machine's.
+    assert hooks[-1].startswith('chroot "$1" runuser -l user -c ')
+    assert hooks[-1].endswith("&& redoubt/scripts/journeys --builds two'")
+    assert list((repo / "build").iterdir()) == []
+
+
+def test_what_is_missing_is_said(repo: Path) -> None:
+    (repo / "bin").mkdir()
+    for name in ("bash", "dirname", "mkdir", "mktemp", "rm"):
+        (repo / "bin" / name).symlink_to(str(shutil.which(name)))
+    done = journeys(repo, "--clean", "one", PATH=str(repo / "bin"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[1].endswith("scripts/prerequisites deb-install")
+    assert list((repo / "build").iterdir()) == []
+    (repo / ".venv/bin/redoubt").unlink()
+    done = journeys(repo)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[1].endswith("make setup")
