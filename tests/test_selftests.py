@@ -13,7 +13,7 @@ import pytest
 from conftest import KERNEL, REAL_BUILD, Sandbox, write_tree
 from guests import ended, machine
 
-from redoubt.core.errors import RedoubtError
+from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.core.progress import Progress, Silent
 from redoubt.linux import rootless
 from redoubt.linux.build import Build
@@ -354,7 +354,7 @@ def test_categories_are_those_of_the_runner(tmp_path: Path) -> None:
     assert selftests.chosen(X86_64, tmp_path, some) == ["mmap", "others", "ptrace"]
     assert selftests.chosen(ARM64, tmp_path, ["arm64/pauth"]) == ["arm64/pauth"]
     for unknown in ("cow", "arm64/pauth"):
-        with pytest.raises(RedoubtError, match=f"unknown category '{unknown}'") as caught:
+        with pytest.raises(UsageError, match=f"unknown category '{unknown}'") as caught:
             selftests.chosen(X86_64, tmp_path, [unknown])
     assert caught.value.hint == "categories: " + ", ".join(known)
 

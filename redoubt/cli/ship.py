@@ -16,7 +16,7 @@ from redoubt.core.errors import UsageError
 from redoubt.linux import own, source
 from redoubt.linux.own import Own
 from redoubt.machine import host
-from redoubt.ship import branch, cover, series
+from redoubt.ship import branch, commits, cover, series
 from redoubt.ship.deb import deb, shipped
 from redoubt.suite import code
 from redoubt.targets import TARGETS, Target, get_target
@@ -24,6 +24,13 @@ from redoubt.targets import TARGETS, Target, get_target
 TopicOpt = Annotated[
     Names, Option("--topic", help="Only this topic of patches/topics, and those it needs.")
 ]
+
+
+def _topics(names: Names) -> tuple[str, ...]:
+    """The names of topics, all of which there are."""
+    with usage():
+        commits.chosen(paths.repo(), names or ())
+    return tuple(names or ())
 
 
 @app.command("series")
@@ -53,9 +60,9 @@ def export_series(
         cover.WITHOUT_RESULTS,
         "redoubt branch makes commits of the same patches",
     )
+    names = _topics(topic)
     task = Task(json_file)
     display = task.display
-    names = tuple(topic or ())
     where = (output or paths.build_dir() / "series").resolve()
     with alone():
         base = source.obtain(display)
@@ -93,13 +100,16 @@ def make_branch(
     if rehearse and onto is None:
         raise UsageError("--try is for another kernel", "redoubt branch --try --onto DIR")
     display = Display()
-    names = tuple(topic or ())
+    names = _topics(topic)
+    other = None
+    if onto is not None and Path(onto).exists():
+        with usage():
+            other = source.other(Path(onto))
+    elif onto is not None:
+        source.needs_package(onto)
     with alone():
         base = source.obtain(display)
-        other = None
-        if onto is not None and Path(onto).exists():
-            other = source.other(Path(onto))
-        elif onto is not None:
+        if onto is not None and not other:
             other = source.packaged(onto, display)
         if rehearse and other:
             with display.step(f"Trying all patches on Linux {other.version}"):

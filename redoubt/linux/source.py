@@ -157,10 +157,18 @@ def other(tree: Path, without: str = WITHOUT_OTHER) -> Source:
     return Source(tree, version_of(tree, without))
 
 
+def needs_package(name: str) -> None:
+    """Raise UsageError unless it may be the name of a source package, whether there is one."""
+    if not name.startswith("linux-source-"):
+        raise UsageError(
+            f"{name} is no kernel tree, and no source package of Linux",
+            "as in: --onto /path/to/linux, or --onto linux-source-7.2",
+        )
+
+
 def packaged(package: str, progress: Progress) -> Source:
     """The kernel of a source package of the archive, as linux-source-7.2, unpacked once."""
-    if not package.startswith("linux-source-"):
-        raise RedoubtError(f"{package} is no source of Linux", "as in: --package linux-source-7.2")
+    needs_package(package)
     archive = debian.Archive(progress, (debian.SUITE, debian.RELEASE), WITHOUT_OTHER)
     archive.update()
     file = archive.newest_file(package)

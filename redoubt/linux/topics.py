@@ -159,7 +159,10 @@ def _check_series(repo: Path, topics: Sequence[Topic]) -> None:
 def closure(topics: Sequence[Topic], names: Collection[str]) -> list[Topic]:
     """The topics of these names and those they need, in order."""
     if missing := set(names) - {topic.name for topic in topics}:
-        raise RedoubtError(f"patches/topics has no topic {', '.join(sorted(missing))}")
+        raise RedoubtError(
+            f"patches/topics has no topic {', '.join(sorted(missing))}",
+            f"topics: {', '.join(topic.name for topic in topics)}",
+        )
     wanted = set(names)
     # Needs are earlier topics.
     for topic in reversed(topics):

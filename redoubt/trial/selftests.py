@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from redoubt.core import paths
-from redoubt.core.errors import RedoubtError
+from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.core.process import output, run_lines, run_logged
 from redoubt.core.progress import Progress
 from redoubt.linux import build, rootless, source
@@ -318,12 +318,12 @@ def collections(target: Target) -> tuple[str, ...]:
 def chosen(target: Target, where: Path, wanted: Sequence[str]) -> list[str]:
     """The wanted ones of what the runner calls its groups of tests, and of others, in its order.
 
-    All if none is wanted. Raises RedoubtError for one that there is not.
+    All if none is wanted. Raises UsageError for one that there is not.
     """
     text = (where / "selftests/run_vmtests.sh").read_text()
     known = [*dict.fromkeys(_CATEGORY.findall(text)), OTHERS, *collections(target)]
     if unknown := [name for name in wanted if name not in known]:
-        raise RedoubtError(f"unknown category '{unknown[0]}'", "categories: " + ", ".join(known))
+        raise UsageError(f"unknown category '{unknown[0]}'", "categories: " + ", ".join(known))
     return [name for name in known if not wanted or name in wanted]
 
 
