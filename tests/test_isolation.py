@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from guests import AUDIT, machine, say
@@ -16,10 +17,11 @@ from redoubt.machine import host, kernels
 from redoubt.machine.boot import Machine
 from redoubt.suite import boots
 from redoubt.suite import isolation as suite
-from redoubt.suite.run import Run
+from redoubt.suite.run import Item, Run
 from redoubt.targets import PCIDS, X86_64
 from redoubt.trial.asi import isolation
 from redoubt.trial.experiment import Outcome
+from redoubt.trial.oracle import oracle
 
 Try = Callable[[Machine, Progress], Outcome]
 
@@ -102,3 +104,45 @@ def test_pcids_are_those_of_our_emulator(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_without_our_emulator_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "lacking", lambda *_: RedoubtError("no libfdt"))
     assert pcid_items(monkeypatch) == ([], ["asi: PCID"])
+
+
+def test_what_is_asked_of_a_mutant_the_cheapest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def item(name: str) -> Item:
+        return Item(name, "on", 1, 0, 0)
+
+    def kunit(
+        _: Run, made: kernels.Workbench, *__: object, cpus: int, label: str
+    ) -> Iterator[Item]:
+        assert "asi=on" in made.args
+        assert "kunit.filter_glob=asi*" in made.kunit_machine(X86_64.variants[1]).args
+        yield item(f"KUnit {cpus}{label}")
+
+    monkeypatch.setattr(boots, "kunit", kunit)
+    monkeypatch.setattr(suite, "_exits", lambda _, __, *ways: iter([item(f"exits {ways}")]))
+    monkeypatch.setattr(
+        suite, "_pcid", lambda _, made, __: iter([item(f"PCIDs of {made.build.target.name}")])
+    )
+    monkeypatch.setattr(suite, "_attempts", lambda *_: iter([item("attempts")]))
+    asked: list[tuple[str, bool]] = []
+
+    def look(_: Machine, root: str, __: Progress, *, mistake: bool) -> NoReturn:
+        asked.append((root, mistake))
+        raise RedoubtError("seen")
+
+    monkeypatch.setattr(oracle, "run", look)
+    made = kernels.Workbench(
+        Build(X86_64, Path("d"), Path("i"), Path("v")), Path("p"), host.EMULATED
+    )
+    names = []
+    with pytest.raises(RedoubtError, match="seen"):
+        for one in suite.noticing(Run(X86_64, "auto", False, Silent()), made):
+            names.append(one.name)
+    assert names == [
+        *(f"KUnit 2, {way.name}" for way in X86_64.ways), "exits ('asi=on', 'asi_ephmap=off')",
+        "PCIDs of x86_64-pcid", "attempts",
+    ]  # fmt: skip
+    # No control, which would say nothing about a mutant.
+    assert asked == [("restricted", False)]
+    # Where there is no oracle, all others.
+    pcid = Run(suite.X86_64_PCID, "auto", False, Silent())
+    assert len(list(suite.noticing(pcid, made.of(pcid.target)))) == len(names) + 1

@@ -21,11 +21,12 @@ from redoubt.core.progress import Silent
 from redoubt.linux import build, source, topics, tree
 from redoubt.linux.build import Build
 from redoubt.machine import guest, host, kernels
+from redoubt.mutate import asi_places
 from redoubt.mutate import judge as mutate
 from redoubt.mutate import places as mutants
 from redoubt.mutate.judge import NOTICED, SAME, SURVIVED, Kept, Report, Result, Verdict
 from redoubt.mutate.places import Site
-from redoubt.suite import boots
+from redoubt.suite import boots, isolation
 from redoubt.suite.run import Item, Run
 from redoubt.targets import ARM64, TARGETS, UM, X86_64, Target
 
@@ -386,7 +387,7 @@ Real = Callable[[Target], dict[str, mutants.Source]]
 @each_target
 def test_choices_of_ours_are_as_good_c_as_before(real: Real, target: Target) -> None:
     found = real(target)
-    sites = list(mutants.sites(found))
+    sites = list(asi_places.sites(found, target))
     assert len(sites) > 30
     assert len({site.name for site in sites}) == len(sites)
     assert all(site.function != "-" for site in sites)
@@ -940,6 +941,7 @@ def test_verdicts_are_kept_for_the_same_kernel_and_tests(
     assert again() not in (first, second)
     names = {file.name for file in mutate._judging(UM.fragments + UM.ours)}
     assert {"um.config", "kunit.config", "stress.c", "boots.py", "lifecycle.py"} <= names
+    assert {"isolation.py", "exits.py", "oracle.py"} <= names
     assert b"KPKEYS_MUTANT_CLASS" in shop.files[mutants.HEADER]
 
 
@@ -993,6 +995,38 @@ def test_a_mutant_is_built_as_the_suite_builds_it_and_judged(
     ]
     judge = judged(shop, monkeypatch, Item("boot", "on", 0, 1, 0, "BUG: died\nmore"))
     assert judge(places(shop)[0]) == Verdict(NOTICED, "boot, on", "BUG: died")
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "asked"),
+    [
+        (X86_64, None, ["tables", "isolation"]),
+        (X86_64, "guard", ["tables"]),
+        (X86_64, "asi-flush", ["isolation"]),
+        # It has none.
+        (UM, None, ["tables"]),
+    ],
+)
+def test_who_is_asked_depends_on_the_place(
+    shop: mutate.Workshop, make: Make, monkeypatch: pytest.MonkeyPatch,
+    target: Target, kind: str | None, asked: list[str],
+) -> None:  # fmt: skip
+    seen: list[str] = []
+
+    def by(name: str) -> Callable[..., Iterator[Item]]:
+        def noticing(*_: object) -> Iterator[Item]:
+            seen.append(name)
+            yield Item(name, "on", 1, 0, 0)
+
+        return noticing
+
+    monkeypatch.setattr(boots, "noticing", by("tables"))
+    monkeypatch.setattr(isolation, "noticing", by("isolation"))
+    site = replace(places(shop)[0], kind=kind) if kind else None
+    judge = replace(shop, run=replace(shop.run, target=target), sites=(site,) if site else ())
+    monkeypatch.setattr(mutate.Workshop, "tree", lambda *_: Path("tree"))
+    assert judge(site) == Verdict(SURVIVED)
+    assert seen == asked
 
 
 def test_what_is_not_compiled_is_not_booted(

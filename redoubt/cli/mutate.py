@@ -16,7 +16,7 @@ from redoubt.core import paths
 from redoubt.core.errors import UsageError
 from redoubt.linux import source
 from redoubt.machine import host
-from redoubt.mutate import judge, places
+from redoubt.mutate import asi_places, judge, places
 from redoubt.suite.run import Run
 from redoubt.targets import get_target
 
@@ -36,7 +36,10 @@ def mutate_kernel(
         bool, Option("--add", help="Keep what the file of --json has of other places.")
     ] = False,
 ) -> None:
-    """Take out each place that lets page tables be written, one at a time: does a test notice?"""
+    """Take out each guard of page tables and of address space isolation: does a test notice?
+
+    One at a time. '*:asi-*' are those of isolation.
+    """
     chosen = get_target(target)
     if listed and json_file:
         raise UsageError("--list judges nothing, so there is no result to write")
@@ -48,7 +51,7 @@ def mutate_kernel(
     with alone():
         pristine = source.obtain(task.display).path
         found = places.sources(chosen, pristine, paths.repo())
-        sites = tuple(places.sites(found))
+        sites = tuple(asi_places.sites(found, chosen))
         with usage():
             picked = judge.chosen(sites, only or (), sample, seed)
         if sample:

@@ -25,9 +25,12 @@ from redoubt.linux.version import version_of
 from redoubt.machine import boot, guest, host, kernels
 from redoubt.mutate import places
 from redoubt.mutate.places import Site, Source
-from redoubt.suite import boots
+from redoubt.suite import boots, isolation
 from redoubt.suite.run import Item, Run
 from redoubt.trial import attack, check, experiment, ktap, lifecycle
+from redoubt.trial.asi import asi, exits
+from redoubt.trial.asi import isolation as attempts
+from redoubt.trial.oracle import oracle, pagewalk, patterns
 
 # A change here forgets all verdicts.
 _FORMAT = 2
@@ -417,7 +420,15 @@ class Workshop:
             return Verdict(SAME)
         programs = guest.programs(progress, target.cross_compile)
         made = kernels.Workbench(built, programs, self.host)
-        return _ask(boots.noticing(self.run, made))
+        return _ask(self._noticing(site, made))
+
+    def _noticing(self, site: Site | None, made: kernels.Workbench) -> Iterator[Item]:
+        """What has to notice that a place is missing; all of it for the kernel as it is."""
+        isolating = site and site.kind.startswith(places.ISOLATION)
+        if not isolating:
+            yield from boots.noticing(self.run, made)
+        if isolating or (not site and asi.possible(self.run.target)):
+            yield from isolation.noticing(self.run, made)
 
 
 def _judging(fragments: Sequence[str]) -> list[Path]:
@@ -429,7 +440,10 @@ def _judging(fragments: Sequence[str]) -> list[Path]:
         # What an installed kernel does is asked of no mutant.
         if file.is_file() and file.parent != guests / "installed"
     )
-    modules = (attack, boot, boots, check, experiment, ktap, lifecycle, places)
+    modules = (
+        attack, boot, boots, check, experiment, ktap, lifecycle, places, isolation, asi, exits,
+        attempts, oracle, pagewalk, patterns,
+    )  # fmt: skip
     return [
         *(build.fragment(name) for name in fragments),
         *programs,

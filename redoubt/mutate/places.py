@@ -26,6 +26,9 @@ RAISE, LOWER, BARRIER, RESTART = "raise", "lower", "barrier", "restart"
 BATCH, LEDGER, FIXUP, KEY = "batch", "ledger", "fixup", "key"
 ASK, ROOT, LINK, FLUSH = "ask", "root", "link", "flush"
 PIN, TASK = "pin", "task"
+# Kinds of asi_places.py begin like this. The first is of parts of conditions.
+ISOLATION = "asi-"
+CLAUSE = ISOLATION + "if"
 
 
 def name_of(place: Mapping[str, Any]) -> str:
@@ -87,24 +90,28 @@ _WRITERS = {
 }
 
 
-def _comment(code: str) -> str:
+def comment(code: str) -> str:
+    """No code, with what was there for those who read it, as the next ones have it."""
     return f"/* {code.replace('/*', '').replace('*/', '')} */"
 
 
-def _zero(code: str) -> str:
-    return f"0 {_comment(code)}"
+def zero(code: str) -> str:
+    """Zero: success, or no bits."""
+    return f"0 {comment(code)}"
 
 
-def _yes(code: str) -> str:
-    return f"true {_comment(code)}"
+def yes(code: str) -> str:
+    """That something may be, or is so."""
+    return f"true {comment(code)}"
 
 
-def _no(code: str) -> str:
-    return f"false {_comment(code)}"
+def no(code: str) -> str:
+    """That it may not be, or is not so."""
+    return f"false {comment(code)}"
 
 
 def _never(code: str) -> str:
-    return f"-1 {_comment(code)}"
+    return f"-1 {comment(code)}"
 
 
 def _unchecked_root(code: str) -> str:
@@ -125,7 +132,7 @@ def _raw(code: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Rule:
+class Rule:
     """What to look for: a pattern, so many pairs of brackets behind it, and what to leave.
 
     With `alone`, only as a statement of its own.
@@ -145,97 +152,95 @@ _VALUE = r"(?:(?<=[=|&] )|(?<=[(!])|(?<=return ))"
 _EXTABLE = ("_ASM_EXTABLE_PKS", "_ASM_EXTABLE_KPKEYS")
 
 _RULES = (
-    _Rule(GUARD, r"\bguard(?=\(kpkeys_)", 2, _comment, alone=True),
+    Rule(GUARD, r"\bguard(?=\(kpkeys_)", 2, comment, alone=True),
     # What follows is a statement or a block, which remains.
-    _Rule(SCOPE, r"\bscoped_(?:guard|class)(?=\(kpkeys_)", 1, _comment),
-    _Rule(CLASS, r"\bCLASS(?=\(kpkeys_)", 2, _comment, alone=True),
-    _Rule(WRITER, rf"\b(?:{'|'.join(_WRITERS)})(?=\()", 1, _raw),
-    _Rule(RAISE, r"\bkpkeys_raise(?=\()", 1, _comment, alone=True),
+    Rule(SCOPE, r"\bscoped_(?:guard|class)(?=\(kpkeys_)", 1, comment),
+    Rule(CLASS, r"\bCLASS(?=\(kpkeys_)", 2, comment, alone=True),
+    Rule(WRITER, rf"\b(?:{'|'.join(_WRITERS)})(?=\()", 1, _raw),
+    Rule(RAISE, r"\bkpkeys_raise(?=\()", 1, comment, alone=True),
     # Also where an interrupt ends that came in between.
-    _Rule(RAISE, r"\bx86_write_pkrs(?=\(PKRS_(?:PGTABLES|STATE|CRED)\))", 1, _comment, alone=True),
-    _Rule(
+    Rule(RAISE, r"\bx86_write_pkrs(?=\(PKRS_(?:PGTABLES|STATE|CRED)\))", 1, comment, alone=True),
+    Rule(
         RAISE,
         r"\barm64_write_por_el1(?=\(POR_EL1_(?:PGTABLES|STATE|CRED)\))",
         1,
-        _comment,
+        comment,
         alone=True,
     ),
-    _Rule(LOWER, r"\barm64_write_por_el1(?=\(POR_EL1_DEFAULT\))", 1, _comment, alone=True),
-    _Rule(LOWER, r"\bx86_write_pkrs(?=\(PKRS_DEFAULT\))", 1, _comment, alone=True),
+    Rule(LOWER, r"\barm64_write_por_el1(?=\(POR_EL1_DEFAULT\))", 1, comment, alone=True),
+    Rule(LOWER, r"\bx86_write_pkrs(?=\(PKRS_DEFAULT\))", 1, comment, alone=True),
     # Behind the write of the register, in one statement with it.
-    _Rule(BARRIER, r'"isb\\n"', 0, lambda _: '""'),
+    Rule(BARRIER, r'"isb\\n"', 0, lambda _: '""'),
     # In assembly: where a CPU starts or changes to another exception level.
-    _Rule(LOWER, r"(?<=\t)msr\tREG_POR_EL1, \w+", 0, _comment),
-    _Rule(LOWER, r"(?<=^\t)kpkeys_write_level POR_EL1_DEFAULT, \S+", 0, _comment),
-    _Rule(BARRIER, r"(?<=^\t)isb(?=$)", 0, _comment),
+    Rule(LOWER, r"(?<=\t)msr\tREG_POR_EL1, \w+", 0, comment),
+    Rule(LOWER, r"(?<=^\t)kpkeys_write_level POR_EL1_DEFAULT, \S+", 0, comment),
+    Rule(BARRIER, r"(?<=^\t)isb(?=$)", 0, comment),
     # Where code goes back to that was interrupted in a write of the register.
-    _Rule(
+    Rule(
         RESTART,
         r"\b(?:x86_pks_restart_write|kpkeys_restart_lowering)(?=\()",
         1,
-        _comment,
+        comment,
         alone=True,
     ),
-    _Rule(BATCH, r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()", 1, _comment, alone=True),
-    _Rule(LEDGER, r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()", 1, _comment, alone=True),
-    _Rule(FIXUP, rf"\b(?:{'|'.join(_EXTABLE)})(?=\()", 1, _comment),
+    Rule(BATCH, r"\bkpkeys_batch_(?:begin|end|pause|resume)(?=\()", 1, comment, alone=True),
+    Rule(LEDGER, r"\bkpkeys_ledger_(?:push|pop|clear)(?=\()", 1, comment, alone=True),
+    Rule(FIXUP, rf"\b(?:{'|'.join(_EXTABLE)})(?=\()", 1, comment),
     # The handler, which no longer knows them.
-    _Rule(FIXUP, r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b", 0, _never),
-    _Rule(KEY, rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()", 1, _zero),
-    _Rule(
+    Rule(FIXUP, r"(?<=[=!]= )EX_TYPE_(?:PKS|KPKEYS)\b", 0, _never),
+    Rule(KEY, rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()", 1, zero),
+    Rule(
         KEY,
         r"\b(?:kpkeys_hardened_pgtables_add|kpkeys_region_set_early)(?=\()",
         1,
-        _comment,
+        comment,
         alone=True,
     ),
     # Questions whether something may be mapped, moved, linked or freed, or enter a pool as it is.
-    _Rule(
+    Rule(
         ASK,
         rf"{_VALUE}kpkeys_(?:may_map|mappings_search|mappings_offered|region_set_kind|region_link)"
         r"(?=\()",
         1,
-        _yes,
+        yes,
     ),
     # Whether what is written is state.
-    _Rule(ASK, r"(?<=!)kpkeys_is_state(?=\()", 1, _yes),
+    Rule(ASK, r"(?<=!)kpkeys_is_state(?=\()", 1, yes),
     # Whether credentials may be written or used, and whether a pointer leads to an object at all.
-    _Rule(
+    Rule(
         ASK,
         rf"{_VALUE}kpkeys_(?:cred_is_(?:mine|shared_with|unused|usable)|cred_may_write|object_is|"
         r"task_is_near|task_is_here)(?=\()",
         1,
-        _yes,
+        yes,
     ),
-    _Rule(ASK, rf"{_VALUE}kpkeys_regs_differ(?=\()", 1, _no),
+    Rule(ASK, rf"{_VALUE}kpkeys_regs_differ(?=\()", 1, no),
     # Whether a copy is between ordinary memory and a secret of the owner.
-    _Rule(ASK, rf"{_VALUE}kpkeys_secret_(?:is_of|may_copy|run_may_change)(?=\()", 1, _yes),
-    _Rule(ASK, r"(?:(?<=\|\| )|(?<=\|\|\n\t    ))kpkeys_is_secret(?=\()", 1, _no),
-    _Rule(ASK, rf"{_VALUE}test_bit(?=\(\w+, region->linked\))", 1, _no),
-    _Rule(ASK, rf"{_VALUE}kpkeys_mappings_hold_still(?=\()", 1, _no),
-    _Rule(ROOT, rf"{_VALUE}kpkeys_root(?=\()", 1, _unchecked_root),
-    _Rule(ROOT, rf"{_VALUE}kpkeys_root_bits(?=\()", 1, _unchecked_bits),
-    _Rule(ROOT, r"\bkpkeys_root_release(?=\()", 1, _comment, alone=True),
-    _Rule(ROOT, rf"{_VALUE}kpkeys_root_release(?=\()", 1, _yes),
+    Rule(ASK, rf"{_VALUE}kpkeys_secret_(?:is_of|may_copy|run_may_change)(?=\()", 1, yes),
+    Rule(ASK, r"(?:(?<=\|\| )|(?<=\|\|\n\t    ))kpkeys_is_secret(?=\()", 1, no),
+    Rule(ASK, rf"{_VALUE}test_bit(?=\(\w+, region->linked\))", 1, no),
+    Rule(ASK, rf"{_VALUE}kpkeys_mappings_hold_still(?=\()", 1, no),
+    Rule(ROOT, rf"{_VALUE}kpkeys_root(?=\()", 1, _unchecked_root),
+    Rule(ROOT, rf"{_VALUE}kpkeys_root_bits(?=\()", 1, _unchecked_bits),
+    Rule(ROOT, r"\bkpkeys_root_release(?=\()", 1, comment, alone=True),
+    Rule(ROOT, rf"{_VALUE}kpkeys_root_release(?=\()", 1, yes),
     # The caller then writes the entry itself.
-    _Rule(LINK, rf"{_VALUE}(?:kpkeys_link_table|kpkeys_clear_link)(?=\()", 1, _no),
-    _Rule(LINK, r"\bkpkeys_(?:note|unlink)_table(?=\()", 1, _comment, alone=True),
+    Rule(LINK, rf"{_VALUE}(?:kpkeys_link_table|kpkeys_clear_link)(?=\()", 1, no),
+    Rule(LINK, r"\bkpkeys_(?:note|unlink)_table(?=\()", 1, comment, alone=True),
     # What keeps credentials that a task has.
-    _Rule(PIN, r"\bkpkeys_cred_(?:un)?pin(?=\()", 1, _comment, alone=True),
+    Rule(PIN, r"\bkpkeys_cred_(?:un)?pin(?=\()", 1, comment, alone=True),
     # What is noted of a task, and compared with it.
-    _Rule(
+    Rule(
         TASK,
         r"\bkpkeys_(?:cred_adopt|cred_share|regs_check|regs_save|task_(?:set_mm|leave_stack)|verify_mm)"
         r"(?=\()",
         1,
-        _comment,
+        comment,
         alone=True,
     ),
-    _Rule(TASK, rf"{_VALUE}kpkeys_task_mm(?=\()", 1, _claimed_mm),
+    Rule(TASK, rf"{_VALUE}kpkeys_task_mm(?=\()", 1, _claimed_mm),
     # What pages that change hands wait for.
-    _Rule(
-        FLUSH, r"\b(?:kpkeys_pool_flush|synchronize_rcu_expedited)(?=\()", 1, _comment, alone=True
-    ),
+    Rule(FLUSH, r"\b(?:kpkeys_pool_flush|synchronize_rcu_expedited)(?=\()", 1, comment, alone=True),
 )
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -246,7 +251,7 @@ _FUNCTION = re.compile(
 )
 
 
-def _closing(text: str, opening: int) -> int:
+def closing(text: str, opening: int) -> int:
     """The offset behind the bracket that belongs to the one at `opening`, or -1."""
     depth = 0
     for offset in range(opening, len(text)):
@@ -269,11 +274,11 @@ def _arguments(text: str) -> list[str]:
     raise RedoubtError(f"two arguments expected: {text}")
 
 
-def _end(text: str, rule: _Rule, match: re.Match[str]) -> int:
+def _end(text: str, rule: Rule, match: re.Match[str]) -> int:
     """Where that which the rule takes out ends, or -1 if this is something else."""
     end = match.end()
     for _ in range(rule.brackets):
-        end = _closing(text, end) if text[end : end + 1] == "(" else -1
+        end = closing(text, end) if text[end : end + 1] == "(" else -1
         if end < 0:
             return -1
     if rule.alone:
@@ -283,7 +288,7 @@ def _end(text: str, rule: _Rule, match: re.Match[str]) -> int:
     return end
 
 
-def _function(lines: list[str], index: int) -> str:
+def function(lines: list[str], index: int) -> str:
     """The macro or function that a line (from 0) is in, found upwards."""
     top = index
     while top and lines[top - 1].endswith("\\"):
@@ -296,34 +301,59 @@ def _function(lines: list[str], index: int) -> str:
     return "-"
 
 
-def find(file: str, text: str, lines: Collection[int] | None = None) -> list[Site]:
-    """The places in the text of a file: all, or those that begin in one of these lines."""
+@dataclass(frozen=True)
+class Found:
+    """What a place is to be: from offset `start` on, `removed` gets a `replacement`."""
+
+    start: int
+    kind: str
+    removed: str
+    replacement: str
+
+
+def matches(text: str, rules: Iterable[Rule]) -> Iterator[Found]:
+    """What rules find in a text, outside of comments."""
     comments = [match.span() for match in _COMMENT.finditer(text)]
-    split = text.split("\n")
-    found: list[tuple[int, _Rule, str]] = []
-    for rule in _RULES:
+    for rule in rules:
         for match in re.finditer(rule.pattern, text, re.MULTILINE):
             if any(start <= match.start() < end for start, end in comments):
                 continue
             end = _end(text, rule, match)
             if end >= 0:
-                found.append((match.start(), rule, text[match.start() : end]))
+                removed = text[match.start() : end]
+                yield Found(match.start(), rule.kind, removed, rule.leave(removed))
+
+
+def numbered(
+    file: str, text: str, found: Iterable[Found], lines: Collection[int] | None
+) -> list[Site]:
+    """What was found in the text of a file: all, or what begins in one of these lines."""
+    split = text.split("\n")
     counts: Counter[tuple[str, str]] = Counter()
     sites = []
-    for start, rule, removed in sorted(found, key=lambda one: one[0]):
-        index = text.count("\n", 0, start)
+    for one in sorted(found, key=lambda one: one.start):
+        index = text.count("\n", 0, one.start)
         if lines is not None and index + 1 not in lines:
             continue
-        # One such macro in terms of another, or where they are defined.
-        if rule.kind in (WRITER, FIXUP) and _DEFINE.match(split[index]):
+        # One such macro in terms of another, or where they are defined; and constants.
+        if (one.kind in (WRITER, FIXUP) or one.kind.startswith(ISOLATION)) and _DEFINE.match(
+            split[index]
+        ):
             continue
-        function = _function(split, index)
-        counts[function, rule.kind] += 1
-        number = counts[function, rule.kind]
+        where = function(split, index)
+        counts[where, one.kind] += 1
+        number = counts[where, one.kind]
         sites.append(
-            Site(file, index + 1, rule.kind, function, number, start, removed, rule.leave(removed))
-        )
+            Site(
+                file, index + 1, one.kind, where, number, one.start, one.removed, one.replacement
+            )
+        )  # fmt: skip
     return sites
+
+
+def find(file: str, text: str, lines: Collection[int] | None = None) -> list[Site]:
+    """The places in the text of a file: all, or those that begin in one of these lines."""
+    return numbered(file, text, matches(text, _RULES), lines)
 
 
 # === Choices =====================================================================================
@@ -350,7 +380,7 @@ def _is_assembly(text: str, site: Site) -> bool:
 def _called(code: str) -> tuple[str, str, str]:
     """What a call of a macro is of, what stands in its brackets, and what is behind them."""
     name = code.partition("(")[0]
-    end = _closing(code, len(name))
+    end = closing(code, len(name))
     return name, code[len(name) + 1 : end - 1], code[end:]
 
 
@@ -372,14 +402,21 @@ def _choice(text: str, site: Site, number: int) -> tuple[int, int, str]:
         # The statement is there twice, as neither a part of it nor an entry in a table can be
         # chosen.
         start = text.rindex(_ASM, 0, start)
-        end = _closing(text, start + len(_ASM) - 1)
+        end = closing(text, start + len(_ASM) - 1)
         whole = text[start:end]
         without = text[start : site.start] + text[site.start + len(code) : end]
         # Of two copies only one may have the line breaks.
         said = f"({{ if ({asked}) {_one_line(without)}; else {whole}; }})"
     elif name in _WRITERS and _WRITERS[name].startswith("WRITE_ONCE"):
         said = f"({{ if ({asked}) {site.mutated}; else {code}; }})"
-    elif site.replacement == _comment(code):
+    elif site.kind == CLAUSE:
+        # Whatever the type of the clause.
+        said = (
+            f"({asked} || ({code}))"
+            if site.mutated == yes(site.text)
+            else f"(!{asked} && ({code}))"
+        )
+    elif site.replacement == comment(code):
         said = f"KPKEYS_MUTANT_CALL({number}, {code})"
     else:
         said = f"({asked} ? {site.mutated} : {code})"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from redoubt.machine import host, kernels
 from redoubt.suite import boots
@@ -14,6 +15,10 @@ from redoubt.trial.oracle import oracle
 
 # How often each operation is done when exits are counted.
 EXITS = 1000
+# Our KUnit suites about it.
+SUITES = "asi*"
+
+_NAME = "address space isolation"
 
 
 def from_outside(run: Run, flavour: str = "") -> Iterator[Item]:
@@ -24,14 +29,21 @@ def from_outside(run: Run, flavour: str = "") -> Iterator[Item]:
     swapped out on a disk in memory. That of the flavour has more places for both.
     """
     label = f", {flavour} flavour" if flavour else ""
-    name, on = f"oracle: secrets of another, from outside{label}", run.variant("on")
-    made = run.workbench(name, flavour)
+    name = f"oracle: secrets of another, from outside{label}"
+    yield from _outside(run, run.workbench(name, flavour), name)
+
+
+def _outside(run: Run, made: kernels.Workbench, name: str, controls: bool = True) -> Iterator[Item]:
+    """What must not be found, and with `controls` what must be, lest nobody has looked."""
+    on = run.variant("on")
     for what, root, mistake, more in (
         ("found in ordinary page tables", "current", False, ()),
         ("not found in restricted ones", "restricted", False, ("pti=off",)),
         ("nor with page table isolation", "restricted", False, ("pti=on",)),
         ("found in those with a mistake", "restricted", True, ("pti=off",)),
     ):
+        if not controls and (mistake or root == "current"):
+            continue
         machine = made.machine(on, *more, attacks=mistake)
         report = oracle.run(machine, root, run.progress, mistake=mistake)
         yield verdict(f"{name}: {what}", on.name, report.ok, *oracle.render(report))
@@ -39,17 +51,27 @@ def from_outside(run: Run, flavour: str = "") -> Iterator[Item]:
 
 def from_inside(run: Run) -> Iterator[Item]:
     """Count exits of isolation, try to read from inside, with NMIs at any time and with PCIDs."""
-    name, on = "address space isolation", run.variant("on")
-    made = run.workbench(name)
-    report = exits.run(made, on, EXITS, run.progress)
-    yield verdict(f"{name}: exits", on.name, report.ok, *exits.render(report))
-    outcomes = [isolation.probe(made.machine(on, *asi.ARGS), run.progress)]
+    made = run.workbench(_NAME)
+    yield from _exits(run, made, exits.ON)
+    yield from _attempts(run, made)
+    yield from _pcid(run, made.of(X86_64_PCID), _NAME)
+
+
+def _exits(run: Run, made: kernels.Workbench, *ways: str) -> Iterator[Item]:
+    on = run.variant("on")
+    report = exits.run(made, on, EXITS, run.progress, ways=ways)
+    yield verdict(f"{_NAME}: exits", on.name, report.ok, *exits.render(report))
+
+
+def _attempts(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+    """Read of another process, and NMIs."""
+    on = run.variant("on")
+    outcome = isolation.probe(made.machine(on, *asi.ARGS), run.progress)
+    yield outcome_item(f"{_NAME}: {outcome.name}", outcome)
     for cpus, more in ((1, ()), (2, ("no5lvl", "pti=on"))):
         machine = made.machine(on, *asi.ARGS, *more, cpus=cpus)
-        outcomes.append(isolation.nmis(machine, run.progress))
-    for outcome in outcomes:
-        yield outcome_item(f"{name}: {outcome.name}", outcome)
-    yield from _pcid(run, made.of(X86_64_PCID), name)
+        outcome = isolation.nmis(machine, run.progress)
+        yield outcome_item(f"{_NAME}: {outcome.name}", outcome)
 
 
 def _pcid(run: Run, made: kernels.Workbench, name: str) -> Iterator[Item]:
@@ -64,7 +86,26 @@ def _pcid(run: Run, made: kernels.Workbench, name: str) -> Iterator[Item]:
         (1, "PCID and PTI, 4 levels", ("no5lvl", "pti=on")),
         (2, "PCID and PTI, no INVPCID", ("pti=on", "noinvpcid")),
     ):
-        machine = made.kunit_machine(on, "kunit.filter_glob=asi*", asi.ARGS[0], *more, cpus=cpus)
+        machine = made.kunit_machine(
+            on, f"kunit.filter_glob={SUITES}", asi.ARGS[0], *more, cpus=cpus
+        )
         outcome = isolation.stressed(machine, run.progress)
         yield from boots.suites(run, outcome.boot, on, machine.cpus, f", {label}")
         yield outcome_item(f"{name}: {label} ({cpus} CPU)", outcome)
+
+
+def noticing(run: Run, made: kernels.Workbench) -> Iterator[Item]:
+    """What notices that isolation flushes, maps, clears, decides or leaves wrongly.
+
+    The cheapest first, each item when it is asked for.
+    """
+    on, suites = run.variant("on"), made.of(replace(run.target, kunit=SUITES))
+    for way in run.target.ways:
+        if asi.ARGS[0] in way.args:
+            yield from boots.kunit(run, suites.by(way), on, cpus=2, label=f", {way.name}")
+    # Also that there are exits where there are to be no windows.
+    yield from _exits(run, made, exits.ON, exits.LEAVING)
+    yield from _pcid(run, made.of(X86_64_PCID), _NAME)
+    yield from _attempts(run, made)
+    if oracle.FLAVOUR in run.target.flavours:
+        yield from _outside(run, made, "oracle", controls=False)

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from redoubt.core.errors import RedoubtError
+from redoubt.core.errors import GuestError
 from redoubt.core.progress import Progress
 from redoubt.machine import guest
 from redoubt.machine.boot import Machine, Result, boot
@@ -160,7 +160,7 @@ def count(
 ) -> tuple[tuple[AnyRow, ...], tuple[str, ...]]:
     """Have a program count on a machine for each way: all rows, and what was wrong.
 
-    Raises RedoubtError if one does not get to its end.
+    Raises GuestError if one does not get to its end.
     """
     rows: list[AnyRow] = []
     problems: list[str] = []
@@ -171,7 +171,7 @@ def count(
         )  # fmt: skip
         found = parse(result.console, way)
         if result.outcome != "finished" or result.status or not found:
-            raise RedoubtError(f"{len(found)} operations were counted; {result.describe()}")
+            raise GuestError(f"{len(found)} operations were counted; {result.describe()}")
         problems += [f"{way}: {problem}" for problem in (*judge(found), *result.complaints)]
         rows += found
     return tuple(rows), tuple(problems)
