@@ -6,6 +6,7 @@
 #include <kunit/test.h>
 #include <linux/asi.h>
 #include <linux/cma.h>
+#include <linux/delay.h>
 #include <linux/dma-map-ops.h>
 #include <linux/gfp.h>
 #include <linux/highmem.h>
@@ -32,6 +33,9 @@
 #define TRIES		20
 /* Enough to be allocated again on the small test machine. */
 #define LEFT_BLOCKS	64
+/* For what is done soon by somebody else, in milliseconds. */
+#define PATIENCE	2000
+#define STEP		10
 
 #define skip_unless_enabled(test)					\
 	do {								\
@@ -353,11 +357,47 @@ static void no_flush_where_there_must_be_none(struct kunit *test)
 					     MIGRATE_MOVABLE));
 	local_irq_restore(flags);
 	KUNIT_EXPECT_GE(test, asi_event_read(ASI_REFUSED), refused + 2);
+	/* Who must not wait for a lock gets nothing of either kind. */
+	KUNIT_EXPECT_FALSE(test, asi_convert(zone, 0, 0, MIGRATE_UNMOVABLE));
+	KUNIT_EXPECT_FALSE(test, asi_convert(zone, 0, 0, MIGRATE_MOVABLE));
 
 	flushes = asi_event_read(ASI_FLUSHES);
 	KUNIT_EXPECT_TRUE(test, asi_convert(zone, 0, GFP_KERNEL,
 					    MIGRATE_MOVABLE));
 	KUNIT_EXPECT_GE(test, asi_event_read(ASI_FLUSHES), flushes + 1);
+	expect_nothing_wrong(test);
+}
+
+/* What others left free is made sensitive again, but for a few blocks. */
+static void an_excess_becomes_sensitive_again(struct kunit *test)
+{
+	struct pages *pages;
+	struct zone *zone;
+	unsigned int i, waited;
+	long before;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	zone = page_zone(free_ordinary_block(test));
+	for (i = 0; i < LEFT_BLOCKS; i++)
+		if (!asi_test_get(pages, GFP_KERNEL | __GFP_NORETRY,
+				  pageblock_order))
+			break;
+	KUNIT_ASSERT_GT(test, i, NR_BLOCKS);
+	asi_test_free_pages(pages);
+	drain_all_pages(NULL);
+
+	before = asi_event_read(ASI_TO_SENSITIVE);
+	/* Refused, but then somebody looks. */
+	KUNIT_EXPECT_FALSE(test, asi_convert(zone, 0, GFP_NOWAIT,
+					     MIGRATE_MOVABLE));
+	for (waited = 0; waited < PATIENCE; waited += STEP) {
+		if (asi_event_read(ASI_TO_SENSITIVE) > before)
+			break;
+		msleep(STEP);
+	}
+	KUNIT_EXPECT_LT(test, waited, PATIENCE);
 	expect_nothing_wrong(test);
 }
 
@@ -382,6 +422,22 @@ static void ordinary_memory_comes_with_interrupts_off(struct kunit *test)
 	KUNIT_EXPECT_GE(test, i, NR_BLOCKS / 2);
 	asi_test_free_pages(pages);
 	expect_nothing_wrong(test);
+}
+
+/* Count pages of the process in ordinary blocks: every other one, of so many. */
+static unsigned int count_misplaced(unsigned long start, unsigned long nr)
+{
+	unsigned int misplaced = 0;
+	unsigned long i;
+	struct page *page;
+
+	for (i = 1; i < nr; i += 2) {
+		if (get_user_pages_fast(start + i * PAGE_SIZE, 1, 0, &page) != 1)
+			continue;
+		misplaced += !is_migrate_sensitive(asi_get_type(page));
+		put_page(page);
+	}
+	return misplaced;
 }
 
 /*
@@ -412,13 +468,13 @@ static void ordinary_memory_is_gathered_from_holes(struct kunit *test)
 						 PAGE_SIZE, MADV_DONTNEED), 0);
 
 	pages = new_pages(test);
-	nr /= 4;
-	for (i = 0; i < nr; i++) {
+	for (i = 0; i < nr / 4; i++) {
 		page = asi_test_get(pages, GFP_KERNEL | __GFP_RETRY_MAYFAIL, 0);
 		if (!page)
 			break;
 	}
-	KUNIT_EXPECT_EQ(test, i, nr);
+	KUNIT_EXPECT_EQ(test, i, nr / 4);
+	KUNIT_EXPECT_EQ(test, count_misplaced(start, nr), 0);
 	asi_test_free_pages(pages);
 	expect_nothing_wrong(test);
 }
@@ -786,6 +842,31 @@ static void sensitive_memory_is_cleared_later(struct kunit *test)
 	KUNIT_EXPECT_LT(test, tries, TRIES);
 }
 
+/* A worker does so, even if nobody asks for memory. */
+static void it_is_cleared_soon(struct kunit *test)
+{
+	struct page *pages[NR_BLOCKS];
+	unsigned int i, waited, dirty = NR_BLOCKS;
+
+	skip_unless_cleared_later(test);
+	for (i = 0; i < NR_BLOCKS; i++) {
+		pages[i] = alloc_page(GFP_HIGHUSER);
+		KUNIT_ASSERT_NOT_NULL(test, pages[i]);
+		memset(page_address(pages[i]), PATTERN, PAGE_SIZE);
+	}
+	asi_clean_all();
+	for (i = 0; i < NR_BLOCKS; i++)
+		__free_page(pages[i]);
+	/* Others may use some of them by then. */
+	for (waited = 0; waited < PATIENCE && dirty > NR_BLOCKS / 2; waited += STEP) {
+		msleep(STEP);
+		dirty = 0;
+		for (i = 0; i < NR_BLOCKS; i++)
+			dirty += is_dirty(pages[i]);
+	}
+	KUNIT_EXPECT_LE(test, dirty, NR_BLOCKS / 2);
+}
+
 /* Those who look for free memory find what is queued. */
 static void queued_memory_is_found(struct kunit *test)
 {
@@ -821,6 +902,7 @@ static struct kunit_case asi_cases[] = {
 	KUNIT_CASE(pageblocks_are_converted_in_need),
 	KUNIT_CASE(nothing_is_left_when_a_block_is_mapped),
 	KUNIT_CASE(no_flush_where_there_must_be_none),
+	KUNIT_CASE(an_excess_becomes_sensitive_again),
 	KUNIT_CASE(ordinary_memory_comes_with_interrupts_off),
 	/* These leave many ordinary blocks behind. */
 	KUNIT_CASE_SLOW(atomic_reserve_is_ordinary),
@@ -835,6 +917,7 @@ static struct kunit_case asi_cases[] = {
 	KUNIT_CASE(sensitive_memory_is_clean),
 	KUNIT_CASE(converted_memory_is_clean),
 	KUNIT_CASE(sensitive_memory_is_cleared_later),
+	KUNIT_CASE(it_is_cleared_soon),
 	KUNIT_CASE(queued_memory_is_found),
 	KUNIT_CASE(too_much_is_cleared_at_once),
 	{}

@@ -10,6 +10,7 @@
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/gfp.h>
+#include <linux/interrupt.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
@@ -368,6 +369,38 @@ static void none_in_interrupts(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, opened);
 }
 
+struct softirq {
+	struct tasklet_struct tasklet;
+	bool opened;
+};
+
+/* Interrupts are on, but it is no task that asks. */
+static void try_in_softirq(struct tasklet_struct *tasklet)
+{
+	struct softirq *softirq = from_tasklet(softirq, tasklet, tasklet);
+	struct ephmap map;
+
+	restrict_cpu();
+	softirq->opened = ephmap_open(&map);
+	if (softirq->opened)
+		ephmap_close(&map);
+	ephmap_test_leave();
+}
+
+static void none_in_softirqs(struct kunit *test)
+{
+	struct softirq softirq = { .opened = true };
+
+	ephmap_test_attach(test);
+	tasklet_setup(&softirq.tasklet, try_in_softirq);
+	/* It runs in this task, when that is allowed again. */
+	local_bh_disable();
+	tasklet_schedule(&softirq.tasklet);
+	local_bh_enable();
+	tasklet_kill(&softirq.tasklet);
+	KUNIT_EXPECT_FALSE(test, softirq.opened);
+}
+
 static void *no_table(void)
 {
 	return NULL;
@@ -513,8 +546,26 @@ static int run_reader(void *data)
 	return 0;
 }
 
+/* As one that runs on when the window is closed. */
+static int run_staying_reader(void *data)
+{
+	struct reader *reader = data;
+	u8 value;
+
+	complete(&reader->runs);
+	reader_waits_for(reader, READER_READS);
+	kthread_use_mm(reader->mm);
+	reader->while_open = copy_from_kernel_nofault(&value, reader->addr, 1);
+	reader_goes_to(reader, READER_HAS_READ);
+	reader_waits_for(reader, READER_ENDS);
+	reader->when_closed = copy_from_kernel_nofault(&value, reader->addr, 1);
+	kthread_unuse_mm(reader->mm);
+	complete(&reader->done);
+	return 0;
+}
+
 static bool read_on_other_cpu(struct kunit *test, struct folio *folio,
-			      struct reader *reader)
+			      int (*run)(void *data), struct reader *reader)
 {
 	struct ephmap map;
 	bool opened;
@@ -522,7 +573,7 @@ static bool read_on_other_cpu(struct kunit *test, struct folio *folio,
 	reader->mm = current->mm;
 	init_completion(&reader->runs);
 	init_completion(&reader->done);
-	run_elsewhere(test, run_reader, reader, &reader->runs);
+	run_elsewhere(test, run, reader, &reader->runs);
 
 	opened = open_restricted(&map);
 	if (opened)
@@ -541,7 +592,7 @@ static bool read_on_other_cpu(struct kunit *test, struct folio *folio,
  * A CPU that has run a thread keeps entries of the process while it does not.
  * Another task may have them flushed for its own reasons, but not each time.
  */
-static void none_is_left_on_other_cpus(struct kunit *test)
+static void expect_none_left(struct kunit *test, int (*run)(void *data))
 {
 	struct folio *folio;
 	int i;
@@ -554,10 +605,21 @@ static void none_is_left_on_other_cpus(struct kunit *test)
 	for (i = 0; i < ROUNDS; i++) {
 		struct reader reader = { .step = READER_WAITS };
 
-		KUNIT_EXPECT_TRUE(test, read_on_other_cpu(test, folio, &reader));
+		KUNIT_EXPECT_TRUE(test, read_on_other_cpu(test, folio, run,
+							  &reader));
 		KUNIT_EXPECT_EQ(test, reader.while_open, 0);
 		KUNIT_EXPECT_NE(test, reader.when_closed, 0);
 	}
+}
+
+static void none_is_left_on_other_cpus(struct kunit *test)
+{
+	expect_none_left(test, run_reader);
+}
+
+static void none_is_left_where_threads_run(struct kunit *test)
+{
+	expect_none_left(test, run_staying_reader);
 }
 
 /* === Copies =============================================================== */
@@ -673,6 +735,142 @@ static void copies_end_where_memory_does(struct kunit *test)
 	ephmap_test_leave();
 	KUNIT_EXPECT_EQ(test, copied, PAGE_SIZE - 16);
 	KUNIT_EXPECT_EQ(test, count_wrong(test, user + 16, 0, copied), 0);
+}
+
+/* Returns the number of windows in which a page of a file was written. */
+static unsigned long write_page(struct kunit *test, struct file *file,
+				struct folio *folio, struct iov_iter *iter)
+{
+	unsigned long windows;
+	size_t copied;
+
+	migrate_disable();
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
+	restrict_cpu();
+	copied = asi_copy_folio_from_iter_atomic(file, folio, 0, PAGE_SIZE, iter);
+	ephmap_test_leave();
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
+	migrate_enable();
+	KUNIT_EXPECT_EQ(test, copied, PAGE_SIZE);
+	return windows;
+}
+
+/* Does a process write a file in windows, and is all of it there? */
+static bool writes_in_windows(struct kunit *test, struct file *file,
+			      struct folio *folio, unsigned long user)
+{
+	struct iov_iter iter;
+	bool windows = false;
+	int tries;
+
+	for (tries = 0; tries < TRIES && !windows; tries++) {
+		memset(folio_address(folio), 0, PAGE_SIZE);
+		KUNIT_ASSERT_EQ(test, import_ubuf(ITER_SOURCE, (void __user *)user,
+						  PAGE_SIZE, &iter), 0);
+		windows = write_page(test, file, folio, &iter);
+		KUNIT_EXPECT_NULL(test, memchr_inv(folio_address(folio), VALUE,
+						   PAGE_SIZE));
+	}
+	return windows;
+}
+
+/* A window shows all of a page, and so what is in the file already. */
+static void writers_see_what_they_may_read(struct kunit *test)
+{
+	u8 *page = kunit_kmalloc(test, PAGE_SIZE, GFP_KERNEL);
+	struct kvec buffer = { .iov_base = page, .iov_len = PAGE_SIZE };
+	unsigned long user, windows = 0;
+	struct iov_iter iter;
+	struct folio *folio;
+	struct file *file;
+	struct cred *cred;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	memset(page, VALUE, PAGE_SIZE);
+	ephmap_test_attach(test);
+	folio = ephmap_test_folio(test, 0);
+	user = map_user(test, PAGE_SIZE);
+	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)user, page, PAGE_SIZE), 0);
+	file = shmem_file_setup("asi_ephmap", PAGE_SIZE, EMPTY_VMA_FLAGS);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
+
+	/* Open for reading, and by its owner, who could open it so. */
+	KUNIT_EXPECT_TRUE(test, writes_in_windows(test, file, folio, user));
+	file->f_mode &= ~FMODE_READ;
+	KUNIT_EXPECT_TRUE(test, writes_in_windows(test, file, folio, user));
+	/* In the name of somebody else, and by another user. */
+	cred = prepare_creds();
+	if (cred) {
+		const struct cred *old = override_creds(cred);
+
+		KUNIT_EXPECT_FALSE(test, writes_in_windows(test, file, folio,
+							   user));
+		put_cred(revert_creds(old));
+	}
+	KUNIT_EXPECT_NOT_NULL(test, cred);
+	file_inode(file)->i_uid = KUIDT_INIT(1);
+	KUNIT_EXPECT_FALSE(test, writes_in_windows(test, file, folio, user));
+	/* Whoever it belongs to, if it is open for reading. */
+	file->f_mode |= FMODE_READ;
+	KUNIT_EXPECT_TRUE(test, writes_in_windows(test, file, folio, user));
+
+	/* By the kernel, which may write for anybody. */
+	for (i = 0; i < TRIES; i++) {
+		iov_iter_kvec(&iter, ITER_SOURCE, &buffer, 1, PAGE_SIZE);
+		windows += write_page(test, file, folio, &iter);
+	}
+	KUNIT_EXPECT_EQ(test, windows, 0);
+	fput(file);
+}
+
+/* Returns the number of windows in which a page was copied for a process. */
+static unsigned long copy_on_write(struct kunit *test, struct folio *to,
+				   struct folio *from, struct mm_struct *mm)
+{
+	struct vm_area_struct *vma = kunit_kzalloc(test, sizeof(*vma), GFP_KERNEL);
+	unsigned long windows;
+	int error;
+
+	KUNIT_ASSERT_NOT_NULL(test, vma);
+	vma->vm_mm = mm;
+	memset(folio_address(to), 0, PAGE_SIZE);
+	migrate_disable();
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
+	restrict_cpu();
+	error = asi_copy_user_page(&to->page, &from->page, 0, vma);
+	ephmap_test_leave();
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
+	migrate_enable();
+	KUNIT_EXPECT_EQ(test, error, 0);
+	KUNIT_EXPECT_MEMEQ(test, (u8 *)folio_address(to),
+			   (u8 *)folio_address(from), PAGE_SIZE);
+	return windows;
+}
+
+/* A debugger writes to memory of a process that it need not know all of. */
+static void pages_are_seen_by_their_process_only(struct kunit *test)
+{
+	unsigned long seen = 0, by_another = 0;
+	struct folio *to, *from;
+	struct mm_struct *other;
+	int i;
+
+	ephmap_test_attach(test);
+	from = ephmap_test_folio(test, 0);
+	to = ephmap_test_folio(test, 0);
+	memset(folio_address(from), VALUE, PAGE_SIZE);
+	other = mm_alloc();
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, put_other, other),
+			0);
+
+	for (i = 0; i < TRIES; i++) {
+		seen += copy_on_write(test, to, from, current->mm);
+		by_another += copy_on_write(test, to, from, other);
+	}
+	KUNIT_EXPECT_GT(test, seen, 0);
+	KUNIT_EXPECT_EQ(test, by_another, 0);
 }
 
 /* === Programs that are executed =========================================== */
@@ -792,6 +990,37 @@ static void the_kernel_reads_in_windows(struct kunit *test)
 	fput(file);
 }
 
+static int deny(struct mnt_idmap *idmap, struct inode *inode, int mask)
+{
+	return -EACCES;
+}
+
+static const struct inode_operations denying = { .permission = deny };
+
+/* As of a program that may be executed, and not read. */
+static void the_kernel_reads_unseen_what_is_denied(struct kunit *test)
+{
+	const struct inode_operations *before;
+	unsigned long windows = 0;
+	struct inode *inode;
+	struct folio *folio;
+	struct file *file;
+	int i;
+
+	ephmap_test_attach(test);
+	folio = ephmap_test_filled(test);
+	file = shmem_file_setup("asi_ephmap", PAGE_SIZE, EMPTY_VMA_FLAGS);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
+	inode = file_inode(file);
+	before = inode->i_op;
+	inode->i_op = &denying;
+	for (i = 0; i < TRIES; i++)
+		windows += read_for_kernel(test, file, folio);
+	inode->i_op = before;
+	KUNIT_EXPECT_EQ(test, windows, 0);
+	fput(file);
+}
+
 static struct kunit_case asi_ephmap_cases[] = {
 	KUNIT_CASE(pages_are_mapped_until_it_is_closed),
 	KUNIT_CASE(it_holds_so_many_pages),
@@ -803,14 +1032,19 @@ static struct kunit_case asi_ephmap_cases[] = {
 	KUNIT_CASE(it_is_of_one_process),
 	KUNIT_CASE(none_without_need),
 	KUNIT_CASE(none_in_interrupts),
+	KUNIT_CASE(none_in_softirqs),
 	KUNIT_CASE(none_without_memory),
 	KUNIT_CASE(other_threads_have_none_of_it),
 	KUNIT_CASE(none_is_left_on_other_cpus),
+	KUNIT_CASE(none_is_left_where_threads_run),
 	KUNIT_CASE(copies_to_users),
 	KUNIT_CASE(copies_end_where_memory_does),
+	KUNIT_CASE(writers_see_what_they_may_read),
+	KUNIT_CASE(pages_are_seen_by_their_process_only),
 	KUNIT_CASE(arguments_are_copied),
 	KUNIT_CASE(absent_arguments_are_copied),
 	KUNIT_CASE(the_kernel_reads_in_windows),
+	KUNIT_CASE(the_kernel_reads_unseen_what_is_denied),
 	{}
 };
 

@@ -10,6 +10,7 @@
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/pagemap.h>
 #include <linux/pipe_fs_i.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -249,6 +250,32 @@ static void a_short_copy_leaves_something(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, asi_pipe_is_clean(it.buf.page));
 }
 
+static void a_short_read_takes_nothing(struct kunit *test)
+{
+	struct pipe_page it;
+
+	pipe_page_init(test, &it);
+	copy_user(test, &it, true, SIZE);
+	it.user += PAGE_SIZE - SIZE / 2;
+	copy_user(test, &it, false, SIZE);
+	KUNIT_EXPECT_EQ(test, it.buf.len, SIZE);
+	expect_left(test, &it, SIZE);
+}
+
+/* As the page cache of a file is in a pipe, by splice(). */
+static void what_is_of_a_file_is_left(struct kunit *test)
+{
+	struct pipe_page it;
+	struct iov_iter iter;
+
+	pipe_page_init(test, &it);
+	copy_user(test, &it, true, SIZE);
+	KUNIT_ASSERT_EQ(test, import_ubuf(ITER_DEST, it.user, SIZE, &iter), 0);
+	KUNIT_EXPECT_EQ(test, asi_copy_from_pipe(&it.buf, false, SIZE, &iter),
+			SIZE);
+	expect_left(test, &it, SIZE);
+}
+
 /* === Who maps it in a window ============================================= */
 
 static void the_first_writer_and_the_reader(struct kunit *test)
@@ -294,6 +321,10 @@ static void none_that_adds_to_the_kernel_s(struct kunit *test)
 	for (i = 1; i < SIZE; i++)
 		KUNIT_EXPECT_EQ(test, copy_user(test, &it, true, 1), 0);
 	expect_left(test, &it, SIZE);
+	/* Nor does the kernel itself: others have written by now. */
+	for (i = 0; i < TRIES; i++)
+		KUNIT_EXPECT_EQ(test, copy_kernel(&it, true, 1), 0);
+	expect_left(test, &it, SIZE + TRIES);
 }
 
 struct other {
@@ -387,6 +418,36 @@ static void pages_are_kept_if_they_are_clean(struct kunit *test)
 	fput(files[1]);
 }
 
+/* Its new owner may expect what any new page has. */
+static void nothing_is_noted_with_a_stolen_page(struct kunit *test)
+{
+	struct pipe_inode_info *pipe;
+	unsigned long before, after;
+	struct pipe_buffer *buf;
+	struct file *files[2];
+	u8 value = VALUE;
+	bool stolen;
+
+	if (!asi_enabled())
+		kunit_skip(test, "needs asi=on");
+	KUNIT_ASSERT_EQ(test, create_pipe_files(files, 0), 0);
+	pipe = files[0]->private_data;
+
+	KUNIT_EXPECT_EQ(test, kernel_write(files[1], &value, 1, NULL), 1);
+	buf = pipe_buf(pipe, pipe->tail);
+	before = page_private(buf->page);
+	stolen = pipe_buf_try_steal(pipe, buf);
+	after = page_private(buf->page);
+	if (stolen)
+		unlock_page(buf->page);
+	KUNIT_EXPECT_TRUE(test, stolen);
+	KUNIT_EXPECT_NE(test, before, 0);
+	KUNIT_EXPECT_EQ(test, after, 0);
+
+	fput(files[0]);
+	fput(files[1]);
+}
+
 static struct kunit_case asi_pipe_cases[] = {
 	KUNIT_CASE(readers_clear_what_they_take),
 	KUNIT_CASE(the_kernel_clears_what_it_takes),
@@ -395,11 +456,14 @@ static struct kunit_case asi_pipe_cases[] = {
 	KUNIT_CASE(what_was_taken_otherwise_is_left),
 	KUNIT_CASE(what_was_stolen_is_left),
 	KUNIT_CASE(a_short_copy_leaves_something),
+	KUNIT_CASE(a_short_read_takes_nothing),
+	KUNIT_CASE(what_is_of_a_file_is_left),
 	KUNIT_CASE(the_first_writer_and_the_reader),
 	KUNIT_CASE(a_writer_that_adds_to_its_own),
 	KUNIT_CASE(none_that_adds_to_the_kernel_s),
 	KUNIT_CASE(none_that_adds_to_another_s),
 	KUNIT_CASE(pages_are_kept_if_they_are_clean),
+	KUNIT_CASE(nothing_is_noted_with_a_stolen_page),
 	{}
 };
 

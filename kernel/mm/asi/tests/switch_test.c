@@ -24,7 +24,12 @@
 #include <asm/nmi.h>
 #include <asm/tlbflush.h>
 
+#include "../../page_alloc.h"
+#include "../asi.h"
+
 #define VALUE		0x5a
+/* Retries, because an interrupt may leave the restricted address space. */
+#define TRIES		10
 
 #define skip_unless_enabled(test)					\
 	do {								\
@@ -49,6 +54,11 @@ static u8 *switch_test_memory(struct kunit *test, gfp_t gfp)
 			0);
 	*(u8 *)page_address(page) = VALUE;
 	return page_address(page);
+}
+
+static void switch_test_unmap(void *addr)
+{
+	vunmap(addr);
 }
 
 /* Give the test thread an mm: it needs a user address space to enter. */
@@ -223,6 +233,46 @@ static void it_is_not_reached_without_leaving(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, seen.error, -EFAULT);
 }
 
+/* It is mapped, and so there is nothing to be had by leaving. */
+static void a_protection_fault_stays(struct kunit *test)
+{
+	u8 *memory, *addr, value = 0;
+	struct seen seen = {};
+	struct page *page;
+
+	switch_test_attach(test);
+	memory = switch_test_memory(test, GFP_KERNEL);
+	page = virt_to_page(memory);
+	addr = vmap(&page, 1, VM_MAP, PAGE_KERNEL_RO);
+	KUNIT_ASSERT_NOT_NULL(test, addr);
+	KUNIT_ASSERT_EQ(test, kunit_add_action_or_reset(test, switch_test_unmap,
+							addr), 0);
+
+	observe(seen, ASI_EXIT_FAULT,
+		seen.error = copy_to_kernel_nofault(addr, &value, 1));
+	expect_seen(test, &seen, true, true, 0);
+	KUNIT_EXPECT_EQ(test, seen.error, -EFAULT);
+	KUNIT_EXPECT_EQ(test, *memory, VALUE);
+}
+
+/* User memory is the same in both address spaces. */
+static void a_fault_of_user_memory_stays(struct kunit *test)
+{
+	struct seen seen = {};
+	unsigned long user;
+	u8 value;
+
+	switch_test_attach(test);
+	user = kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR_VALUE(user));
+
+	observe(seen, ASI_EXIT_FAULT,
+		seen.error = copy_from_user_nofault(&value, (u8 __user *)user, 1));
+	expect_seen(test, &seen, true, true, 0);
+	KUNIT_EXPECT_EQ(test, seen.error, -EFAULT);
+}
+
 /* === CR3 writes ========================================================== */
 
 static void flushing_stays(struct kunit *test)
@@ -253,6 +303,13 @@ static void the_same_process_stays(struct kunit *test)
 	}));
 	expect_seen(test, &seen, true, true, 0);
 	observe(seen, ASI_EXIT_SWITCH_MM, ({
+		enter_lazy_tlb(mm, current);
+		inc_mm_tlb_gen(mm);
+		switch_mm_irqs_off(mm, mm, current);
+	}));
+	expect_seen(test, &seen, true, true, 0);
+	/* Nor is it a switch to another one. */
+	observe(seen, ASI_SWITCH_MM, ({
 		enter_lazy_tlb(mm, current);
 		inc_mm_tlb_gen(mm);
 		switch_mm_irqs_off(mm, mm, current);
@@ -318,11 +375,6 @@ static pte_t entry_for(const pte_t *pte, const u8 *memory)
 	/* Any flush removes global entries from both address spaces. */
 	pgprot_val(prot) &= ~_PAGE_GLOBAL;
 	return pfn_pte(page_to_pfn(virt_to_page(memory)), prot);
-}
-
-static void switch_test_unmap(void *addr)
-{
-	vunmap(addr);
 }
 
 static void map_for_exchange(struct kunit *test, struct exchanged *map)
@@ -410,6 +462,99 @@ static void what_is_flushed_is_so_in_other_processes(struct kunit *test)
 	__flush_tlb_all();
 	local_irq_restore(flags);
 	KUNIT_EXPECT_EQ(test, there, (u8)~VALUE);
+}
+
+/* A switch that need not flush must, if a flush was only noted. */
+static void what_is_stale_is_flushed_by_a_switch(struct kunit *test)
+{
+	struct mm_struct *mm, *other;
+	struct exchanged map;
+	unsigned long flags;
+	u8 there;
+
+	switch_test_attach(test);
+	map_for_exchange(test, &map);
+	other = other_process(test);
+	mm = current->mm;
+
+	local_irq_save(flags);
+	set_pte(map.pte, map.before);
+	__flush_tlb_all();
+	asi_enter();
+	switch_mm_irqs_off(mm, other, current);
+	switch_mm_irqs_off(other, mm, current);
+	(void)READ_ONCE(*map.addr);
+	asi_exit(ASI_EXIT_TEMPORARY_MM);
+
+	set_pte(map.pte, map.after);
+	flush_tlb_local();
+	switch_mm_irqs_off(mm, other, current);
+	asi_enter();
+	switch_mm_irqs_off(other, mm, current);
+	there = READ_ONCE(*map.addr);
+	asi_exit(ASI_EXIT_TEMPORARY_MM);
+	__flush_tlb_all();
+	local_irq_restore(flags);
+	KUNIT_EXPECT_EQ(test, there, (u8)~VALUE);
+}
+
+/* Convert ordinary pageblocks that are free, until this one is sensitive. */
+static bool convert_to_sensitive(struct page *page)
+{
+	unsigned long addr = (unsigned long)page_address(page);
+	bool sensitive = false;
+
+	while (!sensitive && asi_convert(page_zone(page), 0, GFP_KERNEL,
+					 MIGRATE_MOVABLE))
+		asi_look(page, addr, &sensitive);
+	return sensitive;
+}
+
+/* Returns whether the CPU stayed until the block was sensitive. */
+static bool see_a_block_converted(struct kunit *test, struct seen *seen)
+{
+	struct page *page = alloc_pages(GFP_KERNEL, pageblock_order);
+	unsigned long flags;
+	bool stayed;
+	u8 *addr;
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	addr = page_address(page);
+	__free_pages(page, pageblock_order);
+	drain_all_pages(NULL);
+
+	/* Another task could have the TLB flushed for its own reasons. */
+	preempt_disable();
+	local_irq_save(flags);
+	asi_enter();
+	local_irq_restore(flags);
+	copy_from_kernel_nofault(&seen->value, addr, 1);
+	stayed = convert_to_sensitive(page);
+
+	local_irq_save(flags);
+	stayed &= asi_restricted();
+	seen->events = switch_test_count(ASI_EXIT_FAULT);
+	copy_from_kernel_nofault(&seen->value, addr, 1);
+	seen->events = switch_test_count(ASI_EXIT_FAULT) - seen->events;
+	asi_exit(ASI_EXIT_TEMPORARY_MM);
+	local_irq_restore(flags);
+	preempt_enable();
+	return stayed;
+}
+
+static void what_becomes_sensitive_is_flushed(struct kunit *test)
+{
+	struct seen seen = {};
+	int tries;
+
+	switch_test_attach(test);
+	if (debug_pagealloc_enabled())
+		kunit_skip(test, "free memory cannot be looked at");
+	for (tries = 0; tries < TRIES; tries++)
+		if (see_a_block_converted(test, &seen))
+			break;
+	KUNIT_EXPECT_LT(test, tries, TRIES);
+	KUNIT_EXPECT_EQ(test, seen.events, 1);
 }
 
 static void flush_nothing(unsigned long addr)
@@ -563,12 +708,39 @@ static void an_nmi_does_not_enter(struct kunit *test)
 	expect_seen(test, &seen, true, false, 0);
 }
 
+/* An exception in an NMI leaves it to the NMI to return. */
+static void the_first_of_nested_nmis_returns(struct kunit *test)
+{
+	struct pt_regs first = {}, second = {};
+	struct seen seen = {};
+
+	switch_test_attach(test);
+	observe(seen, ASI_REENTER, ({
+		asi_nmi_enter(&first);
+		asi_nmi_enter(&second);
+		asi_nmi_exit(&second);
+		asi_exit(ASI_EXIT_TEMPORARY_MM);
+		asi_nmi_exit(&first);
+	}));
+	expect_seen(test, &seen, true, true, 1);
+
+	/* The next one has nothing to return to, although it looks the same. */
+	observe(seen, ASI_REENTER, ({
+		asi_exit(ASI_EXIT_TEMPORARY_MM);
+		asi_nmi_enter(&first);
+		asi_nmi_exit(&first);
+	}));
+	expect_seen(test, &seen, true, false, 0);
+}
+
 static struct kunit_case asi_switch_cases[] = {
 	KUNIT_CASE(user_mode_has_the_same_tables),
 	KUNIT_CASE(sensitive_memory_is_a_fault_and_an_exit),
 	KUNIT_CASE(other_memory_is_neither),
 	KUNIT_CASE(a_wild_address_is_a_real_fault),
 	KUNIT_CASE(it_is_not_reached_without_leaving),
+	KUNIT_CASE(a_protection_fault_stays),
+	KUNIT_CASE(a_fault_of_user_memory_stays),
 	KUNIT_CASE(flushing_stays),
 	KUNIT_CASE(the_same_process_stays),
 	KUNIT_CASE(another_process_stays),
@@ -576,9 +748,12 @@ static struct kunit_case asi_switch_cases[] = {
 	KUNIT_CASE(a_temporary_address_space_leaves),
 	KUNIT_CASE(what_is_flushed_is_so_in_both),
 	KUNIT_CASE(what_is_flushed_is_so_in_other_processes),
+	KUNIT_CASE(what_is_stale_is_flushed_by_a_switch),
+	KUNIT_CASE(what_becomes_sensitive_is_flushed),
 	KUNIT_CASE(an_nmi_ends_where_it_began),
 	KUNIT_CASE(an_nmi_does_not_enter),
 	KUNIT_CASE(an_nmi_does_not_restrict_other_tables),
+	KUNIT_CASE(the_first_of_nested_nmis_returns),
 	{}
 };
 
