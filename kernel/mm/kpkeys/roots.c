@@ -30,6 +30,9 @@ static_assert(KPKEYS_BLOCK_PAGES * sizeof(struct mm_struct *) <= PAGE_SIZE);
 #define __pa_nodebug(addr)	__pa(addr)
 #endif
 
+/* Beside the owner of a copy of a root, which one CPU loads instead. */
+#define KPKEYS_ROOT_COPY	BIT(1)
+
 /* === Notes ============================================================== */
 
 /* Where the owner of a root is noted; NULL if there is no such place. */
@@ -53,6 +56,11 @@ static pgd_t *kpkeys_root_in(const struct kpkeys_region *region,
 		if (READ_ONCE(owners[i]) == mm)
 			return page_address(pfn_to_page(region->base + i));
 	return NULL;
+}
+
+static const struct mm_struct *kpkeys_root_copy_of(const struct mm_struct *mm)
+{
+	return (const void *)((unsigned long)mm | KPKEYS_ROOT_COPY);
 }
 
 /* The root that was claimed for an mm, by looking at all notes. */
@@ -124,15 +132,23 @@ static void kpkeys_root_disown_lost(const struct mm_struct *mm)
 
 	if (likely(!READ_ONCE(kpkeys_pgtables_pool.state->lost_roots)))
 		return;
-	while ((root = kpkeys_root_search(mm))) {
+	while ((root = kpkeys_root_search(mm)) ||
+	       (root = kpkeys_root_search(kpkeys_root_copy_of(mm)))) {
 		guard(kpkeys_hardened_pgtables)();
 		WRITE_ONCE(*kpkeys_root_note(root), KPKEYS_ROOT_LOST);
 	}
 }
 
+static bool kpkeys_root_is_claimed(const struct mm_struct *mm)
+{
+	struct mm_struct **note = kpkeys_root_note(READ_ONCE(mm->pgd));
+
+	return note && READ_ONCE(*note) == mm;
+}
+
 /**
  * kpkeys_root_claim() - Note that a topmost page table belongs to an mm.
- * @mm: the address space.
+ * @mm: the address space. If it has a root, another table is a copy of that.
  * @root: the table, which has just been allocated.
  *
  * Context: process context, may sleep.
@@ -140,6 +156,7 @@ static void kpkeys_root_disown_lost(const struct mm_struct *mm)
  */
 int kpkeys_root_claim(struct mm_struct *mm, pgd_t *root)
 {
+	const struct mm_struct *owner = mm;
 	struct kpkeys_region *region;
 	unsigned int i;
 	int err;
@@ -154,11 +171,34 @@ int kpkeys_root_claim(struct mm_struct *mm, pgd_t *root)
 	err = kpkeys_root_prepare(region);
 	if (err)
 		return err;
-	kpkeys_root_disown_lost(mm);
+	if (kpkeys_root_is_claimed(mm))
+		owner = kpkeys_root_copy_of(mm);
+	else
+		kpkeys_root_disown_lost(mm);
 
 	guard(kpkeys_hardened_pgtables)();
-	WRITE_ONCE(region->owners[i], mm);
+	WRITE_ONCE(region->owners[i], (struct mm_struct *)owner);
 	return 0;
+}
+
+/**
+ * kpkeys_root_is_copy() - Was a table claimed as a copy of a root?
+ * @copy: the table.
+ * @root: the root.
+ *
+ * Context: any.
+ * Return: true if so.
+ */
+bool kpkeys_root_is_copy(const pgd_t *copy, const pgd_t *root)
+{
+	struct mm_struct **note, **note_of_copy;
+
+	if (!kpkeys_hardened_pgtables_enabled())
+		return true;
+	note = kpkeys_root_note(root);
+	note_of_copy = kpkeys_root_note(copy);
+	return note && note_of_copy && READ_ONCE(*note) &&
+	       READ_ONCE(*note_of_copy) == kpkeys_root_copy_of(READ_ONCE(*note));
 }
 
 /* Entries of all levels have the bits that say they are present. */

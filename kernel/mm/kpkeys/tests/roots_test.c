@@ -205,6 +205,7 @@ static void root_is_claimed_and_released(struct kunit *test)
 
 	skip_unless_protected(test);
 
+	kpkeys_root_release(t->root);
 	KUNIT_ASSERT_EQ(test, kpkeys_root_claim(t->mm, t->lower), 0);
 	WRITE_ONCE(t->mm->pgd, t->lower);
 	KUNIT_EXPECT_PTR_EQ(test, root_of(t->mm), (pgd_t *)t->lower);
@@ -214,6 +215,27 @@ static void root_is_claimed_and_released(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, kpkeys_root_claim(t->mm, t->root), 0);
 	KUNIT_EXPECT_PTR_EQ(test, root_of(t->mm), t->root);
 	WRITE_ONCE(t->mm->pgd, t->root);
+}
+
+/* Another table of a process is a copy for one CPU, and not taken for its root. */
+static void copy_is_not_the_root(struct kunit *test)
+{
+	struct tables *t = test->priv;
+
+	skip_unless_protected(test);
+
+	KUNIT_EXPECT_FALSE(test, kpkeys_root_is_copy(t->lower, t->root));
+	KUNIT_ASSERT_EQ(test, kpkeys_root_claim(t->mm, t->lower), 0);
+	KUNIT_EXPECT_TRUE(test, kpkeys_root_is_copy(t->lower, t->root));
+	KUNIT_EXPECT_FALSE(test, kpkeys_root_is_copy(t->root, t->lower));
+	KUNIT_EXPECT_FALSE(test, kpkeys_root_is_copy(t->root, t->root));
+	KUNIT_EXPECT_FALSE(test, kpkeys_root_is_copy(t->lower, t->other->pgd));
+	KUNIT_EXPECT_FALSE(test, kpkeys_root_is_copy(t->ordinary, t->root));
+
+	WRITE_ONCE(t->mm->pgd, t->lower);
+	KUNIT_EXPECT_PTR_EQ(test, root_of(t->mm), t->root);
+	kpkeys_root_release(t->lower);
+	KUNIT_EXPECT_FALSE(test, kpkeys_root_is_copy(t->lower, t->root));
 }
 
 static void unprotected_root_is_not_claimed(struct kunit *test)
@@ -229,6 +251,7 @@ static struct kunit_case roots_cases[] = {
 	KUNIT_CASE(forged_root_is_not_loaded),
 	KUNIT_CASE(walk_starts_at_claimed_root),
 	KUNIT_CASE(root_is_claimed_and_released),
+	KUNIT_CASE(copy_is_not_the_root),
 	KUNIT_CASE(unprotected_root_is_not_claimed),
 	{}
 };
