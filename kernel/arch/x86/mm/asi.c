@@ -43,6 +43,7 @@ void asi_set_user_pgd(pgd_t *pgdp, pgd_t pgd)
 	    PTR_ALIGN_DOWN(pgdp, PAGE_SIZE) == swapper_pg_dir)
 		return;
 
+	asi_set_copies(pgdp, pgd, *kernel_to_user_pgdp(pgdp));
 	guard(kpkeys_hardened_pgtables)();
 	WRITE_ONCE(*asi_restricted_pgd(pgdp), pgd);
 	if (boot_cpu_has(X86_FEATURE_PTI))
@@ -54,6 +55,7 @@ static void asi_set_ldt(pgd_t *pgd, pgd_t entry)
 {
 	if (!asi_requested())
 		return;
+	asi_set_copies(pgd, entry, entry);
 	set_pgd(asi_restricted_pgd(pgd), entry);
 	set_pgd(kernel_to_user_pgdp(asi_restricted_pgd(pgd)), entry);
 }

@@ -6,9 +6,10 @@
  * Each CPU has a few PTEs in the page tables of the process, which it alone
  * writes, with preemption off: there is at most one user, and no migration.
  *
- * Closing a window removes it from all TLBs. Another CPU can have cached it
- * only with the same page tables loaded, so no window is opened while a thread
- * runs on another CPU.
+ * Closing a window removes it from the TLB of this CPU. Another one can have
+ * cached it only with the same page tables loaded. So where a thread runs on
+ * another CPU, a window is opened in a copy of the top-level page table that
+ * this CPU alone loads, see asi_copies.c.
  */
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
@@ -86,10 +87,10 @@ static void ephmap_note_table(void *table)
 	kpkeys_note_table(&init_mm, PHYS_PFN(__pa(table)), PGTABLE_LEVEL_PTE);
 }
 
-/* Link the upper tables, which all CPUs share; returns their number. */
-static unsigned int ephmap_link_tables(struct mm_struct *mm, void **new)
+/* Link the upper tables, which all windows share; returns their number. */
+static unsigned int ephmap_link_tables(pgd_t *root, void **new)
 {
-	pgd_t *pgd = pgd_offset(mm, EPHMAP_BASE_ADDR);
+	pgd_t *pgd = pgd_offset_pgd(root, EPHMAP_BASE_ADDR);
 	unsigned int i, nr = 0;
 	void *top;
 	pud_t *pud;
@@ -118,23 +119,22 @@ static unsigned int ephmap_link_tables(struct mm_struct *mm, void **new)
 }
 
 /* Out of line, to keep the register pressure of ephmap_open() low. */
-static noinline bool ephmap_make_tables(struct mm_struct *mm,
+static noinline bool ephmap_make_tables(struct mm_struct *mm, pgd_t *root,
 					unsigned long addr)
 {
 	unsigned int nr = 0, used = 0, needed;
-	pgd_t *pgd = pgd_offset(mm, 0);
 	bool made = false;
 	void *new[4];
 	pmd_t *pmd;
 
-	needed = ephmap_pmd(pgd, addr) ? 1 : 3 + pgtable_l5_enabled();
+	needed = ephmap_pmd(root, addr) ? 1 : 3 + pgtable_l5_enabled();
 	while (nr < needed && (new[nr] = ephmap_new_table()))
 		nr++;
 
 	scoped_guard(spinlock, &mm->page_table_lock) {
-		if (!ephmap_pmd(pgd, addr) && nr == needed)
-			used = ephmap_link_tables(mm, new);
-		pmd = ephmap_pmd(pgd, addr);
+		if (!ephmap_pmd(root, addr) && nr == needed)
+			used = ephmap_link_tables(root, new);
+		pmd = ephmap_pmd(root, addr);
 		if (pmd && pmd_none(*pmd) && used < nr) {
 			ephmap_note_table(new[used]);
 			set_pmd(pmd, __pmd(_KERNPG_TABLE | __pa(new[used++])));
@@ -180,6 +180,18 @@ void ephmap_free(pgd_t *root)
 static bool ephmap_is_alone(struct mm_struct *mm, unsigned int cpu)
 {
 	return cpumask_equal(mm_cpumask(mm), cpumask_of(cpu));
+}
+
+/* The unrestricted table that this CPU has loaded: mm->pgd or a copy. */
+static pgd_t *ephmap_root(void)
+{
+	return __va(asi_strip_cr3(read_cr3_pa()));
+}
+
+/* Nobody else loads the page tables of this CPU. */
+static bool ephmap_is_private(struct mm_struct *mm, unsigned int cpu)
+{
+	return likely(ephmap_is_alone(mm, cpu)) || ephmap_root() != mm->pgd;
 }
 
 /* As flush_tlb_func(): with PCID, the TLB keeps entries of an unloaded mm. */
@@ -253,12 +265,10 @@ static void ephmap_end_writing(unsigned int nr)
 		kpkeys_batch_end();
 }
 
-static bool ephmap_is_possible(struct mm_struct *mm, unsigned int cpu)
+static bool ephmap_is_needed(struct mm_struct *mm)
 {
 	return ephmap_wanted && asi_restricted() &&
-	       this_cpu_read(cpu_tlbstate.loaded_mm) == mm &&
-	       (likely(ephmap_is_alone(mm, cpu)) ||
-		ephmap_become_alone(mm, cpu));
+	       this_cpu_read(cpu_tlbstate.loaded_mm) == mm;
 }
 
 /* The TLB entries of the process on this CPU, in one address space. */
@@ -279,9 +289,15 @@ bool ephmap_open(struct ephmap *map)
 
 	for (tries = 0; tries < 2; tries++) {
 		unsigned int cpu = get_cpu();
+		pgd_t *root;
 
-		if (!ephmap_is_possible(mm, cpu))
+		if (!ephmap_is_needed(mm))
 			break;
+		if (!ephmap_is_private(mm, cpu) && !ephmap_become_alone(mm, cpu)) {
+			put_cpu();
+			asi_ask_for_copy();
+			return false;
+		}
 		map->addr = ephmap_address(cpu);
 		map->nr = 0;
 		map->pte = ephmap_pte(map->addr);
@@ -290,8 +306,9 @@ bool ephmap_open(struct ephmap *map)
 			raw_cpu_inc(asi_switches[ASI_EPHMAP]);
 			return true;
 		}
+		root = ephmap_root();
 		put_cpu();
-		if (!ephmap_make_tables(mm, map->addr))
+		if (!ephmap_make_tables(mm, root, map->addr))
 			return false;
 	}
 	put_cpu();
@@ -341,7 +358,7 @@ void ephmap_close(struct ephmap *map)
 	raw_cpu_add(asi_switches[ASI_EPHMAP_PAGE], map->nr);
 	if (unlikely(!asi_restricted()))
 		ephmap_make_stale(true);
-	if (unlikely(!ephmap_is_alone(mm, smp_processor_id())))
+	if (unlikely(!ephmap_is_private(mm, smp_processor_id())))
 		smp_call_function_many(mm_cpumask(mm), ephmap_leave_or_flush,
 				       mm, true);
 	put_cpu();

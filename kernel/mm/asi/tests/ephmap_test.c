@@ -460,6 +460,17 @@ static void run_elsewhere(struct kunit *test, int (*run)(void *data),
 	wait_for_completion(runs);
 }
 
+/* A window while another thread runs; the caller does not migrate. */
+static bool open_and_close(void)
+{
+	struct ephmap map;
+
+	if (!open_restricted(&map))
+		return false;
+	close_and_leave(&map);
+	return true;
+}
+
 static void other_threads_have_none_of_it(struct kunit *test)
 {
 	struct thread thread = {};
@@ -477,10 +488,8 @@ static void other_threads_have_none_of_it(struct kunit *test)
 	run_elsewhere(test, run_thread, &thread, &thread.runs);
 	here = smp_processor_id();
 
-	/* No window while the thread runs. */
-	shared = open_restricted(&map);
-	if (shared)
-		close_and_leave(&map);
+	/* No window in page tables that the thread has, too. */
+	shared = open_and_close();
 	WRITE_ONCE(thread.stop, true);
 	wait_for_completion(&thread.done);
 
@@ -495,6 +504,95 @@ static void other_threads_have_none_of_it(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, shared);
 	KUNIT_EXPECT_TRUE(test, opened);
 	KUNIT_EXPECT_TRUE(test, alone);
+}
+
+/* Nor is one needed any more where a CPU has page tables of its own. */
+static void a_cpu_with_a_copy_has_windows(struct kunit *test)
+{
+	struct mm_struct *mm;
+	struct thread thread = {};
+	bool opened, sees = true;
+	pgd_t *here, *entry;
+
+	ephmap_test_attach(test);
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+	mm = current->mm;
+	thread.mm = mm;
+	init_completion(&thread.runs);
+	init_completion(&thread.done);
+	run_elsewhere(test, run_thread, &thread, &thread.runs);
+
+	asi_make_copy(mm);
+	here = __va(asi_strip_cr3(read_cr3_pa()));
+	opened = open_and_close();
+	entry = pgd_offset_pgd(mm->pgd, EPHMAP_BASE_ADDR);
+	sees = !pgd_none(*entry) || !pgd_none(*asi_restricted_pgd(entry));
+	WRITE_ONCE(thread.stop, true);
+	wait_for_completion(&thread.done);
+	migrate_enable();
+
+	KUNIT_EXPECT_PTR_NE(test, here, mm->pgd);
+	KUNIT_EXPECT_TRUE(test, opened);
+	KUNIT_EXPECT_FALSE(test, sees);
+}
+
+static bool is_like(pgd_t *copy, pgd_t *root, unsigned int i)
+{
+	return pgd_val(copy[i]) == pgd_val(root[i]) &&
+	       pgd_val(asi_restricted_pgd(copy)[i]) ==
+		pgd_val(asi_restricted_pgd(root)[i]) &&
+	       (!boot_cpu_has(X86_FEATURE_PTI) ||
+		(pgd_val(kernel_to_user_pgdp(copy)[i]) ==
+		 pgd_val(kernel_to_user_pgdp(root)[i]) &&
+		 pgd_val(kernel_to_user_pgdp(asi_restricted_pgd(copy))[i]) ==
+		 pgd_val(kernel_to_user_pgdp(asi_restricted_pgd(root))[i])));
+}
+
+/* The entries of user mode that a copy has otherwise than the original. */
+static unsigned int count_differences(pgd_t *copy, pgd_t *root)
+{
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < KERNEL_PGD_BOUNDARY; i++)
+		nr += !is_like(copy, root, i);
+	return nr;
+}
+
+/* In a range that has no top-level entry yet, and none afterwards. */
+static void a_copy_follows_the_original(struct kunit *test)
+{
+	unsigned int before, mapped, unmapped, entries = 0, i;
+	unsigned long addr, far = PGDIR_SIZE * 3;
+	struct mm_struct *mm;
+	pgd_t *copy;
+
+	ephmap_test_attach(test);
+	mm = current->mm;
+	migrate_disable();
+	addr = vm_mmap(NULL, PGDIR_SIZE * 2, PAGE_SIZE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, 0);
+	put_user(1, (int __user *)addr);
+	asi_make_copy(mm);
+	copy = __va(asi_strip_cr3(read_cr3_pa()));
+	for (i = 0; i < KERNEL_PGD_BOUNDARY; i++)
+		entries += pgd_val(mm->pgd[i]) != 0;
+	before = count_differences(copy, mm->pgd);
+	addr = vm_mmap(NULL, far, PAGE_SIZE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, 0);
+	put_user(1, (int __user *)addr);
+	mapped = count_differences(copy, mm->pgd);
+	for (i = 0; i < KERNEL_PGD_BOUNDARY; i++)
+		entries -= pgd_val(mm->pgd[i]) != 0;
+	vm_munmap(addr, PAGE_SIZE);
+	unmapped = count_differences(copy, mm->pgd);
+	migrate_enable();
+
+	KUNIT_EXPECT_PTR_NE(test, copy, mm->pgd);
+	KUNIT_EXPECT_EQ(test, entries, -1);
+	KUNIT_EXPECT_EQ(test, before, 0);
+	KUNIT_EXPECT_EQ(test, mapped, 0);
+	KUNIT_EXPECT_EQ(test, unmapped, 0);
 }
 
 enum { READER_WAITS, READER_READS, READER_HAS_READ, READER_ENDS };
@@ -1035,6 +1133,8 @@ static struct kunit_case asi_ephmap_cases[] = {
 	KUNIT_CASE(none_in_softirqs),
 	KUNIT_CASE(none_without_memory),
 	KUNIT_CASE(other_threads_have_none_of_it),
+	KUNIT_CASE(a_cpu_with_a_copy_has_windows),
+	KUNIT_CASE(a_copy_follows_the_original),
 	KUNIT_CASE(none_is_left_on_other_cpus),
 	KUNIT_CASE(none_is_left_where_threads_run),
 	KUNIT_CASE(copies_to_users),

@@ -304,6 +304,34 @@ static __always_inline void asi_assert_restricted(void)
 void asi_check_boottime_disable(void);
 void asi_sync_global_pgds(unsigned long start, unsigned long end);
 
+/* === Copies of page tables ============================================== */
+
+pgd_t *__asi_pgd_here(pgd_t *root);
+void asi_init_copies(struct mm_struct *mm);
+void asi_free_copies(struct mm_struct *mm, pgd_t *root);
+void asi_set_copies(pgd_t *pgdp, pgd_t pgd, pgd_t user);
+void asi_ask_for_copy(void);
+
+/* In pgtable.c, as they are tables like others. */
+pgd_t *asi_pgd_alloc_copy(struct mm_struct *mm);
+void asi_pgd_free_copy(struct mm_struct *mm, pgd_t *copy);
+
+/**
+ * asi_pgd_here() - Get the top-level table that this CPU loads.
+ * @root: the top-level table of a process, or another.
+ *
+ * Context: preemption off.
+ * Return: a copy if this CPU has one, see asi_copies.c, or else @root.
+ */
+static __always_inline pgd_t *asi_pgd_here(pgd_t *root)
+{
+	return asi_enabled() ? __asi_pgd_here(root) : root;
+}
+
+#if IS_ENABLED(CONFIG_KUNIT)
+void asi_make_copy(struct mm_struct *mm);
+#endif
+
 /* === Windows ============================================================ */
 
 /* The PGD entry next to that of LDTs, where nothing else is mapped. */
@@ -338,6 +366,9 @@ void *ephmap_new_table(void);
 #define asi_check_boottime_disable()		do { } while (0)
 #define asi_sync_global_pgds(start, end)	do { } while (0)
 #define ephmap_free(root)			do { } while (0)
+#define asi_pgd_here(root)			(root)
+#define asi_init_copies(mm)			do { } while (0)
+#define asi_free_copies(mm, root)		do { } while (0)
 
 #endif
 
