@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -159,13 +160,20 @@ static void build(void)
 	run_program(BUILD, times);
 }
 
-static void on_tmpfs(ssize_t (*io)(int fd))
+static int open_page(const char *name)
 {
-	int fd = open(TMPFS_FILE, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	unsigned int i;
+	int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
 	if (fd < 0 || ftruncate(fd, PAGE))
-		fail(TMPFS_FILE);
+		fail(name);
+	return fd;
+}
+
+static void on_tmpfs(ssize_t (*io)(int fd))
+{
+	int fd = open_page(TMPFS_FILE);
+	unsigned int i;
+
 	for (i = 0; i < times; i++)
 		if (io(fd) != PAGE)
 			fail(TMPFS_FILE);
@@ -194,6 +202,61 @@ static void tmpfs_read(void)
 	on_tmpfs(read_page);
 }
 
+static void *write_meanwhile(void *unused)
+{
+	tmpfs_write();
+	return unused;
+}
+
+/* A page of a file into a pipe, and out of it, without a copy. */
+static void splice_file(void)
+{
+	int fd = open_page(TMPFS_FILE), sink = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	int ends[2];
+	unsigned int i;
+
+	if (sink < 0 || pipe(ends))
+		fail("pipe");
+	for (i = 0; i < times; i++) {
+		loff_t at = 0;
+
+		if (splice(fd, &at, ends[1], NULL, PAGE, 0) != PAGE ||
+		    splice(ends[0], NULL, sink, NULL, PAGE, 0) != PAGE)
+			fail("splice");
+	}
+	close(ends[0]);
+	close(ends[1]);
+	close(sink);
+	close(fd);
+}
+
+/* A page of a file into another one, which the kernel copies. */
+static void send_file(void)
+{
+	int from = open_page(TMPFS_FILE), to = open_page(TMPFS_FILE "2");
+	unsigned int i;
+
+	for (i = 0; i < times; i++) {
+		off_t at = 0;
+
+		if (lseek(to, 0, SEEK_SET) || sendfile(to, from, &at, PAGE) != PAGE)
+			fail("sendfile");
+	}
+	close(to);
+	close(from);
+}
+
+/* One thread reads a file and another writes it, on two CPUs if there are. */
+static void thread_files(void)
+{
+	pthread_t writer;
+
+	if (pthread_create(&writer, NULL, write_meanwhile, NULL))
+		fail("thread");
+	tmpfs_read();
+	pthread_join(writer, NULL);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -211,6 +274,9 @@ static const struct {
 	{ "fork-exec", fork_exec, 1 },
 	{ "tmpfs-write", tmpfs_write, 1 },
 	{ "tmpfs-read", tmpfs_read, 1 },
+	{ "thread-files", thread_files, 1 },
+	{ "splice", splice_file, 1 },
+	{ "sendfile", send_file, 1 },
 	{ "build-like", build, BUILD_PER },
 };
 

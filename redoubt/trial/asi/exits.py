@@ -43,7 +43,7 @@ IPIS = "ipi"
 # What must not leave at all; "nothing" is two looks at the counters.
 NEVER = ("nothing", "null-syscall", "threads", "kernel-thread", *FILES)
 # What leaves once for all of its memory, when that is freed, and thus a few times.
-SELDOM = ("anonymous-fault", "cow-fault", "shared-fault", "pipe-ping-pong")
+SELDOM = ("anonymous-fault", "cow-fault", "shared-fault", "pipe-ping-pong", "thread-files")
 FEW = 16
 
 # What is compared: without isolation, without windows, and with both.
