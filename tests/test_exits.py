@@ -109,6 +109,26 @@ def test_without_windows_files_leave() -> None:
     assert [words.partition(":")[0] for words in said] == [*exits.SELDOM, *exits.FILES]
 
 
+@pytest.mark.parametrize(
+    ("fault", "ephmap", "way", "wrong"),
+    [
+        (1, 20, exits.ON, False),
+        (2, 20, exits.ON, True),
+        (0, 9, exits.ON, True),
+        (20, 0, exits.LEAVING, False),
+    ],
+)
+def test_threads_on_several_cpus_have_windows(
+    fault: int, ephmap: int, way: str, wrong: bool
+) -> None:
+    rows = exits.parse([line(exits.THREADS, fault=fault, ephmap=ephmap)], way)
+    assert bool(list(exits.judge_threads(rows))) == wrong
+
+
+def test_threads_have_to_be_counted() -> None:
+    assert list(exits.judge_threads(())) == [f"{exits.THREADS} was not counted"]
+
+
 def test_what_takes_time_elsewhere() -> None:
     (row,) = exits.parse(
         [line("fork", fault=30, switch=20, switch_mm=5, ibpb=55, ephmap_page=3, ipi=10)]

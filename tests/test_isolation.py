@@ -118,7 +118,9 @@ def test_what_is_asked_of_a_mutant_the_cheapest_first(monkeypatch: pytest.Monkey
         yield item(f"KUnit {cpus}{label}")
 
     monkeypatch.setattr(boots, "kunit", kunit)
-    monkeypatch.setattr(suite, "_exits", lambda _, __, *ways: iter([item(f"exits {ways}")]))
+    monkeypatch.setattr(
+        suite, "_exits", lambda _, __, *ways, cpus=1: iter([item(f"exits {cpus} {ways}")])
+    )
     monkeypatch.setattr(
         suite, "_pcid", lambda _, made, __: iter([item(f"PCIDs of {made.build.target.name}")])
     )
@@ -138,7 +140,8 @@ def test_what_is_asked_of_a_mutant_the_cheapest_first(monkeypatch: pytest.Monkey
         for one in suite.noticing(Run(X86_64, "auto", False, Silent()), made):
             names.append(one.name)
     assert names == [
-        *(f"KUnit 2, {way.name}" for way in X86_64.ways), "exits ('asi=on', 'asi_ephmap=off')",
+        *(f"KUnit 2, {way.name}" for way in X86_64.ways),
+        "exits 1 ('asi=on', 'asi_ephmap=off')", "exits 2 ('asi=on',)",
         "PCIDs of x86_64-pcid", "attempts",
     ]  # fmt: skip
     # No control, which would say nothing about a mutant.

@@ -53,14 +53,15 @@ def from_inside(run: Run) -> Iterator[Item]:
     """Count exits of isolation, try to read from inside, with NMIs at any time and with PCIDs."""
     made = run.workbench(_NAME)
     yield from _exits(run, made, exits.ON)
+    yield from _exits(run, made, exits.ON, cpus=2)
     yield from _attempts(run, made)
     yield from _pcid(run, made.of(X86_64_PCID), _NAME)
 
 
-def _exits(run: Run, made: kernels.Workbench, *ways: str) -> Iterator[Item]:
+def _exits(run: Run, made: kernels.Workbench, *ways: str, cpus: int = 1) -> Iterator[Item]:
     on = run.variant("on")
-    report = exits.run(made, on, EXITS, run.progress, ways=ways)
-    yield verdict(f"{_NAME}: exits", on.name, report.ok, *exits.render(report))
+    report = exits.run(made, on, EXITS, run.progress, ways=ways, cpus=cpus)
+    yield verdict(f"{_NAME}: exits ({cpus} CPU)", on.name, report.ok, *exits.render(report))
 
 
 def _attempts(run: Run, made: kernels.Workbench) -> Iterator[Item]:
@@ -105,6 +106,7 @@ def noticing(run: Run, made: kernels.Workbench) -> Iterator[Item]:
             yield from boots.kunit(run, suites.by(way), on, cpus=2, label=f", {way.name}")
     # Also that there are exits where there are to be no windows.
     yield from _exits(run, made, exits.ON, exits.LEAVING)
+    yield from _exits(run, made, exits.ON, cpus=2)
     yield from _pcid(run, made.of(X86_64_PCID), _NAME)
     yield from _attempts(run, made)
     if oracle.FLAVOUR in run.target.flavours:
