@@ -131,7 +131,7 @@ static void asi_copy_fill(pgd_t *copy, pgd_t *root)
 {
 	unsigned int i;
 
-	for (i = 0; i < KERNEL_PGD_BOUNDARY; i++)
+	for (i = 0; i < PGD_KERNEL_START; i++)
 		asi_copy_entry(copy, root, i);
 	asi_copy_entry(copy, root, pgd_index(LDT_BASE_ADDR));
 }

@@ -506,13 +506,21 @@ static void other_threads_have_none_of_it(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, alone);
 }
 
-/* Nor is one needed any more where a CPU has page tables of its own. */
+/* What the page tables have for windows, in either address space. */
+static pgdval_t windows_of(pgd_t *root, bool restricted)
+{
+	pgd_t *entry = pgd_offset_pgd(root, EPHMAP_BASE_ADDR);
+
+	return pgd_val(restricted ? *asi_restricted_pgd(entry) : *entry);
+}
+
+/* Where it has page tables of its own, those of windows are no others'. */
 static void a_cpu_with_a_copy_has_windows(struct kunit *test)
 {
 	struct mm_struct *mm;
 	struct thread thread = {};
-	bool opened, sees = true;
-	pgd_t *here, *entry;
+	bool alone, opened;
+	pgd_t *here;
 
 	ephmap_test_attach(test);
 	if (num_online_cpus() < 2)
@@ -521,20 +529,21 @@ static void a_cpu_with_a_copy_has_windows(struct kunit *test)
 	thread.mm = mm;
 	init_completion(&thread.runs);
 	init_completion(&thread.done);
+	alone = open_and_close();
 	run_elsewhere(test, run_thread, &thread, &thread.runs);
 
 	asi_make_copy(mm);
 	here = __va(asi_strip_cr3(read_cr3_pa()));
 	opened = open_and_close();
-	entry = pgd_offset_pgd(mm->pgd, EPHMAP_BASE_ADDR);
-	sees = !pgd_none(*entry) || !pgd_none(*asi_restricted_pgd(entry));
 	WRITE_ONCE(thread.stop, true);
 	wait_for_completion(&thread.done);
 	migrate_enable();
 
-	KUNIT_EXPECT_PTR_NE(test, here, mm->pgd);
+	KUNIT_EXPECT_TRUE(test, alone);
 	KUNIT_EXPECT_TRUE(test, opened);
-	KUNIT_EXPECT_FALSE(test, sees);
+	KUNIT_EXPECT_PTR_NE(test, here, mm->pgd);
+	KUNIT_EXPECT_NE(test, windows_of(here, false), windows_of(mm->pgd, false));
+	KUNIT_EXPECT_NE(test, windows_of(here, true), windows_of(mm->pgd, true));
 }
 
 static bool is_like(pgd_t *copy, pgd_t *root, unsigned int i)
@@ -554,7 +563,7 @@ static unsigned int count_differences(pgd_t *copy, pgd_t *root)
 {
 	unsigned int i, nr = 0;
 
-	for (i = 0; i < KERNEL_PGD_BOUNDARY; i++)
+	for (i = 0; i < PGD_KERNEL_START; i++)
 		nr += !is_like(copy, root, i);
 	return nr;
 }
@@ -575,14 +584,14 @@ static void a_copy_follows_the_original(struct kunit *test)
 	put_user(1, (int __user *)addr);
 	asi_make_copy(mm);
 	copy = __va(asi_strip_cr3(read_cr3_pa()));
-	for (i = 0; i < KERNEL_PGD_BOUNDARY; i++)
+	for (i = 0; i < PGD_KERNEL_START; i++)
 		entries += pgd_val(mm->pgd[i]) != 0;
 	before = count_differences(copy, mm->pgd);
 	addr = vm_mmap(NULL, far, PAGE_SIZE, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, 0);
 	put_user(1, (int __user *)addr);
 	mapped = count_differences(copy, mm->pgd);
-	for (i = 0; i < KERNEL_PGD_BOUNDARY; i++)
+	for (i = 0; i < PGD_KERNEL_START; i++)
 		entries -= pgd_val(mm->pgd[i]) != 0;
 	vm_munmap(addr, PAGE_SIZE);
 	unmapped = count_differences(copy, mm->pgd);
