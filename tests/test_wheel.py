@@ -57,7 +57,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     others = [place for place in sys.path if place.endswith("-packages")]
     (site / "others.pth").write_text("\n".join(others))
     install = ["--python", venv / "bin/python", "install", "--no-deps", "--no-index", wheel]
-    subprocess.run([*pip, *install], check=True)
+    # In PYTHONPATH there may be one that is installed already.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([*pip, *install], check=True, env=env)
     return venv
 
 
