@@ -44,6 +44,8 @@
 
 /* Copies of the freed secret, as memory freed last is reused first. */
 #define COPIES		256
+/* By then a worker has cleared what was freed: after 100 ms, if it is not busy. */
+#define CLEARED_S	1
 /* More than the kernel takes at a time. */
 #define BATCH		64
 
@@ -369,6 +371,7 @@ static void have_secret_freed(void)
 	errno = 0;
 	if (waitpid(pid, &status, 0) != pid || status)
 		fail("the secret that is freed");
+	sleep(CLEARED_S);
 
 	/* A CPU keeps its last pages until others come: these are not free yet. */
 	more = mmap(NULL, BATCH * PAGE, PROT_READ | PROT_WRITE,
