@@ -371,7 +371,6 @@ static void have_secret_freed(void)
 	errno = 0;
 	if (waitpid(pid, &status, 0) != pid || status)
 		fail("the secret that is freed");
-	sleep(CLEARED_S);
 
 	/* A CPU keeps its last pages until others come: these are not free yet. */
 	more = mmap(NULL, BATCH * PAGE, PROT_READ | PROT_WRITE,
@@ -380,6 +379,7 @@ static void have_secret_freed(void)
 		fail("mmap");
 	for (i = 0; i < BATCH; i++)
 		more[i * PAGE] = 1;
+	sleep(CLEARED_S);
 }
 
 #ifdef __x86_64__
