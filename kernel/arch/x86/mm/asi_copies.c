@@ -54,7 +54,7 @@ static struct asi_copies *asi_copies_of(pgd_t *root)
 	return mm ? READ_ONCE(mm->context.asi_copies) : NULL;
 }
 
-/* What points to a copy is ordinary data: it could be forged. */
+/* A pointer to a copy is ordinary data: it could be forged. */
 static pgd_t *asi_copy_for(struct asi_copies *copies, pgd_t *root,
 			   unsigned int cpu)
 {
@@ -126,7 +126,7 @@ static void asi_copy_entry(pgd_t *copy, pgd_t *root, unsigned int i)
 		asi_copy_set(copy + i, root[i], kernel_to_user_pgdp(root)[i]);
 }
 
-/* What differs between processes, but for windows. */
+/* All that differs between processes, but for windows. */
 static void asi_copy_fill(pgd_t *copy, pgd_t *root)
 {
 	unsigned int i;

@@ -188,7 +188,7 @@ static pgd_t *ephmap_root(void)
 	return __va(asi_strip_cr3(read_cr3_pa()));
 }
 
-/* Nobody else loads the page tables of this CPU. */
+/* No other CPU loads the page tables of this one. */
 static bool ephmap_is_private(struct mm_struct *mm, unsigned int cpu)
 {
 	return likely(ephmap_is_alone(mm, cpu)) || ephmap_root() != mm->pgd;

@@ -357,7 +357,7 @@ static void no_flush_where_there_must_be_none(struct kunit *test)
 					     MIGRATE_MOVABLE));
 	local_irq_restore(flags);
 	KUNIT_EXPECT_GE(test, asi_event_read(ASI_REFUSED), refused + 2);
-	/* Who must not wait for a lock gets nothing of either kind. */
+	/* A caller that must not wait for a lock gets nothing of either kind. */
 	KUNIT_EXPECT_FALSE(test, asi_convert(zone, 0, 0, MIGRATE_UNMOVABLE));
 	KUNIT_EXPECT_FALSE(test, asi_convert(zone, 0, 0, MIGRATE_MOVABLE));
 
