@@ -49,7 +49,7 @@ _OWN = (
         "indirect_branch_prediction_barrier", "x86_clear_cpu_buffers", "asi_flush_predictors",
         "asi_flush_data", "asi_invalidate", "ephmap_make_stale",
     ),
-    # What is noted to be flushed later.
+    # Notes to flush later.
     _calls(
         FLUSH, "(?:raw|this)_cpu_(?:write|or|and)",
         first=r"(?:asi_stale|asi_left|cpu_tlbstate\.invalidate_other)",
@@ -73,7 +73,7 @@ _OWN = (
     Rule(MARK, r"\b__GFP_SENSITIVE\b", 0, _zero),
     Rule(MARK, r"\bis_migrate_sensitive(?=\(asi_get_type\(page\)\))", 1, _no),
     Rule(MARK, r"(?<=return )asi_compatible(?=\()", 1, _yes),
-    # What a process may see in a window.
+    # Questions whether a process may see something in a window.
     Rule(ASK, r"(?<=!)ephmap_may_read(?=\()", 1, _yes),
     Rule(ASK, r"(?<=return )vfsuid_eq_kuid(?=\()", 1, _yes),
     Rule(ASK, r"(?<=return )noted & KNOWN\b", 0, _yes),
@@ -123,7 +123,7 @@ _HOOKS = (
 
 _IF = re.compile(r"^\t+(?:\} else |else )?if (?=\()", re.MULTILINE)
 _ANSWER = re.compile(r"^\t+(?:return|(?:const )?bool \w+ =)\s", re.MULTILINE)
-# What is asserted, and loops that fault memory in.
+# Assertions, and loops that fault memory in.
 _NO_CONDITION = re.compile(r"WARN_ON|fault_in")
 # Whether isolation is on at all or possible, what failed, whether a copy is at its end, and what a
 # walk of page tables finds.
@@ -232,7 +232,7 @@ _FILES = re.compile(
     r"mm/asi/\w+\.[ch]|include/linux/asi\w*\.h|arch/x86/mm/asi\w*\.c|arch/x86/include/asm/asi\.h"
 )
 _FUNCTIONS = re.compile(r"_*(?:arch_)?(?:asi|ephmap)_\w+|sync_restricted")
-# What looks on, and lets tests do so.
+# Files that look on, and let tests do so.
 _OBSERVERS = ("mm/asi/audit.c", "arch/x86/mm/asi_debug.c")
 
 

@@ -368,7 +368,7 @@ static void no_flush_where_there_must_be_none(struct kunit *test)
 	expect_nothing_wrong(test);
 }
 
-/* What others left free is made sensitive again, but for a few blocks. */
+/* Blocks that others left free are made sensitive again, but for a few. */
 static void an_excess_becomes_sensitive_again(struct kunit *test)
 {
 	struct pages *pages;

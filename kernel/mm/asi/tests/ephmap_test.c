@@ -57,6 +57,15 @@ static struct folio *ephmap_test_folio(struct kunit *test, unsigned int order)
 	return folio;
 }
 
+/* A file of this user; the caller puts it. */
+static struct file *ephmap_test_file(struct kunit *test)
+{
+	struct file *file = shmem_file_setup("asi_ephmap", PAGE_SIZE, EMPTY_VMA_FLAGS);
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
+	return file;
+}
+
 static void ephmap_test_attach(struct kunit *test)
 {
 	skip_unless_enabled(test);
@@ -506,7 +515,7 @@ static void other_threads_have_none_of_it(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, alone);
 }
 
-/* What the page tables have for windows, in either address space. */
+/* The entry of page tables for windows, in either address space. */
 static pgdval_t windows_of(pgd_t *root, bool restricted)
 {
 	pgd_t *entry = pgd_offset_pgd(root, EPHMAP_BASE_ADDR);
@@ -899,8 +908,7 @@ static void writers_see_what_they_may_read(struct kunit *test)
 	folio = ephmap_test_folio(test, 0);
 	user = map_user(test, PAGE_SIZE);
 	KUNIT_ASSERT_EQ(test, copy_to_user((void __user *)user, page, PAGE_SIZE), 0);
-	file = shmem_file_setup("asi_ephmap", PAGE_SIZE, EMPTY_VMA_FLAGS);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
+	file = ephmap_test_file(test);
 
 	/* Open for reading, and by its owner, who could open it so. */
 	KUNIT_EXPECT_TRUE(test, writes_in_windows(test, file, folio, user));
@@ -918,7 +926,7 @@ static void writers_see_what_they_may_read(struct kunit *test)
 	KUNIT_EXPECT_NOT_NULL(test, cred);
 	file_inode(file)->i_uid = KUIDT_INIT(1);
 	KUNIT_EXPECT_FALSE(test, writes_in_windows(test, file, folio, user));
-	/* Whoever it belongs to, if it is open for reading. */
+	/* The owner does not matter if it is open for reading. */
 	file->f_mode |= FMODE_READ;
 	KUNIT_EXPECT_TRUE(test, writes_in_windows(test, file, folio, user));
 
@@ -1080,8 +1088,7 @@ static void the_kernel_reads_in_windows(struct kunit *test)
 
 	ephmap_test_attach(test);
 	folio = ephmap_test_filled(test);
-	file = shmem_file_setup("asi_ephmap", PAGE_SIZE, EMPTY_VMA_FLAGS);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
+	file = ephmap_test_file(test);
 	for (tries = 0; tries < TRIES; tries++)
 		if (read_for_kernel(test, file, folio))
 			break;
@@ -1116,8 +1123,7 @@ static void the_kernel_reads_unseen_what_is_denied(struct kunit *test)
 
 	ephmap_test_attach(test);
 	folio = ephmap_test_filled(test);
-	file = shmem_file_setup("asi_ephmap", PAGE_SIZE, EMPTY_VMA_FLAGS);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
+	file = ephmap_test_file(test);
 	inode = file_inode(file);
 	before = inode->i_op;
 	inode->i_op = &denying;
