@@ -16,6 +16,7 @@
 #ifdef CONFIG_KPKEYS_HARDENED_PGTABLES
 
 int kpkeys_root_claim(struct mm_struct *mm, pgd_t *root);
+int kpkeys_root_claim_copy(const pgd_t *root, const pgd_t *copy);
 bool kpkeys_root_release(pgd_t *root);
 bool kpkeys_root_is_copy(const pgd_t *copy, const pgd_t *root);
 pgd_t *kpkeys_root_of(struct mm_struct *mm);
@@ -45,6 +46,7 @@ static __always_inline pgd_t *kpkeys_root(struct mm_struct *mm)
 #else /* !CONFIG_KPKEYS_HARDENED_PGTABLES */
 
 #define kpkeys_root_claim(mm, root)	((void)(mm), (void)(root), 0)
+#define kpkeys_root_claim_copy(root, copy)	((void)(root), (void)(copy), 0)
 #define kpkeys_root_release(root)	((void)(root), true)
 #define kpkeys_root_is_copy(copy, root)	((void)(copy), (void)(root), true)
 #define kpkeys_root(mm)			((mm)->pgd)

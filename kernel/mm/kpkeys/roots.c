@@ -11,6 +11,7 @@
 #define pr_fmt(fmt) "kpkeys: " fmt
 
 #include <linux/bitops.h>
+#include <linux/err.h>
 #include <linux/export.h>
 #include <linux/irqflags.h>
 #include <linux/kpkeys_roots.h>
@@ -58,9 +59,9 @@ static pgd_t *kpkeys_root_in(const struct kpkeys_region *region,
 	return NULL;
 }
 
-static const struct mm_struct *kpkeys_root_copy_of(const struct mm_struct *mm)
+static struct mm_struct *kpkeys_root_copy_of(const struct mm_struct *mm)
 {
-	return (const void *)((unsigned long)mm | KPKEYS_ROOT_COPY);
+	return (void *)((unsigned long)mm | KPKEYS_ROOT_COPY);
 }
 
 /* The root that was claimed for an mm, by looking at all notes. */
@@ -139,16 +140,24 @@ static void kpkeys_root_disown_lost(const struct mm_struct *mm)
 	}
 }
 
-static bool kpkeys_root_is_claimed(const struct mm_struct *mm)
+/* Where the owner of a new root is to be noted, or an error. */
+static struct mm_struct **kpkeys_root_new_note(const pgd_t *root)
 {
-	struct mm_struct **note = kpkeys_root_note(READ_ONCE(mm->pgd));
+	struct kpkeys_region *region;
+	unsigned int i;
+	int err;
 
-	return note && READ_ONCE(*note) == mm;
+	region = kpkeys_region_find(&kpkeys_pgtables_pool, page_to_pfn(virt_to_page(root)),
+				    &i);
+	if (!region)
+		return ERR_PTR(-EINVAL);
+	err = kpkeys_root_prepare(region);
+	return err ? ERR_PTR(err) : &region->owners[i];
 }
 
 /**
  * kpkeys_root_claim() - Note that a topmost page table belongs to an mm.
- * @mm: the address space. If it has a root, another table is a copy of that.
+ * @mm: the address space, which has no other.
  * @root: the table, which has just been allocated.
  *
  * Context: process context, may sleep.
@@ -156,28 +165,43 @@ static bool kpkeys_root_is_claimed(const struct mm_struct *mm)
  */
 int kpkeys_root_claim(struct mm_struct *mm, pgd_t *root)
 {
-	const struct mm_struct *owner = mm;
-	struct kpkeys_region *region;
-	unsigned int i;
-	int err;
+	struct mm_struct **note;
 
 	if (!kpkeys_hardened_pgtables_enabled())
 		return 0;
-
-	region = kpkeys_region_find(&kpkeys_pgtables_pool, page_to_pfn(virt_to_page(root)),
-				    &i);
-	if (!region)
-		return -EINVAL;
-	err = kpkeys_root_prepare(region);
-	if (err)
-		return err;
-	if (kpkeys_root_is_claimed(mm))
-		owner = kpkeys_root_copy_of(mm);
-	else
-		kpkeys_root_disown_lost(mm);
+	note = kpkeys_root_new_note(root);
+	if (IS_ERR(note))
+		return PTR_ERR(note);
+	kpkeys_root_disown_lost(mm);
 
 	guard(kpkeys_hardened_pgtables)();
-	WRITE_ONCE(region->owners[i], (struct mm_struct *)owner);
+	WRITE_ONCE(*note, mm);
+	return 0;
+}
+
+/**
+ * kpkeys_root_claim_copy() - Note that a table is a copy of a topmost one.
+ * @root: the topmost page table, which was claimed.
+ * @copy: the table, which has just been allocated.
+ *
+ * Context: process context, may sleep.
+ * Return: 0, -ENOMEM, or -EINVAL if one of the tables is not protected.
+ */
+int kpkeys_root_claim_copy(const pgd_t *root, const pgd_t *copy)
+{
+	struct mm_struct **note, **note_of_copy;
+
+	if (!kpkeys_hardened_pgtables_enabled())
+		return 0;
+	note = kpkeys_root_note(root);
+	if (!note)
+		return -EINVAL;
+	note_of_copy = kpkeys_root_new_note(copy);
+	if (IS_ERR(note_of_copy))
+		return PTR_ERR(note_of_copy);
+
+	guard(kpkeys_hardened_pgtables)();
+	WRITE_ONCE(*note_of_copy, kpkeys_root_copy_of(READ_ONCE(*note)));
 	return 0;
 }
 

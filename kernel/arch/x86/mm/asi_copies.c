@@ -178,6 +178,25 @@ static pgd_t *asi_copy_install_locked(struct mm_struct *mm, pgd_t *copy)
 	return copy;
 }
 
+static pgd_t *asi_copy_alloc(struct mm_struct *mm)
+{
+	struct ptdesc *pt = pagetable_alloc_level(GFP_PGTABLE_USER,
+						  pgd_allocation_order(),
+						  PGTABLE_LEVEL_PGD);
+	pgd_t *copy;
+
+	if (!pt)
+		return NULL;
+	pagetable_pgd_ctor(pt);
+	copy = ptdesc_address(pt);
+	if (kpkeys_root_claim_copy(kpkeys_root(mm), copy)) {
+		pagetable_dtor_free(pt);
+		return NULL;
+	}
+	asi_pgd_ctor_copy(mm, copy);
+	return copy;
+}
+
 static bool asi_copies_prepare(struct mm_struct *mm)
 {
 	struct asi_copies *copies;
@@ -204,7 +223,7 @@ VISIBLE_IF_KUNIT void asi_make_copy(struct mm_struct *mm)
 
 	if (!asi_copies_prepare(mm))
 		return;
-	copy = asi_pgd_alloc_copy(mm);
+	copy = asi_copy_alloc(mm);
 	if (!copy)
 		return;
 #ifdef CONFIG_MODIFY_LDT_SYSCALL

@@ -205,7 +205,6 @@ static void root_is_claimed_and_released(struct kunit *test)
 
 	skip_unless_protected(test);
 
-	kpkeys_root_release(t->root);
 	KUNIT_ASSERT_EQ(test, kpkeys_root_claim(t->mm, t->lower), 0);
 	WRITE_ONCE(t->mm->pgd, t->lower);
 	KUNIT_EXPECT_PTR_EQ(test, root_of(t->mm), (pgd_t *)t->lower);
@@ -225,7 +224,7 @@ static void copy_is_not_the_root(struct kunit *test)
 	skip_unless_protected(test);
 
 	KUNIT_EXPECT_FALSE(test, kpkeys_root_is_copy(t->lower, t->root));
-	KUNIT_ASSERT_EQ(test, kpkeys_root_claim(t->mm, t->lower), 0);
+	KUNIT_ASSERT_EQ(test, kpkeys_root_claim_copy(t->root, t->lower), 0);
 	KUNIT_EXPECT_TRUE(test, kpkeys_root_is_copy(t->lower, t->root));
 	KUNIT_EXPECT_FALSE(test, kpkeys_root_is_copy(t->root, t->lower));
 	KUNIT_EXPECT_FALSE(test, kpkeys_root_is_copy(t->root, t->root));

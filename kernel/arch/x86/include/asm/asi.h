@@ -312,8 +312,8 @@ void asi_free_copies(struct mm_struct *mm, pgd_t *root);
 void asi_set_copies(pgd_t *pgdp, pgd_t pgd, pgd_t user);
 void asi_ask_for_copy(void);
 
-/* In pgtable.c, as they are tables like others. */
-pgd_t *asi_pgd_alloc_copy(struct mm_struct *mm);
+/* In pgtable.c, whose list of top-level tables they are on. */
+void asi_pgd_ctor_copy(struct mm_struct *mm, pgd_t *copy);
 void asi_pgd_free_copy(struct mm_struct *mm, pgd_t *copy);
 
 /**
