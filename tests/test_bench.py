@@ -122,7 +122,7 @@ def test_workloads_by_name() -> None:
 def test_a_target_has_the_workloads_it_can_do() -> None:
     counted = {
         "null-syscall", "open-close", "key-read", "secret-memory", "interrupt", "fork-large",
-        "munmap-large", "pipe", "thread-switch",
+        "munmap-large", "pipe", "thread-switch", "dm-crypt", "bpf-run",
     }  # fmt: skip
     pc = {"boot", "storm", "page-cache", "file-read", "file-write", "read-by-two"}
     has = {name: [work.name for work in workloads.chosen([], name)] for name in TARGETS}
@@ -178,13 +178,13 @@ def test_limits() -> None:
     # What is demanded of a time on one target says nothing about instructions on another.
     assert limits("um", INSTRUCTIONS) == limits("x86_64", TIME) == {}
     assert limits("x86_64", INSTRUCTIONS) == {
-        "null-syscall": [1.0], "open-close": [1.02], "key-read": [1.1], "secret-memory": [0.5],
-        "fork": [1.01], "munmap": [1.005], "fork-large": [1.02], "munmap-large": [1.02],
-        "fault": [1.003], "mprotect": [1.01],
+        "null-syscall": [1.0], "open-close": [1.02], "key-read": [1.1], "dm-crypt": [1.01],
+        "secret-memory": [0.5], "fork": [1.01], "munmap": [1.005], "fork-large": [1.02],
+        "munmap-large": [1.02], "fault": [1.003], "mprotect": [1.01],
     }  # fmt: skip
     assert limits("arm64", INSTRUCTIONS) == {
-        "key-read": [1.1], "secret-memory": [0.5], "fork": [1.01], "munmap": [1.005],
-        "fork-large": [1.02], "munmap-large": [1.02], "fault": [1.005],
+        "key-read": [1.1], "dm-crypt": [1.01], "secret-memory": [0.5], "fork": [1.01],
+        "munmap": [1.005], "fork-large": [1.02], "munmap-large": [1.02], "fault": [1.005],
     }  # fmt: skip
     assert limits("x86_64", INSTRUCTIONS, "off") == {"fault": [1.003], "page-cache": [1.003]}
     asi = {"file-read": [1.04, None, None], "buildlike": [1.02]}

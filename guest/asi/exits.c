@@ -167,7 +167,7 @@ static int open_page(const char *name)
 	int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
 	if (fd < 0 || ftruncate(fd, PAGE))
-		fail(name);
+		fail("%s", name);
 	return fd;
 }
 

@@ -2,7 +2,9 @@
 /*
  * Workloads of the benchmark that a program runs, as its user sees them.
  *
+ *   bpf-run        a BPF program that does nothing is run SIZE times
  *   buildlike      the program of that name, with SIZE compilations
+ *   dm-crypt       SIZE bytes are read from an encrypted disk
  *   file-read      SIZE bytes are read somewhere in a file
  *   file-write     SIZE bytes are written somewhere in a file
  *   key-read       the data of a key is read, SIZE bytes
@@ -425,7 +427,9 @@ static const struct {
 	void (*begin)(void);
 	void (*end)(void);
 } workloads[] = {
+	{ "bpf-run", bpf_run, NULL, NULL },
 	{ "buildlike", build, NULL, NULL },
+	{ "dm-crypt", dm_crypt_read, NULL, NULL },
 	{ "file-read", file_read, NULL, NULL },
 	{ "file-write", file_write, NULL, NULL },
 	{ "key-read", key_read, NULL, NULL },

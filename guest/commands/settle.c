@@ -79,7 +79,8 @@ static bool look(char *text, size_t size)
 
 static void begin_again(void)
 {
-	static char *const args[] = { "settle", "again", NULL };
+	char name[] = "settle", again[] = "again";
+	char *const args[] = { name, again, NULL };
 
 	execv("/proc/self/exe", args);
 	perror("settle: /proc/self/exe");
