@@ -14,6 +14,7 @@
  * New pages hold no data of others, see asi_clears().
  */
 #include <linux/asi.h>
+#include <linux/asi_copy.h>
 #include <linux/asi_exec.h>
 #include <linux/cred.h>
 #include <linux/fs.h>

@@ -3,6 +3,7 @@
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <linux/asi.h>
+#include <linux/asi_copy.h>
 #include <linux/asi_exec.h>
 #include <linux/completion.h>
 #include <linux/cpumask.h>
@@ -11,10 +12,12 @@
 #include <linux/fs.h>
 #include <linux/gfp.h>
 #include <linux/interrupt.h>
+#include <linux/iomap.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/mmu_context.h>
+#include <linux/pagemap.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/shmem_fs.h>
@@ -939,6 +942,73 @@ static void writers_see_what_they_may_read(struct kunit *test)
 	fput(file);
 }
 
+#ifdef CONFIG_FS_IOMAP
+/* All of the file is to be written for the first time. */
+static int ephmap_test_iomap(struct inode *inode, loff_t pos, loff_t length,
+			     unsigned int flags, struct iomap *iomap,
+			     struct iomap *unused)
+{
+	iomap->type = IOMAP_DELALLOC;
+	iomap->flags = IOMAP_F_NEW;
+	iomap->offset = pos;
+	iomap->length = length;
+	return 0;
+}
+
+/* Returns the number of windows in which a file system with iomap wrote a page. */
+static unsigned long write_by_iomap(struct kunit *test, struct file *file,
+				    unsigned long user)
+{
+	static const struct iomap_ops ops = { .iomap_begin = ephmap_test_iomap };
+	struct kiocb kiocb = { .ki_filp = file };
+	unsigned long windows;
+	struct iov_iter iter;
+	ssize_t written;
+
+	KUNIT_ASSERT_EQ(test, import_ubuf(ITER_SOURCE, (void __user *)user,
+					  PAGE_SIZE, &iter), 0);
+	migrate_disable();
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
+	inode_lock(file_inode(file));
+	restrict_cpu();
+	written = iomap_file_buffered_write(&kiocb, &iter, &ops, NULL, NULL);
+	ephmap_test_leave();
+	inode_unlock(file_inode(file));
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
+	migrate_enable();
+	KUNIT_EXPECT_EQ(test, written, PAGE_SIZE);
+	return windows;
+}
+
+static void iomap_writes_in_windows(struct kunit *test)
+{
+	struct address_space *mapping;
+	struct folio *folio;
+	struct file *file;
+	unsigned long user;
+	int tries;
+
+	ephmap_test_attach(test);
+	user = map_user(test, PAGE_SIZE);
+	KUNIT_ASSERT_EQ(test, put_user(VALUE, (u8 __user *)user), 0);
+	file = ephmap_test_file(test);
+	mapping = file->f_mapping;
+	for (tries = 0; tries < TRIES; tries++)
+		if (write_by_iomap(test, file, user))
+			break;
+	KUNIT_EXPECT_LT(test, tries, TRIES);
+
+	folio = filemap_get_folio(mapping, 0);
+	KUNIT_EXPECT_FALSE(test, IS_ERR(folio));
+	if (!IS_ERR(folio)) {
+		KUNIT_EXPECT_EQ(test, *(u8 *)folio_address(folio), VALUE);
+		folio_put(folio);
+	}
+	truncate_inode_pages(mapping, 0);
+	fput(file);
+}
+#endif
+
 /* Returns the number of windows in which a page was copied for a process. */
 static unsigned long copy_on_write(struct kunit *test, struct folio *to,
 				   struct folio *from, struct mm_struct *mm)
@@ -1155,6 +1225,9 @@ static struct kunit_case asi_ephmap_cases[] = {
 	KUNIT_CASE(copies_to_users),
 	KUNIT_CASE(copies_end_where_memory_does),
 	KUNIT_CASE(writers_see_what_they_may_read),
+#ifdef CONFIG_FS_IOMAP
+	KUNIT_CASE(iomap_writes_in_windows),
+#endif
 	KUNIT_CASE(pages_are_seen_by_their_process_only),
 	KUNIT_CASE(arguments_are_copied),
 	KUNIT_CASE(absent_arguments_are_copied),
