@@ -782,6 +782,25 @@ def test_where_a_result_comes_from() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", found["date"])
 
 
+@pytest.mark.parametrize(
+    ("argument", "public"),
+    [
+        ("results/x.json", "results/x.json"),
+        ("/repo/results/x.json", "results/x.json"),
+        ("--json=/repo/results/x.json", "--json=results/x.json"),
+        ("/home/me/x.json", "x.json"),
+        ("--json=/home/me/x.json", "--json=x.json"),
+        ("../me/x.json", "x.json"),
+        ("/repo/../home/x.json", "x.json"),
+        ("/dev/stdout", "/dev/stdout"),
+        ("init=/bin/sh", "init=/bin/sh"),
+        ("kpkeys_pool.*", "kpkeys_pool.*"),
+    ],
+)
+def test_a_command_is_kept_without_paths_of_the_machine(argument: str, public: str) -> None:
+    assert provenance.public(argument, Path("/repo")) == public
+
+
 def test_no_repository(tmp_path: Path) -> None:
     assert provenance.commit(tmp_path) == (None, None)
     (tmp_path / "file").touch()

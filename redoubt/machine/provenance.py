@@ -46,7 +46,7 @@ def emulators(ran: Iterable[Emulator | None]) -> list[str]:
     return list(dict.fromkeys(qemu.described(one) for one in ran if one))
 
 
-def _git(repo: Path, *arguments: str) -> str | None:
+def git(repo: Path, *arguments: str) -> str | None:
     """What git says of a repository itself: one around an installed tool is another's."""
     return said(["git", *arguments], repo) if (repo / ".git").exists() else None
 
@@ -56,22 +56,36 @@ def commit(repo: Path) -> tuple[str | None, bool | None]:
 
     Both are None where there is no git repository to ask.
     """
-    head = _git(repo, "rev-parse", "HEAD")
+    head = git(repo, "rev-parse", "HEAD")
     if head is None:
         return None, None
-    changed = _git(repo, "status", "--porcelain", "--", ".", ":!results")
+    changed = git(repo, "status", "--porcelain", "--", ".", ":!results")
     return head, None if changed is None else bool(changed)
 
 
 def committed(repo: Path) -> int | None:
     """When the commit that is checked out was made, in seconds since 1970; None if unknown."""
-    seconds = _git(repo, "log", "-1", "--format=%ct")
+    seconds = git(repo, "log", "-1", "--format=%ct")
     return int(seconds) if seconds else None
 
 
 def last_commit(file: Path) -> str | None:
     """The commit that last changed a file of the repository, or None if that is unknown."""
     return said(["git", "log", "-1", "--format=%H", "--", file.name], file.parent) or None
+
+
+def public(argument: str, repo: Path) -> str:
+    """An argument without the directories of this machine; those of the repository stay."""
+    option = equals = ""
+    value = argument
+    if argument.startswith("--"):
+        # Elsewhere a "=" is of an argument for the kernel.
+        option, equals, value = argument.rpartition("=")
+    path = Path(value)
+    if path.is_relative_to("/dev") or not (path.is_absolute() or ".." in path.parts):
+        return argument
+    inside = path.is_relative_to(repo) and ".." not in path.parts
+    return option + equals + (str(path.relative_to(repo)) if inside else path.name)
 
 
 def collect(arguments: Sequence[str]) -> dict[str, Any]:
@@ -81,6 +95,6 @@ def collect(arguments: Sequence[str]) -> dict[str, Any]:
         "machine": machine(),
         "commit": head,
         "dirty": dirty,
-        "command": shlex.join(["redoubt", *arguments]),
+        "command": shlex.join(["redoubt", *(public(one, paths.repo()) for one in arguments)]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
