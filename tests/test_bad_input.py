@@ -65,6 +65,7 @@ BAD = {
     "offcheck": {"vax": "unknown target 'vax'", "um --json /": "is a directory"},
     "oracle": {"vax": "unknown target 'vax'", "um": "um", "x86_64 --root square": "square"},
     "report": {"--out /": "is a directory", "um": "unexpected extra argument"},
+    "results": {"um": "unexpected extra argument"},
     "run": {
         "vax": "unknown target 'vax'", "um --kernel /nowhere": "cannot read /nowhere",
         "um --cpus 0": "--cpus", "um --host mars": "mars", "um --share /nowhere": "/nowhere",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import typer
 from typer import Argument, Option
 
 from redoubt.cli.common import Task, alone, app, host_for, out, print_lines, usage, write_bytes
@@ -15,7 +16,7 @@ from redoubt.cli.options import JsonOpt, Names, TargetArg
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.cost import bench, figures, plots, stats, tables, workloads
-from redoubt.ship import report
+from redoubt.ship import freshness, report
 from redoubt.targets import TARGETS, get_target, get_variant
 from redoubt.trial import linear_map
 
@@ -136,3 +137,14 @@ def show_results(
         file.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(file, text.encode())
         out.print(str(file), markup=False)
+
+
+@app.command("results")
+def judge_results() -> None:
+    """Say how far each file of results/ is behind the code; exits with 1 if one is stale."""
+    paths.needs_checkout(
+        "redoubt results", "an installed tool has no history", "redoubt report makes a page"
+    )
+    found = freshness.judge(paths.repo(), paths.results_dir())
+    print_lines(freshness.render(found))
+    raise typer.Exit(0 if found.ok else 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 from redoubt.core.errors import RedoubtError
 
-_TYPES = {str: "text", int: "number", bool: "true or false", list: "list"}
+_TYPES = {str: "text", int: "number", bool: "true or false", list: "list", dict: "table"}
 
 
 def read(path: Path, what: str) -> dict[str, Any]:

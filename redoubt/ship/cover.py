@@ -22,7 +22,7 @@ from redoubt.linux import source
 from redoubt.linux.source import Source
 from redoubt.linux.topics import Topic
 from redoubt.linux.version import base_of
-from redoubt.ship import commits, report, templates, threats
+from redoubt.ship import commits, freshness, report, templates, threats
 from redoubt.ship.report import Results
 
 WITHOUT_RESULTS = "an installed tool has no results, which the cover letter tells"
@@ -70,6 +70,7 @@ def letter(repo: Path, base: Source, names: Collection[str] = ()) -> str:
         package=source.PACKAGE,
         model=threats.load(repo) if any(one.name == _PAGE_TABLES for one in chosen) else None,
         results=results,
+        measured=freshness.line(results.origins, freshness.config(repo)),
         counts=counts,
         failed=failed,
         width=WIDTH,
@@ -104,6 +105,7 @@ def _about(results: Results, asked: Sequence[Topic]) -> Results:
         linear_maps=[one for one in results.linear_maps if wanted(one.file)],
         tests=[one for one in results.tests if wanted(one.file)],
         runs=[one for one in results.runs if wanted(one.file)],
+        origins=[one for one in results.origins if wanted(one.file)],
     )
 
 

@@ -18,7 +18,8 @@ from redoubt.cost.figures import Report
 from redoubt.cost.tables import Table
 from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME
 from redoubt.machine import provenance
-from redoubt.ship import templates, threats
+from redoubt.ship import freshness, origins, templates, threats
+from redoubt.ship.origins import Origin
 from redoubt.trial import linear_map
 from redoubt.trial.asi import exits
 
@@ -111,6 +112,7 @@ class Results:
     linear_maps: list[LinearMap] = field(default_factory=list)
     tests: list[Tests] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
 
     @property
     def demands(self) -> list[tuple[str, str, Table]]:
@@ -132,9 +134,11 @@ def load(directory: Path) -> Results:
     Raises RedoubtError if there is none, or a file is none.
     """
     found = Results()
-    for file in sorted(directory.glob("*.json")):
+    for file in origins.results(directory):
         try:
-            _add(found, file, json.loads(file.read_text()))
+            value = json.loads(file.read_text())
+            _add(found, file, value)
+            found.origins.append(origins.read(file.name, value))
         except (OSError, ValueError) as error:
             raise RedoubtError(f"cannot read {file}: {error}") from error
         except (KeyError, TypeError) as error:
@@ -226,7 +230,7 @@ _COUNTED_ON = "x86_64"
 
 
 def readme_block(results: Results) -> str:
-    """Three sentences: the cost of protection, the cost of the hooks, and the demands."""
+    """The cost of protection, the cost of the hooks, the demands, and how old all that is."""
     counted = {
         (one.workload, one.variant): one.ratio
         for _, report in results.benchmarks
@@ -246,9 +250,17 @@ def readme_block(results: Results) -> str:
         "readme.md.j2",
         on=changes("on"),
         off=changes("off"),
+        measured=measured(results),
         timed=any(TIME in report.kinds for _, report in results.benchmarks),
         **{name: verdicts[name] for name in (figures.MET, figures.UNDECIDED, figures.MISSED)},
     )
+
+
+def measured(results: Results) -> str:
+    """One sentence on how old the results are; those of an installed tool are of any code."""
+    if paths.installed():
+        return ""
+    return freshness.line(results.origins, freshness.config(paths.repo()))
 
 
 def blocks(results: Results) -> dict[str, str]:
@@ -326,6 +338,7 @@ def page(results: Results) -> str:
         origin=origin,
         tables=tables,
         pictures_of=_pictures,
+        measured=measured(results),
         summary=_summary(results),
         attacks=[row for one in results.tests for row in one.suites(_ATTACKS)],
         results=results,

@@ -13,7 +13,7 @@ from redoubt.image import offcheck
 from redoubt.image.audit import audit
 from redoubt.linux import build, source
 from redoubt.machine import kernels
-from redoubt.ship import commits, cover, htmldocs, lint, series
+from redoubt.ship import commits, cover, freshness, htmldocs, lint, series
 from redoubt.suite.run import Item, Run, Skipped, verdict
 from redoubt.targets import Target, get_variant
 
@@ -95,6 +95,17 @@ def linted(run: Run) -> Iterator[Item]:
     with run.progress.step("Checking the kernel code"):
         report = lint.lint(kernels.our_tree(run.progress), {})
     yield verdict("checkpatch, stores to page tables", "-", report.ok, *map(str, report.findings))
+
+
+def results_judged(run: Run) -> Iterator[Item]:
+    """Look how far results/ is behind the code, and whether each file says where it comes from."""
+    if paths.installed():
+        raise Skipped(Item("results", "-", 0, 0, 1, "an installed tool has no history"))
+    with run.progress.step("Looking how old the results are"):
+        report = freshness.judge(paths.repo(), paths.results_dir())
+    if report.ok and report.unknown:
+        raise Skipped(Item("results", "-", 0, 0, 1, freshness.not_judged(report)))
+    yield verdict("results", "-", report.ok, *freshness.problems(report))
 
 
 def documented(run: Run) -> Iterator[Item]:

@@ -65,6 +65,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[Step]:
             yield Step(name, run.target.name, partial(step, run), slow)
 
     yield Step("tool", "-", partial(tool.unit, one))
+    yield Step("results", "-", partial(code.results_judged, one))
     yield Step("lint", "-", partial(code.linted, one))
     yield Step("kernel documentation", "-", partial(code.documented, one), slow=True)
     yield from each("boots", boots.booted)
