@@ -14,6 +14,9 @@ test: style				## all tests of the tool and of the protected kernels
 	@scripts/prerequisites lint x86_64 arm64
 	@$(REDOUBT) test um x86_64 x86_64-mktme arm64
 
+test-quick: style			## what shows most of um in three minutes, while you work
+	@$(REDOUBT) test --quick
+
 test-long: test-long-um test-long-x86_64 test-long-arm64	## the same and the slow ones; writes results/
 
 test-long-%: setup
@@ -100,5 +103,5 @@ help:					## this list
 	@sed -n 's/^\([a-z0-9_-]*\):.*## /\1\t/p' Makefile
 
 again:
-.PHONY: demo test test-long selftests selftests-arm64 selftests-bpf check bench bench-x86_64 bench-arm64 \
+.PHONY: demo test test-quick test-long selftests selftests-arm64 selftests-bpf check bench bench-x86_64 bench-arm64 \
 	exits-x86_64 linear-map report series deb deb-arm64 man style docs lint setup prerequisites clean help again

@@ -99,6 +99,23 @@ def write_tree(where: Path, files: dict[str, str]) -> Path:
     return where
 
 
+# They build, start programs, or make repositories: redoubt test --quick has no time for that.
+SLOW = {
+    "test_applied", "test_applying", "test_branch", "test_build", "test_cli", "test_deb",
+    "test_documents", "test_emulator", "test_freshness", "test_full_disk", "test_htmldocs",
+    "test_installed", "test_interrupt", "test_journeys", "test_manual", "test_own",
+    "test_prerequisites", "test_process", "test_series", "test_source", "test_status",
+    "test_tools", "test_tree", "test_wheel",
+}  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of those files."""
+    for item in items:
+        if item.path.stem in SLOW:
+            item.add_marker(pytest.mark.slow)
+
+
 @dataclass(frozen=True)
 class Done:
     """How the tool ended, and what it said."""

@@ -84,6 +84,7 @@ BAD = {
     },
     "test": {
         "vax": "unknown target 'vax'", "um --only nap": "no step 'nap'", "um --host mars": "mars",
+        "um --quick --long": "--quick leaves out",
         "um --ktap /nowhere/r": "cannot write /nowhere/r",
     },
     "tree": {"7.3.4": "unexpected extra argument"},

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Done, Sandbox
+from conftest import SLOW, Done, Sandbox, write_tree
 from rich.console import Console
 
 from redoubt.cli import common, suites, trial
@@ -368,6 +368,57 @@ def test_single_steps_can_be_run(call: Call, monkeypatch: pytest.MonkeyPatch) ->
     assert done.code == 0
 
 
+def test_a_quick_run_has_few_steps_of_um(call: Call) -> None:
+    def steps_of(*words: str) -> list[list[str]]:
+        done = call("test", *words, "--quick", "--list")
+        assert done.code == 0
+        return [[*line.split("  ")[0].split(), line[14:].split("  ")[0]]
+                for line in done.out.splitlines()]  # fmt: skip
+
+    tool = [["-", "tool"], ["-", "results"]]
+    assert steps_of() == [*tool, ["um", "boots"], ["um", "audit"]]
+    assert steps_of("x86_64") == [*tool, ["x86_64", "boots"], ["x86_64", "audit"]]
+    assert steps_of("um", "--only", "offcheck") == [["um", "offcheck"]]
+
+
+def test_a_quick_run_is_no_measure_of_others(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick: list[bool] = []
+
+    def unit(run: Run) -> Iterator[Item]:
+        quick.append(run.quick)
+        yield Item("tool", "-", 5, 0, 0)
+
+    monkeypatch.setattr("redoubt.suite.steps.AT_ONCE", 1)
+    monkeypatch.setattr(tool, "unit", unit)
+    assert call("test", "um", "--quick", "--only", "tool").code == 0
+    assert call("test", "um", "--only", "tool").code == 0
+    record = json.loads((paths.build_dir() / "log/steps.json").read_text())
+    assert list(record) == ["- tool, quick", "- tool"]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_what_is_booted_in_a_quick_run(monkeypatch: pytest.MonkeyPatch, quick: bool) -> None:
+    booted: list[str] = []
+
+    def note(name: str) -> Callable[..., Iterator[Item]]:
+        def noting(*_: object, **how: object) -> Iterator[Item]:
+            booted.append(name)
+            return iter(())
+
+        return noting
+
+    for name in ("without_keys", "kunit", "attacks", "odd_cpu", "checks", "_policies"):
+        monkeypatch.setattr(boots, name, note(name))
+    monkeypatch.setattr(boots, "running", lambda *_: Item("running", "on", 1, 0, 0))
+    monkeypatch.setattr(kernels, "workbench", lambda *_: None)
+    monkeypatch.setattr(host, "lacking", lambda *_: None)
+    monkeypatch.setattr(host, "enforcing", lambda *_: host.NATIVE)
+    list(boots.booted(Run(UM, "auto", False, common.Display(), quick=quick)))
+    assert booted[:3] == ["without_keys", "kunit", "kunit"]
+    assert "attacks" in booted
+    assert len(booted) == 4 if quick else {"odd_cpu", "checks", "_policies"} < set(booted)
+
+
 def test_several_targets_are_one_run(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -519,6 +570,26 @@ def test_pytest_is_counted(
     (item,) = tool.unit(Run(UM, "auto", False, common.Display()))
     assert (item.passed, item.failed, item.skipped) == expected
     assert bool(item.detail) is (expected != (1, 0, 0))
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_quick_run_leaves_out_slow_tests(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quick: bool
+) -> None:
+    write_tree(tmp_path, {
+        "pyproject.toml": '[tool.pytest.ini_options]\nmarkers = ["slow", "guest", "network"]\n',
+        "tests/test_it.py": "import pytest\ndef test_a(): pass\n"
+        "@pytest.mark.slow\ndef test_b(): pass\n",
+    })  # fmt: skip
+    monkeypatch.setattr(tool.paths, "repo", lambda: tmp_path)
+    (item,) = tool.unit(Run(UM, "auto", False, common.Display(), quick=quick))
+    assert (item.passed, item.failed) == (1 if quick else 2, 0)
+
+
+def test_slow_tests_are_known_by_files_that_exist() -> None:
+    assert {f"{name}.py" for name in SLOW} <= {
+        file.name for file in Path(__file__).parent.glob("test_*.py")
+    }
 
 
 # === Attack and check ============================================================================

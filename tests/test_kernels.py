@@ -120,6 +120,7 @@ def flavoured(target: Target) -> list[str]:
     return [name for names in target.flavours.values() for name in names]
 
 
+@pytest.mark.slow
 def test_a_flavour_is_added_to_either_kernel(compiled: Compiled) -> None:
     for variant in (PRISTINE, ON):
         kernels.prepare(UM, variant, Silent(), flavour="debug")

@@ -38,7 +38,7 @@ from redoubt.machine import host
 from redoubt.suite import as_junit, as_ktap, boots, steps
 from redoubt.suite.pace import Left
 from redoubt.suite.run import Item, Run, as_json, timed
-from redoubt.targets import TARGETS, Target, needs_flavour
+from redoubt.targets import TARGETS, UM, Target, needs_flavour
 from redoubt.trial import ktap
 from redoubt.trial.case import FAILED, PASSED, SKIPPED
 
@@ -160,6 +160,13 @@ def test_all(
     long: Annotated[
         bool, Option("--long", help="Also what takes long: debug flavour, offcheck.")
     ] = False,
+    quick: Annotated[
+        bool,
+        Option(
+            "--quick",
+            help="What shows most in three minutes, if the kernel is built; um if no target.",
+        ),
+    ] = False,
     only: Annotated[Names, Option(help="The step of this name, slow or not; repeatable.")] = None,
     listed: Annotated[
         bool, Option("--list", help="Say which steps would run and what they do, and run none.")
@@ -169,9 +176,11 @@ def test_all(
     ktap_file: KtapOpt = None,
 ) -> None:
     """Run all tests, with protection on and off; the last line counts them."""
+    if quick and long:
+        raise UsageError("--quick leaves out what --long adds")
     task = Task(json_file)
-    chosen = chosen_targets(targets or TARGETS)
-    runs = [Run(target, where, long, task.display) for target in chosen]
+    chosen = chosen_targets(targets or ([UM.name] if quick else TARGETS))
+    runs = [Run(target, where, long, task.display, quick=quick) for target in chosen]
     todo = steps.chosen(runs, only or ())
     if listed:
         width = max(len(step.name) for step in todo)

@@ -183,6 +183,9 @@ def _protection(run: Run, made: kernels.Workbench) -> Iterator[Item]:
     on, off = run.variant("on"), run.variant("off")
     yield from kunit(run, made, on)
     yield from kunit(run, made, off)
+    if run.quick:
+        yield from attacks(run, made)
+        return
     yield from kunit(run, made, run.variant("on-unbatched"))
     yield from kunit(run, made, on, cpus=2)
     yield from odd_cpu(run, made)

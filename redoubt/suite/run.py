@@ -54,6 +54,7 @@ class Skipped(Exception):
 class Run:
     """What a test run needs to know of one target.
 
+    A `quick` one has a few minutes, for a change that is being made: steps do what shows most.
     `patience_s` is how many seconds a boot may take before it hangs: by itself or with KUnit, not
     with stress or attacks.
     """
@@ -63,6 +64,7 @@ class Run:
     long: bool
     progress: Progress
     patience_s: float = PATIENCE_S
+    quick: bool = False
 
     def variant(self, name: str) -> Variant:
         """A variant of the target."""

@@ -24,12 +24,16 @@ AT_ONCE = max(1, min(2, os.cpu_count() or 1))
 
 @dataclass(frozen=True)
 class Step:
-    """A part of the run, about one target or about none ("-")."""
+    """A part of the run, about one target or about none ("-").
+
+    Runs have it unless it is `slow`, and quick ones only if it is `quick`.
+    """
 
     name: str
     target: str
     items: partial[Iterator[Item]]
     slow: bool = False
+    quick: bool = False
 
     @property
     def about(self) -> str:
@@ -60,21 +64,22 @@ def _steps(runs: Sequence[Run]) -> Iterator[Step]:
         among: Sequence[Run] = plain,
         *,
         slow: bool = False,
+        quick: bool = False,
     ) -> Iterator[Step]:
         for run in among:
-            yield Step(name, run.target.name, partial(step, run), slow)
+            yield Step(name, run.target.name, partial(step, run), slow, quick)
 
-    yield Step("tool", "-", partial(tool.unit, one))
-    yield Step("results", "-", partial(code.results_judged, one))
+    yield Step("tool", "-", partial(tool.unit, one), quick=True)
+    yield Step("results", "-", partial(code.results_judged, one), quick=True)
     yield Step("lint", "-", partial(code.linted, one))
     yield Step("kernel documentation", "-", partial(code.documented, one), slow=True)
-    yield from each("boots", boots.booted)
+    yield from each("boots", boots.booted, quick=True)
     yield from each("oracle", isolation.from_outside, seen)
     yield from each("address space isolation", isolation.from_inside, isolated)
     yield from each("stress-ng, plain kernel", partial(flavours.stress_ng, flavour=""), briefly)
     yield from each("memory under several keys", memory_keys.encryption, encrypted)
     yield Step("tool, with guests", "-", partial(tool.guests, one))
-    yield from each("audit", code.audited)
+    yield from each("audit", code.audited, quick=True)
     yield Step("series", "-", partial(code.series_checked, plain or runs))
     yield from each("offcheck", code.off_checked, slow=True)
     yield from each("plain flavour", flavours.plain, slow=True)
@@ -102,6 +107,8 @@ def chosen(runs: Sequence[Run], only: Collection[str]) -> list[Step]:
             )
     if only:
         return [step for step in steps if step.name in only]
+    if runs[0].quick:
+        return [step for step in steps if step.quick]
     return [step for step in steps if runs[0].long or not step.slow]
 
 
@@ -137,7 +144,8 @@ def run_all(
     """
     steps = chosen(runs, only)
     items: list[list[Item]] = [[] for _ in steps]
-    pace = Pace(list(map(str, steps)), AT_ONCE)
+    names = [f"{step}, quick" if runs[0].quick else str(step) for step in steps]
+    pace = Pace(names, AT_ONCE)
 
     def job(number: int, progress: Progress) -> Iterator[Item | None]:
         own = [replace(run, progress=progress) for run in runs]
@@ -145,7 +153,7 @@ def run_all(
         yield None
 
     def add(number: int, item: Item | None) -> None:
-        step = str(steps[number])
+        step = names[number]
         if item:
             items[number].append(item)
             show(item)

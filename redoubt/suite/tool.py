@@ -18,8 +18,9 @@ from redoubt.trial.case import FAILED, PASSED, SKIPPED, Case
 
 def unit(run: Run) -> Iterator[Item]:
     """Run the tool's own tests that boot nothing."""
+    marks = "not guest and not network" + (" and not slow" if run.quick else "")
     # They share nothing but time.
-    yield _pytest(run, "tool", "Testing the tool", "not guest and not network", "-n", "auto")
+    yield _pytest(run, "tool", "Testing the tool", marks, "-n", "auto")
 
 
 def guests(run: Run) -> Iterator[Item]:
