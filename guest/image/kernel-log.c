@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compiler.h"
+#include "kernel-log.h"
+
+/* Drivers tell serial numbers of devices, which are nobody's business. */
+static const char *const private[] = {
+	"usb", "scsi", "sd ", "nvme", "ata", "hid", "input:", "mmc", "virtio_blk",
+};
+
+static int is_private(const char *text)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(private); i++)
+		if (!strncmp(text, private[i], strlen(private[i])))
+			return 1;
+	return 0;
+}
+
+int log_open(int from_now)
+{
+	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd >= 0)
+		lseek(fd, 0, from_now ? SEEK_END : SEEK_SET);
+	return fd;
+}
+
+void log_take(int fd, FILE *out)
+{
+	static char record[16384];
+	char *text;
+	ssize_t n;
+
+	if (fd < 0)
+		return;
+	/* A record a call; EPIPE says that some were overwritten. */
+	while ((n = read(fd, record, sizeof(record) - 1)) > 0 ||
+	       (n < 0 && (errno == EPIPE || errno == EINTR))) {
+		if (n < 0)
+			continue;
+		record[n] = '\0';
+		text = strchr(record, ';');
+		if (!text)
+			continue;
+		text++;
+		/* Behind the text come fields for programs. */
+		text[strcspn(text, "\n")] = '\0';
+		if (!is_private(text))
+			fprintf(out, "%s\n", text);
+	}
+	close(fd);
+}
