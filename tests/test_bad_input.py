@@ -50,6 +50,13 @@ BAD = {
     "emulator": {"--mails /etc/passwd": "--mails", "um": "unexpected extra argument"},
     "exits": {"vax": "unknown target 'vax'", "um": "um", "x86_64 --times 0": "--times"},
     "flushes": {"vax": "unknown target 'vax'", "um": "um", "x86_64-mktme --times 0": "--times"},
+    "image": {
+        "vax": "unknown target 'vax'", "um": "um is no real machine",
+        "x86_64 --stress 0": "--stress",
+        "x86_64 --kernel /etc/passwd": "is no kernel that x86_64 boots",
+        "x86_64 --output /nowhere/a.img": "cannot write /nowhere/a.img",
+        "x86_64 --plain /etc/passwd": "--plain",
+    },
     "kunit": {
         "vax": "unknown target 'vax'", "um a.b.c": "no pattern", "um --flavour pink": "'pink'",
     },

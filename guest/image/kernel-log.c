@@ -23,6 +23,20 @@ static int is_private(const char *text)
 	return 0;
 }
 
+void log_text(char *text)
+{
+	char *to = text;
+	unsigned int c;
+
+	for (; *text; *to++ = c) {
+		if (sscanf(text, "\\x%2x", &c) == 1)
+			text += strlen("\\x00");
+		else
+			c = *text++;
+	}
+	*to = '\0';
+}
+
 int log_open(int from_now)
 {
 	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -52,6 +66,7 @@ void log_take(int fd, FILE *out)
 		text++;
 		/* Behind the text come fields for programs. */
 		text[strcspn(text, "\n")] = '\0';
+		log_text(text);
 		if (!is_private(text))
 			fprintf(out, "%s\n", text);
 	}

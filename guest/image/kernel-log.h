@@ -11,4 +11,7 @@ int log_open(int from_now);
 /* Write the messages since then, a line each, and stop listening. */
 void log_take(int fd, FILE *out);
 
+/* Undo what the kernel does to characters that are no letters, as \x0a, in place. */
+void log_text(char *text);
+
 #endif /* GUEST_KERNEL_LOG_H */

@@ -18,6 +18,7 @@ from redoubt.cli import (
     kernel,
     memory_keys,
     mutate,
+    real,
     run,
     ship,
     suites,
@@ -29,7 +30,7 @@ from redoubt.core.errors import Interrupted, RedoubtError, UsageError
 from redoubt.machine import provenance
 
 # Each adds its verbs to the app when it is imported; help shows them in this order.
-_VERBS = (kernel, run, suites, trial, isolation, memory_keys, image, cost, mutate, ship)
+_VERBS = (kernel, run, suites, trial, isolation, memory_keys, image, cost, mutate, ship, real)
 
 
 def _tell_version(asked: bool) -> None:

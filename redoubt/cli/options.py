@@ -14,7 +14,7 @@ from redoubt.core.errors import UsageError
 from redoubt.targets import TARGETS
 
 
-def _writable(file: Path | None) -> Path | None:
+def writable(file: Path | None) -> Path | None:
     """The file, if one can be written there: found out before the work, not after."""
     if file is None:
         return None
@@ -66,7 +66,7 @@ AppendOpt = Annotated[Names, Option(help="A further kernel argument; may be repe
 
 def _written(name: str, about: str) -> Any:
     """Return an option that names a file, which a verb writes at its end."""
-    return Option(name, help=about, dir_okay=False, callback=_writable)
+    return Option(name, help=about, dir_okay=False, callback=writable)
 
 
 JsonOpt = Annotated[Path | None, _written("--json", "Write the result to this file.")]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from redoubt.machine import host
+from redoubt.ship.stick import plan
 from redoubt.suite import boots
 from redoubt.suite.run import Item, Run, verdict
 from redoubt.trial import attack, linear_map, selftests
@@ -41,6 +42,6 @@ def compared(run: Run, flavour: str = "") -> Iterator[Item]:
 def flavours(run: Run) -> Iterator[Item]:
     """Compare the linear map in each flavour: other sizes of pages and addresses, own checks."""
     for flavour in run.target.flavours:
-        # Their options are about processes, and about what is tested in other ways.
-        if flavour not in (selftests.FLAVOUR, attack.FLAVOUR):
+        # Their options are about processes, drivers, and what is tested in other ways.
+        if flavour not in (selftests.FLAVOUR, attack.FLAVOUR, plan.FLAVOUR):
             yield from compared(run, flavour)

@@ -155,15 +155,15 @@ def _told(line: str) -> str | None:
     return match["name"] if match else None
 
 
-def _split(lines: Sequence[str]) -> dict[str, list[list[str]]]:
+def pieces(lines: Sequence[str]) -> dict[str, list[list[str]]]:
     """The console cut into pieces that end with the line of an attack: one for each of its runs."""
-    pieces: dict[str, list[list[str]]] = defaultdict(list)
+    found: dict[str, list[list[str]]] = defaultdict(list)
     begin = 0
     for number, line in enumerate(lines, 1):
         if name := _told(line):
-            pieces[name].append(list(lines[begin:number]))
+            found[name].append(list(lines[begin:number]))
             begin = number
-    return pieces
+    return found
 
 
 def _gives_reason(piece: Sequence[str]) -> bool:
@@ -181,9 +181,9 @@ def _garbled(attacks: Sequence[Attack], times: int, result: Result) -> bool:
     """
     if result.outcome != "finished" or result.status:
         return False
-    pieces = _split(result.console)
-    return any(len(pieces[attack.name]) < times for attack in attacks) or not all(
-        map(_gives_reason, chain.from_iterable(pieces.values()))
+    runs = pieces(result.console)
+    return any(len(runs[attack.name]) < times for attack in attacks) or not all(
+        map(_gives_reason, chain.from_iterable(runs.values()))
     )
 
 
@@ -228,10 +228,10 @@ def run(
             progress.detail("a message of the kernel was in the middle of a line, once more")
     if not any(attack.in_scope or attack.name in only for attack in attacks):
         raise GuestError("the guest does not say which attacks it has: " + result.describe())
-    pieces = _split(result.console)
+    found = pieces(result.console)
     outcomes = []
     for attack in attacks:
-        told = pieces[attack.name]
+        told = found[attack.name]
         # Of a run that the guest says nothing of, nothing is known.
         told += [[] for _ in range(times - len(told))]
         runs = [judge(target, variant.name, attack.name, piece) for piece in told]
