@@ -57,6 +57,10 @@ BAD = {
         "x86_64 --output /nowhere/a.img": "cannot write /nowhere/a.img",
         "x86_64 --plain /etc/passwd": "--plain",
     },
+    "import": {
+        "/nowhere/results-x.json": "cannot read /nowhere/results-x.json",
+        "/etc/passwd": "passwd is no name of results", "": "Missing argument",
+    },
     "kunit": {
         "vax": "unknown target 'vax'", "um a.b.c": "no pattern", "um --flavour pink": "'pink'",
     },

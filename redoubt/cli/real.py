@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from redoubt.cli.common import Task, alone, app, print_lines
+from redoubt.cli.common import Task, alone, app, err, print_lines, usage, write_bytes
 from redoubt.cli.options import writable
 from redoubt.core import paths
-from redoubt.core.errors import UsageError
+from redoubt.core.errors import RedoubtError, UsageError
+from redoubt.linux import source
 from redoubt.linux.build import needs_compiler
 from redoubt.machine import given, guest, host, kernels
-from redoubt.ship.stick import image, plan
+from redoubt.ship.stick import brought, image, plan
 from redoubt.targets import get_target, get_variant
 
 
@@ -77,3 +79,44 @@ def make_image(
         f"write it to a whole USB stick: dd if={to} of=/dev/STICK bs=4M conv=fsync",
         f"a machine that is started from it is busy for about {asked.minutes} minutes",
     ])  # fmt: skip
+
+
+@app.command("import")
+def import_results(
+    file: Annotated[
+        Path,
+        Argument(help="results-MACHINE.json, from the disk that the machine was started from."),
+    ],
+    show: Annotated[
+        bool, Option("--show", help="Only show what is in it, and keep nothing.")
+    ] = False,
+    incomplete: Annotated[
+        bool, Option("--incomplete", help="Keep results of which a part is missing, too.")
+    ] = False,
+) -> None:
+    """Check the results of a real machine, show them, and add them to results/hardware/."""
+    with usage():
+        name = brought.name_of(file)
+        journal = brought.read(file)
+    to = paths.results_dir() / brought.DIRECTORY / name
+    if to.exists() and not show:
+        raise UsageError(f"{to} is there already", "move it away, or rename the new file")
+    task = Task()
+    with alone():
+        kernel = source.obtain(task.display).path
+    found = brought.judge(journal, kernel)
+    print_lines(brought.render(found))
+    if show:
+        return
+    if found.problems and not incomplete:
+        raise RedoubtError(
+            f"{file} was not added: {found.problems[0]}"
+            + (f", and {len(found.problems) - 1} more" if len(found.problems) > 1 else ""),
+            f"redoubt import --incomplete {file}",
+        )
+    to.parent.mkdir(parents=True, exist_ok=True)
+    value = {**found.as_json(), "journal": brought.kept(journal)}
+    write_bytes(to, (json.dumps(value, indent=1) + "\n").encode())
+    print_lines(["", str(to)])
+    if found.wrong:
+        err.print("redoubt: something did not end as it should: see WRONG above", markup=False)
