@@ -11,7 +11,8 @@ from functools import partial
 from redoubt.core import lanes
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.core.progress import Progress
-from redoubt.suite import boots, code, flavours, isolation, linear_map, memory_keys, tool
+from redoubt.ship.stick import firmware
+from redoubt.suite import boots, code, flavours, isolation, linear_map, memory_keys, real, tool
 from redoubt.suite.pace import Left, Pace
 from redoubt.suite.run import Item, Run, Skipped, timed
 from redoubt.trial.asi import asi
@@ -55,6 +56,7 @@ def _steps(runs: Sequence[Run]) -> Iterator[Step]:
     mapped = [run for run in plain if run.target.observers]
     seen = [run for run in plain if oracle.FLAVOUR in run.target.flavours]
     isolated = [run for run in plain if asi.possible(run.target)]
+    started = [run for run in plain if firmware.possible(run.target)]
     # One is enough, and not UML, which may be emulated twice.
     briefly = ([run for run in plain if run.target.emulator] or plain)[:1]
 
@@ -92,6 +94,8 @@ def _steps(runs: Sequence[Run]) -> Iterator[Step]:
     yield from each("selftests", flavours.kernel_selftests, slow=True)
     yield from each("user keys", flavours.user_keys_trusted, slow=True)
     yield from each("stress-ng", flavours.stress_ng, slow=True)
+    # It takes a kernel of its own, with drivers.
+    yield from each("real machine", real.booted, started, slow=True)
     yield from each("linear map", linear_map.compared, mapped, slow=True)
     yield from each("linear map, flavours", linear_map.flavours, mapped, slow=True)
 
