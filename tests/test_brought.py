@@ -14,6 +14,7 @@ from conftest import REAL_BUILD, Done
 from redoubt.core.errors import RedoubtError
 from redoubt.linux import source
 from redoubt.linux.source import Source
+from redoubt.ship import report
 from redoubt.ship.stick import brought, plan
 from redoubt.ship.stick.brought import Brought
 from redoubt.targets import X86_64
@@ -334,3 +335,22 @@ def test_incomplete_results_are_added_when_asked_for(tmp_path: Path, call: Any, 
     assert not here.exists()
     assert call("import", "--incomplete", str(file)).code == 0
     assert json.loads((here / file.name).read_text())["problems"] == ["asi/bench: died"]
+
+
+@needs_parser
+def test_machines_in_the_report(tmp_path: Path, call: Any, here: Path) -> None:
+    assert call("import", str(write(tmp_path, journal()))).code == 0
+    results = report.load(here.parent)
+    row = ("Some CPU", "yes", "2 passed, 0 failed", "1 blocked of 2", "0", "0", "1.098", "-", "-")
+    assert results.hardware.rows == (row,)
+    assert "<td>Some CPU</td>" in report.page(results)
+    assert "| Some CPU | yes | 2 passed, 0 failed |" in report.benchmark_block(results)
+    # A virtual machine has no times to compare.
+    file = here / "results-some-cpu.json"
+    value = json.loads(file.read_text()) | {"silicon": False}
+    file.write_text(json.dumps(value))
+    assert report.load(here.parent).hardware.rows == ((*row[:6], "-", "-", "-"),)
+    # And a file that is none is told.
+    file.write_text("{}")
+    with pytest.raises(RedoubtError, match="is damaged"):
+        report.load(here.parent)

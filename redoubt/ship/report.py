@@ -20,6 +20,7 @@ from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME
 from redoubt.machine import provenance
 from redoubt.ship import freshness, origins, templates, threats
 from redoubt.ship.origins import Origin
+from redoubt.ship.stick import brought
 from redoubt.trial import linear_map
 from redoubt.trial.asi import exits
 
@@ -113,6 +114,13 @@ class Results:
     tests: list[Tests] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
+    machines: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def hardware(self) -> Table:
+        """A row for each real machine, see `redoubt import`."""
+        rows = tuple(brought.row(file, value) for file, value in self.machines)
+        return Table(brought.DIRECTORY, MACHINES, brought.COLUMNS, rows)
 
     @property
     def demands(self) -> list[tuple[str, str, Table]]:
@@ -134,11 +142,16 @@ def load(directory: Path) -> Results:
     Raises RedoubtError if there is none, or a file is none.
     """
     found = Results()
-    for file in origins.results(directory):
+    real = directory / brought.DIRECTORY
+    for file in (*origins.results(directory), *origins.results(real)):
         try:
             value = json.loads(file.read_text())
-            _add(found, file, value)
-            found.origins.append(origins.read(file.name, value))
+            if file.parent == real:
+                brought.row(file.name, value)
+                found.machines.append((file.name, value))
+            else:
+                _add(found, file, value)
+                found.origins.append(origins.read(file.name, value))
         except (OSError, ValueError) as error:
             raise RedoubtError(f"cannot read {file}: {error}") from error
         except (KeyError, TypeError) as error:
@@ -188,6 +201,11 @@ def origin(collected: dict[str, Any]) -> str:
         f"{commit}{changed}; {collected['date'][:10]}"
     )
 
+
+MACHINES = (
+    "Machines that were started from the image (redoubt image). Ratios are those of times of an "
+    "operation with protection on and off; a virtual machine has none."
+)
 
 LINEAR_MAP = (
     "Counts of creating the linear map of arm64, on the pristine kernel and on ours: exact, of "

@@ -31,7 +31,9 @@ _SPEC = re.compile(r"([\w-]+):(\d+):(\d+):(\d+):(\d+)")
 # An address of a network card, or a serial number, would look so.
 _PRIVATE = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b|\bserial ?number\b", re.I)
 # Operations that the table of machines shows.
-SHOWN = ("fork", "munmap", "fault")
+_SHOWN = ("fork 64 MiB", "munmap 64 MiB", "fault 64 MiB")
+COLUMNS = ("machine", "keys", "KUnit, on", "attacks, on", "missing", "wrong",
+           *(title.partition(" ")[0] for title in _SHOWN))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -344,3 +346,22 @@ def counted(attacks: Sequence[attack.Outcome], variant: str) -> str:
     """How attacks ended in a variant, in words."""
     ended = [one.outcome for one in attacks if one.variant == variant]
     return ", ".join(f"{ended.count(word)} {word}" for word in dict.fromkeys(ended))
+
+
+def row(file: str, value: Mapping[str, Any]) -> tuple[str, ...]:
+    """A row of the table of machines, of what `as_json` wrote to a file of this name."""
+    times, on = value["times"], value["kunit"].get(f"{plan.KUNIT}-on")
+    blocked = [one["outcome"] for one in value["attacks"] if one["variant"] == "on"]
+    return (
+        value["hardware"].get("model name", file),
+        "yes" if value["keys"] else "no",
+        f"{on[0]} passed, {on[1]} failed" if on else "-",
+        f"{blocked.count(attack.BLOCKED)} blocked of {len(blocked)}" if blocked else "-",
+        str(len(value["problems"])),
+        str(len(value["wrong"])),
+        *(_ratio(times.get(title, {})) if value["silicon"] else "-" for title in _SHOWN),
+    )
+
+
+def _ratio(times: Mapping[str, float]) -> str:
+    return f"{times['on'] / times['off']:.3f}" if {"on", "off"} <= times.keys() else "-"
