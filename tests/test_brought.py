@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import REAL_BUILD, Done
+from guests import AUDIT
 
 from redoubt.core.errors import RedoubtError
 from redoubt.linux import source
@@ -54,10 +55,16 @@ def output(step: str) -> tuple[list[str], list[str]]:
     said: dict[str, tuple[list[str], list[str]]] = {
         "kunit": ([], KTAP),
         "hardware": (HARDWARE, []),
-        "log": ([], HARDENED if entry == "on" else []),
+        "log": ([], HARDENED if entry.endswith("on") else []),
         "check": (WALK, []),
         "check again": (WALK, []),
-        "attacks": (LIST, ["redoubt:     30 s, of about 30", *ATTACKED.get(entry, [])]),
+        "audit": (AUDIT, []),
+        "audit again": (AUDIT, []),
+        "list": (LIST, []),
+        "attacks": (
+            LIST,
+            ["redoubt:     30 s, of about 30", *ATTACKED.get(entry.removeprefix("attack-"), [])],
+        ),
     }
     return said.get(name, ([], []))
 
@@ -141,8 +148,8 @@ def test_a_step_that_took_the_machine_down(tmp_path: Path) -> None:
 @needs_parser
 def test_the_last_step_died_and_nobody_booted_again(tmp_path: Path) -> None:
     lines = journal()
-    lines.remove(at(lines, "asi/bench"))
-    assert judged(tmp_path, lines).problems == ("asi/bench: died",)
+    lines = lines[: lines.index(at(lines, "asi/audit again"))]
+    assert judged(tmp_path, lines).problems == ("asi/audit again: died",)
 
 
 @needs_parser
@@ -177,12 +184,18 @@ def test_boots_of_two_machines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("step", "change", "wrong"),
     [
-        ("on/attacks", {"log": ATTACKED["off"]}, "on/attacks: own-pte succeeded"),
-        ("off/attacks", {"log": ATTACKED["on"]}, "off/attacks: own-pte blocked"),
-        ("on/attacks", {"log": ATTACKED["on"][:2]}, "on/attacks: page-cache error"),
-        ("on/attacks", {"output": []}, "on/attacks: the machine does not say"),
+        ("attack-on/attacks", {"log": ATTACKED["off"]}, "attack-on/attacks: own-pte succeeded"),
+        ("attack-off/attacks", {"log": ATTACKED["on"]}, "attack-off/attacks: own-pte blocked"),
+        ("attack-on/attacks", {"log": ATTACKED["on"][:2]}, "attack-on/attacks: page-cache error"),
+        ("attack-on/list", {"output": []}, "attack-on/attacks: the machine does not say"),
         ("on/check", {"output": [*WALK[:1], "untagged 1", *WALK[2:]]}, "on/check: "),
         ("kunit-on/kunit", {"log": [*KTAP[:5], "    not ok 1 guard", *KTAP[6:]]}, "kunit-on/kunit"),
+        ("asi/audit again", {"output": AUDIT[:-1]}, "asi/audit again: "),
+        (
+            "asi/audit",
+            {"output": ["sensitive 9", "ordinary 9", "leaks 1", *AUDIT[3:]]},
+            "asi/audit",
+        ),
         ("kunit-on/kunit", {"log": []}, "kunit-on/kunit: kunit failed"),
     ],
 )
@@ -202,8 +215,8 @@ def test_what_did_not_end_as_it_should(
 def test_a_program_that_says_what_is_out_of_its_reach(tmp_path: Path) -> None:
     lines = journal()
     ended = "outcome=failed prize=intact attacker=exit 4 alive=yes"
-    at(lines, "on/attacks").update(
-        output=[*LIST, "@attack: own-pte out of reach: no table came back"],
+    at(lines, "attack-on/attacks").update(
+        output=["@attack: own-pte out of reach: no table came back"],
         log=[f"@attack: own-pte {ended}", ATTACKED["on"][-1]],
     )
     found = judged(tmp_path, lines)
@@ -216,14 +229,15 @@ def test_a_machine_without_keys(tmp_path: Path) -> None:
     lines = journal()
     for entry in ("off", "on", "asi"):
         at(lines, f"{entry}/hardware")["output"] = [*HARDWARE[:2], "pks: no"]
-    at(lines, "on/log")["log"] = ["kpkeys: page tables not hardened: no keys"]
-    at(lines, "on/attacks")["log"] = ATTACKED["off"]
+    for name in ("on/log", "attack-on/log"):
+        at(lines, name)["log"] = ["kpkeys: page tables not hardened: no keys"]
+    at(lines, "attack-on/attacks")["log"] = ATTACKED["off"]
     for name in ("on/check", "on/check again"):
         at(lines, name).update(output=["cat: no such device"], status=1)
     found = judged(tmp_path, lines)
     assert (found.problems, found.wrong, found.keys) == ((), (), False)
     # There, protection that is on blocks nothing, and must not seem to.
-    at(lines, "on/attacks")["log"] = ATTACKED["on"]
+    at(lines, "attack-on/attacks")["log"] = ATTACKED["on"]
     assert judged(tmp_path, lines).wrong
 
 
@@ -253,7 +267,10 @@ def _swapped(lines: Lines) -> None:
         (lambda lines: lines[0]["image"].pop("commit"), "'commit'"),
         (lambda lines: lines[0]["image"].update(target="vax"), "unknown target 'vax'"),
         (lambda lines: lines[0]["image"].update(options=[]), "options of the image is no dict"),
-        (lambda lines: lines[0]["image"]["steps"].pop(), "nobody asked for the step asi/bench"),
+        (
+            lambda lines: lines[0]["image"]["steps"].pop(),
+            "nobody asked for the step asi/audit again",
+        ),
         (lambda lines: lines.append(at(lines, "on/log")), "on/log ends without a begin"),
         (lambda lines: lines.append(at(lines, "on/log", "begin")), "on/log begins twice"),
         (_swapped, "off/log ends without a begin"),
@@ -354,3 +371,22 @@ def test_machines_in_the_report(tmp_path: Path, call: Any, here: Path) -> None:
     file.write_text("{}")
     with pytest.raises(RedoubtError, match="is damaged"):
         report.load(here.parent)
+
+
+@needs_parser
+def test_a_machine_that_died_of_successful_attacks(tmp_path: Path) -> None:
+    lines = journal()
+    end = at(lines, "attack-off/attacks")
+    where = lines.index(end)
+    # Each was told when it had succeeded, and then the damage showed.
+    told = [{"step": end["step"], "event": "log", "log": [line]} for line in ATTACKED["off"]]
+    lines[where : where + 1] = told
+    found = judged(tmp_path, lines)
+    assert (found.problems, found.wrong) == ((), ())
+    assert found.steps["attack-off/attacks"] == "died"
+    assert [one.outcome for one in found.attacks if one.variant == "off"] == ["succeeded"] * 2
+    # Earlier than that, something is missing.
+    lines.remove(told[1])
+    found = judged(tmp_path, lines)
+    assert found.problems == ("attack-off/attacks: died",)
+    assert found.wrong and "page-cache error" in found.wrong[0]

@@ -74,10 +74,10 @@ def programs(tmp_path: Path) -> Path:
 def test_all_variants_and_then_the_end() -> None:
     made = plan.make(X86_64)
     assert [entry.name for entry in made.entries] == [
-        "kunit-off", "kunit-on", "off", "on", "asi", "finish"
+        "kunit-off", "kunit-on", "attack-off", "attack-on", "off", "on", "asi", "finish"
     ]  # fmt: skip
     assert [entry.name for entry in plan.make(ARM64).entries] == [
-        "kunit-off", "kunit-on", "off", "on", "finish"
+        "kunit-off", "kunit-on", "attack-off", "attack-on", "off", "on", "finish"
     ]  # fmt: skip
     args = {entry.name: made.args(entry, "redoubt-1") for entry in made.entries}
     assert "kpkeys_hardened_pgtables=on" in args["on"]
@@ -85,7 +85,10 @@ def test_all_variants_and_then_the_end() -> None:
     assert {"asi=on", "kpkeys_hardened_pgtables=off"} <= set(args["asi"])
     # KUnit provokes violations: nothing else happens in these boots.
     assert {"kunit.enable=1", "kunit.autorun=1"} <= set(args["kunit-on"])
-    assert all("kunit.enable=0" in args[name] for name in ("off", "on", "asi"))
+    assert all("kunit.enable=0" in args[name] for name in ("attack-on", "off", "on", "asi"))
+    # The vulnerable driver is nowhere else.
+    vulnerable = [name for name, words in args.items() if "kpkeys_vuln=on" in words]
+    assert vulnerable == ["attack-off", "attack-on"]
     for name, words in args.items():
         assert f"redoubt.entry={name}" in words
         assert {"redoubt.partition=redoubt-1", "panic=10"} <= set(words)
@@ -104,11 +107,15 @@ def test_steps_as_the_program_reads_them() -> None:
     by_name = {f"{line[0]}/{line[1]}": line for line in lines}
     assert by_name["on/stress"][2:] == ["7", "670", "/bin/stress", "7"]
     assert by_name["kunit-on/kunit"][4:] == []
-    # Attacks come last, and all that is measured is before them.
-    assert [line[1] for line in lines if line[0] == "on"] == [
-        "hardware", "log", "check", "stress", "check again", "bench", "attacks"
-    ]  # fmt: skip
+    # What is measured comes before what leaves memory in pieces.
+    names = {entry: [line[1] for line in lines if line[0] == entry] for entry in ("on", "asi")}
+    assert names["on"] == ["hardware", "log", "check", "bench", "stress", "check again"]
+    assert names["asi"] == ["hardware", "log", "audit", "bench", "stress", "audit again"]
     assert "off/check" not in by_name
+    # In small pages, which are the usual ones afterwards.
+    words = by_name["on/bench"][4:]
+    assert words.index("never") < words.index("/bin/bench") < len(words) - 4
+    assert words[-1] == "never" and words[-5] == "madvise"
     assert all(int(line[3]) > int(line[2]) for line in lines)
 
 
@@ -242,12 +249,12 @@ def test_an_image(
     # The last is never counted down: something can always be started.
     assert esp.names(disk, "loader/entries") == [
         f"loader/entries/{name}.conf"
-        for name in ("01-kunit-off+1", "02-kunit-on+1", "03-off+6", "04-on+8", "05-asi+5",
-                     "06-finish")
+        for name in ("01-kunit-off+1", "02-kunit-on+1", "03-attack-off+4", "04-attack-on+4",
+                     "05-off+5", "06-on+7", "07-asi+7", "08-finish")
     ]  # fmt: skip
-    entry = (esp.read(disk, "loader/entries/04-on+8.conf") or b"").decode().splitlines()
+    entry = (esp.read(disk, "loader/entries/06-on+7.conf") or b"").decode().splitlines()
     assert entry[:3] == [
-        "title Redoubt: protection on", "sort-key redoubt04", "efi /EFI/redoubt/redoubt.efi"
+        "title Redoubt: protection on", "sort-key redoubt06", "efi /EFI/redoubt/redoubt.efi"
     ]  # fmt: skip
     args = entry[3].removeprefix("options ").split()
     (partition,) = [word for word in args if word.startswith("redoubt.partition=redoubt-")]
@@ -258,14 +265,14 @@ def test_an_image(
     # The program, its steps, and where the image is from.
     for part in (
         b"bin/attacks/own-pte\0",
-        b"on\tattacks\t30\t",
+        b"attack-on\tattacks\t30\t",
         b'"commit": "cccc',
         b"/bin/tour\n",
     ):
         assert part in archive
     # Each image looks for its own partition.
     image.make(built, programs, made, ORIGIN, tmp_path / "other.img", Silent())
-    other = (esp.read(tmp_path / "other.img", "loader/entries/04-on+8.conf") or b"").decode()
+    other = (esp.read(tmp_path / "other.img", "loader/entries/06-on+7.conf") or b"").decode()
     assert partition not in other.split()
 
 
@@ -274,7 +281,7 @@ def test_results_say_where_they_are_from(built: Build) -> None:
     assert told["commit"] == "c" * 40
     assert told["options"]["CONFIG_KPKEYS_HARDENED_CRED"] == "y"
     assert not [name for name in told["options"] if "USB" in name]
-    assert told["steps"][:3] == ["kunit-off/kunit", "kunit-on/kunit", "off/hardware"]
+    assert told["steps"][:3] == ["kunit-off/kunit", "kunit-on/kunit", "attack-off/log"]
     assert "fork:67108864:1:8:1" in told["specs"]
 
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -46,29 +47,29 @@ int log_open(int from_now)
 	return fd;
 }
 
-void log_take(int fd, FILE *out)
+bool log_next(int fd, char *text, size_t size)
 {
 	static char record[16384];
-	char *text;
+	char *found;
 	ssize_t n;
 
-	if (fd < 0)
-		return;
 	/* A record a call; EPIPE says that some were overwritten. */
-	while ((n = read(fd, record, sizeof(record) - 1)) > 0 ||
-	       (n < 0 && (errno == EPIPE || errno == EINTR))) {
-		if (n < 0)
+	while (fd >= 0 && ((n = read(fd, record, sizeof(record) - 1)) > 0 ||
+			   errno == EPIPE || errno == EINTR)) {
+		if (n <= 0)
 			continue;
 		record[n] = '\0';
-		text = strchr(record, ';');
-		if (!text)
+		found = strchr(record, ';');
+		if (!found)
 			continue;
-		text++;
+		found++;
 		/* Behind the text come fields for programs. */
-		text[strcspn(text, "\n")] = '\0';
-		log_text(text);
-		if (!is_private(text))
-			fprintf(out, "%s\n", text);
+		found[strcspn(found, "\n")] = '\0';
+		log_text(found);
+		if (is_private(found))
+			continue;
+		snprintf(text, size, "%s", found);
+		return true;
 	}
-	close(fd);
+	return false;
 }

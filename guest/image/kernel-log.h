@@ -3,13 +3,14 @@
 #ifndef GUEST_KERNEL_LOG_H
 #define GUEST_KERNEL_LOG_H
 
-#include <stdio.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 /* From here on, or from the first message that is left; -1 with errno. */
 int log_open(int from_now);
 
-/* Write the messages since then, a line each, and stop listening. */
-void log_take(int fd, FILE *out);
+/* The next message; false if there is none yet. */
+bool log_next(int fd, char *text, size_t size);
 
 /* Undo what the kernel does to characters that are no letters, as \x0a, in place. */
 void log_text(char *text);

@@ -331,27 +331,72 @@ static pid_t start(char *const *words, int out)
 	_exit(127);
 }
 
+/* What the kernel says in a step, as far as it is not in the journal yet. */
+struct messages {
+	const char *step;
+	int fd;
+	FILE *file;
+	char *text;
+	size_t size;
+};
+
+static void add_messages(struct messages *said)
+{
+	char *line = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&line, &size);
+
+	fclose(said->file);
+	if (out) {
+		fprintf(out, "{\"step\": \"%s\", \"event\": \"log\", \"log\": ", said->step);
+		json_lines(out, said->text, said->size);
+		fputc('}', out);
+		fclose(out);
+		add(line);
+	}
+	free(said->text);
+	said->file = open_memstream(&said->text, &said->size);
+}
+
+/*
+ * A program that says something in the kernel's log, as "@attack: ...", may have
+ * done damage by which the machine dies soon: that goes to the journal at once.
+ */
+static void listen_to(struct messages *said)
+{
+	static char text[16384];
+
+	while (said->file && log_next(said->fd, text, sizeof(text))) {
+		fprintf(said->file, "%s\n", text);
+		if (text[0] == '@')
+			add_messages(said);
+	}
+}
+
 /* Read what a command says until it ends, or its time is up. Returns an exit status. */
-static int attend(const struct step *step, pid_t pid, int in, FILE *out)
+static int attend(const struct step *step, pid_t pid, int in, FILE *out, struct messages *said)
 {
 	double begun = now(), told = begun;
-	struct pollfd wait = { .fd = in, .events = POLLIN };
+	struct pollfd wait[] = {
+		{ .fd = said->fd, .events = POLLIN }, { .fd = in, .events = POLLIN },
+	};
 	size_t size = 0;
 	char text[4096];
 	int status = 0;
-	bool killed = false, open = true, ended = false;
+	bool killed = false, open = true, ended = false, spoke;
 	ssize_t n;
 
 	while (!ended) {
-		if (poll(&wait, open, 200) > 0) {
+		spoke = poll(wait, 1 + open, 200) > 0 && open && wait[1].revents;
+		if (spoke) {
 			n = read(in, text, sizeof(text));
 			open = n > 0;
 			if (n > 0 && size < MOST_OUTPUT)
 				size += fwrite(text, 1, n, out);
-			if (open)
-				continue;
 		}
-		ended = waitpid(pid, &status, WNOHANG) == pid;
+		listen_to(said);
+		/* Not before all that it said was read. */
+		ended = !spoke && waitpid(pid, &status, WNOHANG) == pid;
 		if (!killed && now() - begun > step->limit) {
 			kill(-pid, SIGKILL);
 			killed = true;
@@ -368,7 +413,7 @@ static int attend(const struct step *step, pid_t pid, int in, FILE *out)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static int run_command(const struct step *step, FILE *out)
+static int run_command(const struct step *step, FILE *out, struct messages *said)
 {
 	int fds[2], status = 125;
 	pid_t pid;
@@ -381,7 +426,7 @@ static int run_command(const struct step *step, FILE *out)
 	pid = start(step->words, fds[1]);
 	close(fds[1]);
 	if (pid > 0)
-		status = attend(step, pid, fds[0], out);
+		status = attend(step, pid, fds[0], out, said);
 	close(fds[0]);
 	return status;
 }
@@ -397,21 +442,23 @@ static void show(const char *text)
 
 static void run(struct step *step, const char *full)
 {
-	char *output = NULL, *log = NULL, *line = NULL;
-	size_t output_size = 0, log_size = 0, line_size = 0;
+	struct messages said = { .step = full, .fd = log_open(step->words[0] != NULL) };
+	char *output = NULL, *line = NULL;
+	size_t output_size = 0, line_size = 0;
 	FILE *out = open_memstream(&output, &output_size);
-	FILE *messages = open_memstream(&log, &log_size);
 	FILE *entry_line = open_memstream(&line, &line_size);
-	int status = 0, fd = log_open(step->words[0] != NULL);
 	double begun = now();
+	int status = 0;
 
-	if (!out || !messages || !entry_line)
+	said.file = open_memstream(&said.text, &said.size);
+	if (!out || !said.file || !entry_line)
 		return;
 	if (step->words[0])
-		status = run_command(step, out);
-	log_take(fd, messages);
+		status = run_command(step, out, &said);
+	listen_to(&said);
 	fclose(out);
-	fclose(messages);
+	fclose(said.file);
+	close(said.fd);
 	if (step->words[0]) {
 		took += now() - begun;
 		expected += step->seconds;
@@ -423,19 +470,20 @@ static void run(struct step *step, const char *full)
 		full, status, now() - begun);
 	json_lines(entry_line, output, output_size);
 	fputs(", \"log\": ", entry_line);
-	json_lines(entry_line, log, log_size);
+	json_lines(entry_line, said.text, said.size);
 	fputc('}', entry_line);
 	fclose(entry_line);
 	add(line);
 	step->ended = true;
 	free(output);
-	free(log);
+	free(said.text);
 	if (status)
 		say("    ended with status %d", status);
 }
 
 static void run_steps(void)
 {
+	unsigned int left;
 	char full[128];
 	size_t i;
 
@@ -450,10 +498,12 @@ static void run_steps(void)
 			add_event(full, "died");
 			continue;
 		}
-		say("step %zu of %zu, %s: about %.0f s; all: about %u min", i + 1, nr_steps, full,
-		    step->seconds, minutes_left());
+		left = minutes_left();
 		step->begun = true;
+		/* First: a step that is on the screen when the power fails is in the journal. */
 		add_event(full, "begin");
+		say("step %zu of %zu, %s: about %.0f s; all: about %u min", i + 1, nr_steps, full,
+		    step->seconds, left);
 		run(step, full);
 	}
 }

@@ -18,6 +18,7 @@ from redoubt.ship.stick import plan
 from redoubt.ship.stick.image import FORMAT
 from redoubt.targets import Target, get_target, get_variant
 from redoubt.trial import attack, check, experiment, ktap
+from redoubt.trial.asi import asi
 
 # Of results/.
 DIRECTORY = "hardware"
@@ -155,8 +156,10 @@ def _journal(lines: Sequence[Mapping[str, Any]]) -> Journal:
             steps[name] = Step(DIED)
         elif name not in begun or steps[name].outcome == ENDED:
             raise RedoubtError(f"{name} ends without a begin")
+        elif event == "log":
+            steps[name] = replace(steps[name], log=(*steps[name].log, *_log(line)))
         elif event == "end":
-            steps[name] = _step(line)
+            steps[name] = _step(line, steps[name].log)
         elif event != "died":
             raise RedoubtError(f"{name}: unknown event '{event}'")
     machines = tuple(dict.fromkeys(str(line["machine"]) for line in lines if "boot" in line))
@@ -165,14 +168,17 @@ def _journal(lines: Sequence[Mapping[str, Any]]) -> Journal:
     return Journal(image, get_target(image["target"]), machines, steps, lines)
 
 
-def _step(line: Mapping[str, Any]) -> Step:
+def _step(line: Mapping[str, Any], log: Sequence[str]) -> Step:
     seconds = float(line["seconds"])
     if seconds < 0:
         raise RedoubtError(f"{line['step']} took {seconds} s")
     return Step(
-        ENDED, int(line["status"]), seconds, _texts(line["output"]),
-        tuple(text for text in _texts(line["log"]) if not _OURS.match(text)),
+        ENDED, int(line["status"]), seconds, _texts(line["output"]), (*log, *_log(line))
     )  # fmt: skip
+
+
+def _log(line: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(text for text in _texts(line["log"]) if not _OURS.match(text))
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -221,6 +227,10 @@ def judge(journal: Journal, kernel: Path) -> Brought:
         # A machine without keys has nothing to walk.
         if keys and [one.clean for one in found] != [True]:
             wrong.append(f"{entry}: {found}")
+    for entry in _entries(journal, *plan.AUDITS):
+        audits = asi.parse_audits(steps[entry].output)
+        if [one.clean for one in audits] != [True]:
+            wrong.append(f"{entry}: {audits}")
     return Brought(
         journal.target.name, journal.image, hardware, keys, hardware.get("hypervisor") != "yes",
         {name: _words(step) for name, step in steps.items()},
@@ -240,6 +250,10 @@ def _entries(journal: Journal, *names: str) -> list[str]:
     ]  # fmt: skip
 
 
+def _variant(step: str) -> str:
+    return plan.variant_of(step.partition("/")[0])
+
+
 def _hardware(journal: Journal) -> dict[str, str]:
     for entry in _entries(journal, plan.HARDWARE):
         pairs = (line.partition(":") for line in journal.steps[entry].output)
@@ -254,7 +268,7 @@ def _problems(journal: Journal, hardware: Mapping[str, str], keys: bool) -> Iter
     if len(journal.machines) != 1:
         yield f"the boots are of {len(journal.machines)} machines: {', '.join(journal.machines)}"
     for name, step in journal.steps.items():
-        if step.outcome != ENDED:
+        if step.outcome != ENDED and not _all_told(journal, name):
             yield f"{name}: {step.outcome}"
         elif step.status and not (name.partition("/")[2] in plan.CHECKS and not keys):
             yield f"{name}: ended with status {step.status}: {' '.join(step.output[-1:])}"
@@ -262,19 +276,21 @@ def _problems(journal: Journal, hardware: Mapping[str, str], keys: bool) -> Iter
             yield f"{name}: there may be a serial number or an address in it"
     for entry in _entries(journal, plan.LOG):
         hardened = any(_HARDENED in line for line in journal.steps[entry].log)
-        if hardened != (keys and entry.startswith("on/")):
+        if hardened != (keys and _variant(entry) == "on"):
             what = "protects" if hardened else "does not protect"
             yield f"{entry}: the kernel {what} page tables"
 
 
 def _attacks(journal: Journal, keys: bool, wrong: list[str]) -> Iterator[attack.Outcome]:
     target, options = journal.target, journal.image["options"]
-    for entry in _entries(journal, plan.ATTACKS):
-        step = journal.steps[entry]
-        variant = get_variant(target, entry.partition("/")[0])
+    for entry in _entries(journal, plan.LIST):
+        offered = attack.parse_list(journal.steps[entry].output)
+        entry = _attacks_of(entry)
+        step = journal.steps.get(entry, Step())
+        variant = get_variant(target, _variant(entry))
         # Without keys the variants are the same.
         judged = variant if keys else replace(variant, protected=False)
-        runs, offered = attack.pieces(step.log), attack.parse_list(step.output)
+        runs = attack.pieces(step.log)
         if not offered:
             wrong.append(f"{entry}: the machine does not say which there are")
         for known in offered:
@@ -285,6 +301,19 @@ def _attacks(journal: Journal, keys: bool, wrong: list[str]) -> Iterator[attack.
             absent = outcome.outcome == attack.ABSENT
             if not absent and not attack.as_expected(known, outcome, judged, options):
                 wrong.append(f"{entry}: {known.name} {outcome.outcome}: {outcome.detail}")
+
+
+def _attacks_of(entry: str) -> str:
+    return f"{entry.partition('/')[0]}/{plan.ATTACKS}"
+
+
+def _all_told(journal: Journal, entry: str) -> bool:
+    """Was the machine attacked with success in all ways, of which it may well die then?"""
+    boot, _, name = entry.partition("/")
+    listed = journal.steps.get(f"{boot}/{plan.LIST}", Step())
+    offered = {one.name for one in attack.parse_list(listed.output)}
+    told = attack.pieces(journal.steps[entry].log).keys()
+    return name == plan.ATTACKS and bool(offered) and offered <= told
 
 
 def _specs(journal: Journal) -> list[Spec]:
@@ -310,7 +339,7 @@ def _times(journal: Journal, problems: list[str]) -> dict[str, dict[str, float]]
             known = WORKLOADS.get(one.workload)
             title = known.title(one.size) if known else f"{one.workload} {one.size}"
             median = statistics.median(one.ns) / one.ops
-            rows.setdefault(title, {})[entry.partition("/")[0]] = round(median, 1)
+            rows.setdefault(title, {})[_variant(entry)] = round(median, 1)
     return rows
 
 

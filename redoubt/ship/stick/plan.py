@@ -12,13 +12,14 @@ LoaderEntryOneShot or BootNext would write to, on a machine that is somebody els
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redoubt.cost import workloads
 from redoubt.cost.workloads import MIB, TIME, Spec
 from redoubt.machine import guest, kernels
 from redoubt.targets import ARM64, X86_64, Target, Variant, get_variant
 from redoubt.trial import check
+from redoubt.trial.asi import asi
 
 # The flavour of the kernel that has drivers for real machines.
 FLAVOUR = "image"
@@ -27,12 +28,22 @@ FINISH = "finish"
 STRESS_S = 120
 LINGER_S = 600
 # Names of steps that results are read from.
-KUNIT, LOG, HARDWARE, STRESS, BENCH, ATTACKS = (
-    "kunit", "log", "hardware", "stress", "bench", "attacks",
+KUNIT, LOG, HARDWARE, STRESS, BENCH, LIST, ATTACKS = (
+    "kunit", "log", "hardware", "stress", "bench", "list", "attacks",
 )  # fmt: skip
 CHECKS = ("check", "check again")
+AUDITS = ("audit", "audit again")
 
-_ALL_ATTACKS = tuple(guest.sequence([[guest.ATTACK, "--list"], [guest.ATTACK, "--all"]]))
+_NO_KUNIT = ("kunit.enable=0",)
+# Huge pages would hide what an entry costs, as when guests are measured (redoubt/targets.py).
+_HUGE = "/sys/kernel/mm/transparent_hugepage"
+_LARGER = f"{_HUGE}/hugepages-64kB/enabled"
+_SMALL_PAGES = (
+    ["/bin/put", f"{_HUGE}/enabled", "never"], ["/bin/put", _LARGER, "madvise"]
+)  # fmt: skip
+_USUAL_PAGES = (
+    ["/bin/put", f"{_HUGE}/enabled", "madvise"], ["/bin/put", _LARGER, "never"]
+)  # fmt: skip
 _VARIANTS = ("off", "on", "asi")
 # Larger ones than this one need a machine of more memory than some have.
 _LARGEST = 64 * MIB
@@ -120,7 +131,8 @@ def make(target: Target, *, stress_s: int = STRESS_S, quick: bool = False) -> Pl
     tested = [one for one in variants if one.name in ("off", "on")]
     entries = [
         *(_kunit(target, one) for one in tested),
-        *(_entry(one, specs, stress_s) for one in variants),
+        *(_attacked(one) for one in tested),
+        *(_measured(one, specs, stress_s) for one in variants),
     ]
     last = Entry(FINISH, get_variant(target, "off").boot_args, title="write the results")
     return Plan(target, (*entries, last), specs)
@@ -147,22 +159,39 @@ def _kunit(target: Target, variant: Variant) -> Entry:
     )
 
 
-def _entry(variant: Variant, specs: Sequence[Spec], stress_s: int) -> Entry:
-    checked = variant.protected
-    look = ("/bin/cat", check.FILE)
+def _attacked(variant: Variant) -> Entry:
+    """A boot of their own: attacks that succeed leave damage, by which a machine may die later."""
+    steps = (
+        Step(LOG, _BOOT_S),
+        Step(LIST, 1, (guest.ATTACK, "--list")),
+        Step(ATTACKS, 30, (guest.ATTACK, "--all")),
+    )
+    args = (*variant.boot_args, *_NO_KUNIT, *kernels.VULN)
+    return Entry(f"attack-{variant.name}", args, steps, f"attacks, {_words(variant)}")
+
+
+def _measured(variant: Variant, specs: Sequence[Spec], stress_s: int) -> Entry:
+    look = [Step(CHECKS[0], 2, ("/bin/cat", check.FILE))] if variant.protected else []
+    if asi.ARGS[0] in variant.boot_args:
+        look = [Step(AUDITS[0], 2, ("/bin/cat", asi.AUDIT, asi.SWITCHES))]
+    again = [replace(one, name=f"{one.name} again") for one in look]
+    measure = guest.sequence([*_SMALL_PAGES, ["/bin/bench", *map(str, specs)], *_USUAL_PAGES])
     steps = [
         # The first, as little else says why a kernel does not protect.
         Step(HARDWARE, 1, ("/bin/hardware",)),
         Step(LOG, _BOOT_S),
-        *([Step(CHECKS[0], 2, look)] if checked else []),
+        *look,
+        Step(BENCH, 2 * len(specs), tuple(measure)),
         Step(STRESS, stress_s, ("/bin/stress", str(stress_s))),
-        *([Step(CHECKS[1], 2, look)] if checked else []),
-        Step(BENCH, 2 * len(specs), ("/bin/bench", *map(str, specs))),
-        # Last: what an attack leaves behind is nothing to measure.
-        *([Step(ATTACKS, 30, _ALL_ATTACKS)] if variant.name in ("off", "on") else []),
+        *again,
     ]
-    args = (*variant.boot_args, "kunit.enable=0", *kernels.VULN)
+    args = (*variant.boot_args, *_NO_KUNIT)
     return Entry(variant.name, args, tuple(steps), _words(variant))
+
+
+def variant_of(entry: str) -> str:
+    """The name of the variant that an entry boots."""
+    return entry.rpartition("-")[2]
 
 
 def _words(variant: Variant) -> str:
