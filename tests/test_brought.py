@@ -43,7 +43,7 @@ NS = {"off": 1000, "on": 1100, "asi": 1500}
 
 
 def output(step: str) -> tuple[list[str], list[str]]:
-    """What a machine of silicon with keys says in a step: output and messages of the kernel."""
+    """The words of a machine of silicon with keys in a step: output and messages of the kernel."""
     entry, _, name = step.partition("/")
     if name == "bench":
         lines = [

@@ -39,7 +39,7 @@ STEPS = (
     Step("cut", 30, ("/bin/stress", "30")),
     Step("after", 1, ("/bin/cat", "/proc/version")),
 )
-# Of a kernel that has no first program: systemd-boot has to come to the next entry by itself.
+# A kernel without a first program: systemd-boot has to come to the next entry by itself.
 BROKEN = Entry("kunit-off", ("rdinit=/nowhere", "root=/nowhere"), (Step(plan.KUNIT, 1),), "broken")
 
 
@@ -83,7 +83,7 @@ def test_a_panic_and_a_power_failure(tmp_path: Path) -> None:
     assert journal.steps["off/after"].output[0].startswith("Linux version 7.3.")
     assert "pks: yes" in journal.steps["off/hardware"].output
     assert not list(tmp_path.glob("*.partial"))
-    # What is done is not started again.
+    # Entries that are done are not started again.
     assert [file.rpartition("/")[2] for file in esp.names(disk, "loader/entries")] == [
         "01-kunit-off+0-1.conf", "03-finish.conf"
     ]  # fmt: skip

@@ -107,7 +107,7 @@ def test_steps_as_the_program_reads_them() -> None:
     by_name = {f"{line[0]}/{line[1]}": line for line in lines}
     assert by_name["on/stress"][2:] == ["7", "670", "/bin/stress", "7"]
     assert by_name["kunit-on/kunit"][4:] == []
-    # What is measured comes before what leaves memory in pieces.
+    # The benchmark comes before stress, which leaves memory in pieces.
     names = {entry: [line[1] for line in lines if line[0] == entry] for entry in ("on", "asi")}
     assert names["on"] == ["hardware", "log", "check", "bench", "stress", "check again"]
     assert names["asi"] == ["hardware", "log", "audit", "bench", "stress", "audit again"]
@@ -217,7 +217,7 @@ def test_a_kernel_that_cannot_find_the_disk_is_refused(built: Build) -> None:
     config.write_text(config.read_text().replace("CONFIG_VFAT_FS=y", "CONFIG_VFAT_FS=m"))
     with pytest.raises(UsageError, match="without CONFIG_VFAT_FS"):
         image.needs_options(built)
-    # Of a kernel without a configuration nothing is known.
+    # Nothing is known of a kernel without a configuration.
     config.unlink()
     image.needs_options(built)
 

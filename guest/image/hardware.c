@@ -18,7 +18,7 @@
 #include <cpuid.h>
 #endif
 
-/* Of the first CPU. */
+/* Fields of the first CPU. */
 static const char *const cpu_fields[] = {
 	"vendor_id", "cpu family", "model", "model name", "stepping", "microcode",
 	"cache size", "flags", "bugs", "Features", "CPU implementer",

@@ -331,7 +331,7 @@ static pid_t start(char *const *words, int out)
 	_exit(127);
 }
 
-/* What the kernel says in a step, as far as it is not in the journal yet. */
+/* Messages of the kernel in a step that are not in the journal yet. */
 struct messages {
 	const char *step;
 	int fd;
@@ -406,7 +406,7 @@ static int attend(const struct step *step, pid_t pid, int in, FILE *out, struct 
 			say("    %.0f s, of about %.0f", told - begun, step->seconds);
 		}
 	}
-	/* Whatever it left in the background. */
+	/* And processes that it left in the background. */
 	kill(-pid, SIGKILL);
 	if (killed)
 		return KILLED;

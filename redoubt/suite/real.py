@@ -14,7 +14,7 @@ from redoubt.ship.stick import brought, esp, firmware, image, plan
 from redoubt.suite.run import Item, Run, verdict
 
 _NAME = "real machine"
-# Of stress; and of the guest, which boots six times and measures.
+# Stress; and the patience with a guest that boots eight times and measures.
 STRESS_S = 5
 _PATIENCE_S = 3600.0
 

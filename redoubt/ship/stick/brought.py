@@ -20,12 +20,12 @@ from redoubt.targets import Target, get_target, get_variant
 from redoubt.trial import attack, check, experiment, ktap
 from redoubt.trial.asi import asi
 
-# Of results/.
+# A folder of results/.
 DIRECTORY = "hardware"
 DIED, NEVER = "died", "never ran"
 ENDED = "ended"
 _NAME = re.compile(r"results-[a-z0-9-]+\.json")
-# What the program tells of steps, in the middle of what the steps say.
+# Lines of the program about its steps, among those of the steps.
 _OURS = re.compile(r"^redoubt: ")
 _HARDENED = "kpkeys: page tables hardened"
 _SPEC = re.compile(r"([\w-]+):(\d+):(\d+):(\d+):(\d+)")
@@ -39,7 +39,7 @@ COLUMNS = ("machine", "keys", "KUnit, on", "attacks, on", "missing", "wrong",
 
 @dataclass(frozen=True)
 class Step:
-    """What came of a step: DIED, NEVER, or ENDED with a status and what was said."""
+    """The end of a step: DIED, NEVER, or ENDED with a status and what was said."""
 
     outcome: str = NEVER
     status: int = 0
@@ -61,7 +61,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Brought:
-    """What a machine brought, judged: what is missing or implausible, and what went wrong.
+    """Results of a machine, judged: `problems` are missing or implausible, `wrong` went wrong.
 
     `keys` are those of the kernel's own pages; a virtual machine is no `silicon`.
     """
@@ -203,7 +203,7 @@ def name_of(file: Path) -> str:
 
 
 def judge(journal: Journal, kernel: Path) -> Brought:
-    """What a machine brought; `kernel` is a tree of Linux, which has the parser of KUnit."""
+    """Judge results; `kernel` is a tree of Linux, which has the parser of KUnit."""
     steps = journal.steps
     hardware = _hardware(journal)
     keys = hardware.get("pks" if journal.target.arch == "x86_64" else "poe") == "yes"
@@ -262,7 +262,7 @@ def _hardware(journal: Journal) -> dict[str, str]:
 
 
 def _problems(journal: Journal, hardware: Mapping[str, str], keys: bool) -> Iterator[str]:
-    """What makes results implausible, or less than they should be."""
+    """Reasons why results are implausible, or less than they should be."""
     if not hardware:
         yield "there is no report on the hardware"
     if len(journal.machines) != 1:
@@ -347,7 +347,7 @@ def _times(journal: Journal, problems: list[str]) -> dict[str, dict[str, float]]
 
 
 def render(found: Brought) -> Iterator[str]:
-    """What results contain, for people."""
+    """The contents of results, for people."""
     for name, value in found.hardware.items():
         yield f"{name}: {value}"
     yield ""

@@ -32,7 +32,7 @@ _MENU_S = 5
 # Options of the kernel that say which protection it has.
 _TOLD = ("CONFIG_KPKEYS_", "CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION", "CONFIG_X86_PKS",
          "CONFIG_ARM64_POE", "CONFIG_X86_MKTME")  # fmt: skip
-# What a kernel needs to get from firmware to the journal, and cannot load.
+# A kernel needs these to get from firmware to the journal, and cannot load them.
 _NEEDED = ("CONFIG_EFI_STUB", "CONFIG_VFAT_FS", "CONFIG_EFI_PARTITION", "CONFIG_NLS_CODEPAGE_437",
            "CONFIG_NLS_ISO8859_1", "CONFIG_BLK_DEV_INITRD")  # fmt: skip
 _READ_ME = """\
@@ -44,7 +44,7 @@ to a checkout of the repository: redoubt import FILE. docs/real-machine.md there
 
 @dataclass(frozen=True)
 class Parts:
-    """What a machine boots: kernel, initramfs, and the name of the partition it looks for."""
+    """The parts of a boot: kernel, initramfs, and the name of the partition to look for."""
 
     kernel: Path
     initramfs: Path
@@ -129,7 +129,7 @@ def _menu(plan: Plan, entry: Entry, number: int, partition: str) -> Iterator[str
 
 
 def about(build: Build, plan: Plan, origin: Mapping[str, Any]) -> dict[str, Any]:
-    """What results say of the image that they come from."""
+    """The image as results describe it."""
     have = build.configuration()
     return {
         "format": FORMAT,

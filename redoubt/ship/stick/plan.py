@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a real machine is asked to do: entries of the boot menu, and the steps of each.
+"""The work of a real machine: entries of the boot menu, and the steps of each.
 
 Protection is chosen on the kernel's command line, so each way to boot is an entry of systemd-boot's
 menu, on the disk itself. systemd-boot counts tries of an entry down in the name of its file before
@@ -49,7 +49,7 @@ _VARIANTS = ("off", "on", "asi")
 _LARGEST = 64 * MIB
 # Seconds until a machine has booted, which a step that runs no command is expected to take.
 _BOOT_S = 40
-# What hangs is killed, much later than it should be done: an emulated machine is slow.
+# A step that hangs is killed, much later than it should end: an emulated machine is slow.
 _PATIENCE_S = 600
 _PATIENCE = 10
 # A panic and a hang end in a restart; all consoles get the program's messages and little else, and
@@ -105,7 +105,7 @@ class Plan:
 
     @property
     def minutes(self) -> int:
-        """What everything takes on a machine of today."""
+        """Minutes for everything on a machine of today."""
         return 1 + sum(step.seconds for entry in self.entries for step in entry.steps) // 60
 
     def lines(self) -> Iterator[str]:
@@ -125,7 +125,7 @@ class Plan:
 
 
 def make(target: Target, *, stress_s: int = STRESS_S, quick: bool = False) -> Plan:
-    """What a machine is asked; `quick` measures less, which shows that it works and no cost."""
+    """Make the plan for a target; `quick` measures less, which shows that it works and no cost."""
     variants = [get_variant(target, one.name) for one in target.variants if one.name in _VARIANTS]
     specs = tuple(_specs(target, quick))
     tested = [one for one in variants if one.name in ("off", "on")]
