@@ -134,6 +134,7 @@ static inline bool mktme_forbids_zeropage(const struct vm_area_struct *vma)
 	return vma_keyid(vma);
 }
 
+bool __mktme_dup_vma(struct vm_area_struct *vma);
 void __mktme_get_vma(const struct vm_area_struct *vma);
 void __mktme_put_vma(const struct vm_area_struct *vma);
 bool __mktme_forbids_access(const struct vm_area_struct *vma);
@@ -203,6 +204,18 @@ static inline unsigned int mktme_anon_keyid(void)
 static inline bool mktme_counts_as_locked(const struct vm_area_struct *vma)
 {
 	return vma_keyid(vma) && vma_keyid(vma) != mktme_anon_keyid();
+}
+
+/**
+ * mktme_dup_vma() - Give memory to a child, which has a copy of it.
+ * @vma: its VMA, of the child.
+ *
+ * Context: process; the mmap lock of the child is held for writing.
+ * Return: true if the copy counts as locked.
+ */
+static inline bool mktme_dup_vma(struct vm_area_struct *vma)
+{
+	return mktme_counts_as_locked(vma) && __mktme_dup_vma(vma);
 }
 
 /**
@@ -367,6 +380,11 @@ static inline unsigned int mktme_anon_keyid(void)
 }
 
 static inline bool mktme_counts_as_locked(const struct vm_area_struct *vma)
+{
+	return false;
+}
+
+static inline bool mktme_dup_vma(struct vm_area_struct *vma)
 {
 	return false;
 }

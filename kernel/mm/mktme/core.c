@@ -93,6 +93,7 @@ static void mktme_set_keyid(struct vm_area_struct *vma, vma_flags_t flags,
 	vma_start_write(vma);
 	vma->flags = flags;
 	mktme_get_vma(vma);
+	mktme_note_mm(vma->vm_mm, keyid);
 	vma->vm_page_prot = mktme_pgprot(vma->vm_page_prot, keyid);
 }
 
@@ -148,6 +149,13 @@ static int mktme_encrypt_vmas(struct mm_struct *mm, unsigned long start,
 		prev = vma;
 	}
 	return 0;
+}
+
+bool __mktme_dup_vma(struct vm_area_struct *vma)
+{
+	vma->vm_mm->locked_vm += vma_pages(vma);
+	mktme_note_mm(vma->vm_mm, vma_keyid(vma));
+	return true;
 }
 
 #ifndef CONFIG_NUMA

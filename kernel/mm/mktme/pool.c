@@ -234,9 +234,14 @@ static void mktme_pool_split_huge(struct pool_node *node, unsigned int i)
 static struct page *mktme_pool_take_from_node(struct pool_node *node,
 					      unsigned int i, unsigned int size)
 {
+	struct pool_list *huge = &node->lists[POOL_HUGE][i];
 	struct page *page;
 
 	if (size == POOL_SMALL && !node->lists[POOL_SMALL][i].nr)
+		mktme_pool_split_huge(node, i);
+	/* The other pages of a huge one are of use still. */
+	while (size == POOL_HUGE && huge->nr &&
+	       mktme_pool_is_poisoned(mktme_pool_newest(huge), HPAGE_PMD_ORDER))
 		mktme_pool_split_huge(node, i);
 	page = mktme_pool_pop(&node->lists[size][i]);
 	if (page)

@@ -97,10 +97,14 @@ static inline void mktme_pool_push(struct pool_list *list, struct page *page)
 	list->nr++;
 }
 
+static inline struct page *mktme_pool_newest(struct pool_list *list)
+{
+	return list_first_entry_or_null(&list->pages, struct page, lru);
+}
+
 static inline struct page *mktme_pool_pop(struct pool_list *list)
 {
-	struct page *page = list_first_entry_or_null(&list->pages, struct page,
-						     lru);
+	struct page *page = mktme_pool_newest(list);
 
 	if (page) {
 		list_del(&page->lru);
@@ -134,6 +138,18 @@ static inline unsigned long mktme_pool_move_oldest(struct pool_list *from,
 	from->nr -= nr;
 	to->nr += nr;
 	return nr;
+}
+
+/* A memory error is noted in the page that has it, also if that is free. */
+static inline bool mktme_pool_is_poisoned(const struct page *page,
+					  unsigned int order)
+{
+	unsigned int nr = 1U << order;
+
+	while (nr--)
+		if (PageHWPoison(page + nr))
+			return true;
+	return false;
 }
 
 /* Counts in MemAvailable, and per node as reclaimable. */

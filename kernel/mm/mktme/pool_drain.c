@@ -46,11 +46,17 @@ void mktme_pool_restore(struct page *page, unsigned int order)
 
 static void mktme_pool_return_page(struct page *page, unsigned int order)
 {
+	unsigned int i;
+
 	mktme_free_pooled_pages(page, order);
 	mktme_pool_restore(page, order);
-	if (!order && PageHWPoison(page))
+	if (!mktme_pool_is_poisoned(page, order)) {
+		free_prepared_pages(page, order);
 		return;
-	free_prepared_pages(page, order);
+	}
+	for (i = 0; i < 1U << order; i++)
+		if (!PageHWPoison(page + i))
+			free_prepared_pages(page + i, 0);
 }
 
 /**

@@ -164,6 +164,60 @@ static void they_are_cleared_if_wanted(struct kunit *test)
 	folio_put(again);
 }
 
+/* A memory error comes while the pages are in the pool. */
+static struct page *pool_with_an_error(struct kunit *test)
+{
+	struct folio *folio;
+	struct page *page;
+
+	if (!IS_ENABLED(CONFIG_MEMORY_FAILURE))
+		kunit_skip(test, "no memory errors");
+	folio = new_folio(test, 1, HUGE_ORDER);
+	page = folio_page(folio, 3);
+	folio_put(folio);
+	KUNIT_EXPECT_EQ(test, mktme_pool_pages(), HPAGE_PMD_NR);
+	SetPageHWPoison(page);
+	return page;
+}
+
+static void pages_with_errors_are_not_reused(struct kunit *test)
+{
+	struct page *page = pool_with_an_error(test);
+	struct folio *folio;
+	LIST_HEAD(folios);
+	unsigned int nr;
+
+	KUNIT_EXPECT_NULL(test, from_pool(1, HUGE_ORDER, GFP));
+	for (nr = 0; mktme_pool_pages(); nr++) {
+		folio = from_pool(1, 0, GFP);
+		if (!folio)
+			continue;
+		KUNIT_EXPECT_PTR_NE(test, &folio->page, page);
+		list_add(&folio->lru, &folios);
+	}
+	KUNIT_EXPECT_EQ(test, nr, HPAGE_PMD_NR);
+	ClearPageHWPoison(page);
+	mktme_free_pooled_pages(page, 0);
+	free_prepared_pages(page, 0);
+	while ((folio = list_first_entry_or_null(&folios, struct folio, lru))) {
+		list_del(&folio->lru);
+		folio_put(folio);
+	}
+}
+
+static void pages_with_errors_are_not_returned(struct kunit *test)
+{
+	struct page *page = pool_with_an_error(test);
+
+	mktme_pool_drain(NUMA_NO_NODE);
+	KUNIT_EXPECT_EQ(test, mktme_pool_pages(), 0);
+	drain_all_pages(NULL);
+	KUNIT_EXPECT_FALSE(test, is_free_buddy_page(page));
+	KUNIT_EXPECT_TRUE(test, is_free_buddy_page(page + 1));
+	ClearPageHWPoison(page);
+	free_prepared_pages(page, 0);
+}
+
 static void another_keyid_never_gets_them(struct kunit *test)
 {
 	unsigned int keyid;
@@ -375,6 +429,8 @@ static void it_can_be_stopped(struct kunit *test)
 static struct kunit_case cases[] = {
 	KUNIT_CASE(pages_come_back_without_a_flush),
 	KUNIT_CASE(they_are_cleared_if_wanted),
+	KUNIT_CASE(pages_with_errors_are_not_reused),
+	KUNIT_CASE(pages_with_errors_are_not_returned),
 	KUNIT_CASE(another_keyid_never_gets_them),
 	KUNIT_CASE(the_limit_holds),
 	KUNIT_CASE(who_has_most_makes_room),

@@ -14,6 +14,7 @@
 #include <asm/pgtable_types.h>
 
 struct cpuinfo_x86;
+struct mm_struct;
 
 #ifdef CONFIG_X86_MKTME
 
@@ -174,6 +175,27 @@ static inline void mktme_check_entry(pgprot_t prot, unsigned long pfn,
 		__mktme_check_entry(prot, pfn, nr);
 }
 
+/**
+ * mktme_init_context() - A process has no memory under KeyIDs.
+ * @mm: the process, perhaps a copy of another.
+ */
+void mktme_init_context(struct mm_struct *mm);
+
+/**
+ * mktme_destroy_context() - A process is no more.
+ * @mm: the process.
+ */
+void mktme_destroy_context(struct mm_struct *mm);
+
+/**
+ * mktme_note_mm() - Note that a process has memory under a KeyID.
+ * @mm: the process.
+ * @keyid: the KeyID.
+ *
+ * Context: the mmap lock of @mm is held for writing.
+ */
+void mktme_note_mm(struct mm_struct *mm, unsigned int keyid);
+
 #else /* CONFIG_X86_MKTME */
 
 #define mktme_rdmsrq(msr, val)	rdmsrq(msr, val)
@@ -206,6 +228,8 @@ static inline unsigned long mktme_direct_maps_tb(unsigned long size_tb)
 }
 
 static inline void mktme_init_direct_maps(void) { }
+static inline void mktme_init_context(struct mm_struct *mm) { }
+static inline void mktme_destroy_context(struct mm_struct *mm) { }
 
 static inline int mktme_map_memory(phys_addr_t start, phys_addr_t end)
 {

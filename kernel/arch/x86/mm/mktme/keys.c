@@ -196,11 +196,13 @@ static int mktme_key_occupy_soon(const struct mktme_key_spec *spec)
  */
 struct mktme_key *mktme_key_new(const struct mktme_key_spec *spec)
 {
-	int ret;
+	int ret = mktme_key_occupy_soon(spec);
 
+	if (ret < 0)
+		return ERR_PTR(ret);
+	/* Before there is memory under the key, and not if there will be none. */
 	mktme_activate();
-	ret = mktme_key_occupy_soon(spec);
-	return ret < 0 ? ERR_PTR(ret) : &mktme_keys[ret];
+	return &mktme_keys[ret];
 }
 
 /**

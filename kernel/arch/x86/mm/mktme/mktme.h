@@ -76,6 +76,11 @@ extern const struct mktme_ops *mktme_ops;
 void mktme_off(const char *why);
 void mktme_activate(void);
 
+/* === mms.c: processes with memory under KeyIDs ========================= */
+
+void mktme_unnote_mm(struct mm_struct *mm, unsigned int keyid);
+struct mm_struct *mktme_next_mm(struct mm_struct *last, unsigned int keyid);
+
 /* === layout.c: arithmetic, independent of the machine =================== */
 
 unsigned int mktme_usable_keyids(u64 activate, u64 capability, u64 partitioning);

@@ -4,9 +4,8 @@
 #include <linux/mktme.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
-#include <linux/rcupdate.h>
+#include <linux/sched.h>
 #include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
 #include <linux/swap.h>
 
 #include "keys.h"
@@ -19,53 +18,35 @@
 static void mktme_zap_mm(struct mm_struct *mm, unsigned int keyid)
 {
 	struct vm_area_struct *vma;
+	bool found = false;
 
 	VMA_ITERATOR(vmi, mm, 0);
 
 	mmap_read_lock(mm);
-	for_each_vma(vmi, vma)
-		if (vma_keyid(vma) == keyid)
-			zap_vma(vma);
-	mmap_read_unlock(mm);
-}
-
-/* Get the mm of the next thread, from this PID on; the caller puts it. */
-static struct mm_struct *mktme_next_mm(int *nr)
-{
-	struct task_struct *task;
-	struct mm_struct *mm;
-	struct pid *pid;
-
-	for (;;) {
-		scoped_guard(rcu) {
-			pid = find_ge_pid(*nr, &init_pid_ns);
-			if (!pid)
-				return NULL;
-			*nr = pid_nr(pid) + 1;
-			task = get_pid_task(pid, PIDTYPE_PID);
-		}
-		if (!task)
+	for_each_vma(vmi, vma) {
+		if (vma_keyid(vma) != keyid)
 			continue;
-		mm = get_task_mm(task);
-		put_task_struct(task);
-		if (mm)
-			return mm;
+		zap_vma(vma);
+		found = true;
 	}
+	if (!found)
+		mktme_unnote_mm(mm, keyid);
+	mmap_read_unlock(mm);
 }
 
 static void mktme_zap_all(unsigned int keyid)
 {
-	struct mm_struct *mm, *last = NULL;
-	int nr = 1;
+	struct mm_struct *mm = NULL, *next;
 
-	/* Threads of a process mostly follow each other. */
-	while ((mm = mktme_next_mm(&nr))) {
-		if (mm != last)
-			mktme_zap_mm(mm, keyid);
-		last = mm;
-		mmput(mm);
+	while ((next = mktme_next_mm(mm, keyid))) {
+		if (mm)
+			mmput(mm);
+		mm = next;
+		mktme_zap_mm(mm, keyid);
 		cond_resched();
 	}
+	if (mm)
+		mmput(mm);
 }
 
 /**

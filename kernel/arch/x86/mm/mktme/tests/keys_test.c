@@ -37,6 +37,27 @@ static int keys_test_init(struct kunit *test)
 	return all_are_forgotten() ? 0 : -ETIMEDOUT;
 }
 
+/* Direct maps get slower, and hibernation is refused, with the first key only. */
+static void nothing_is_on_without_a_key(struct kunit *test)
+{
+	const struct mktme_key_spec spec = {
+		.algorithm = mktme_algorithm(0),
+		.random = true,
+	};
+	DECLARE_BITMAP(before, MKTME_MAX_KEYIDS + 1);
+
+	if (mktme_active())
+		kunit_skip(test, "there has been a key");
+	scoped_guard(mutex, &keys_lock) {
+		bitmap_copy(before, occupied, MKTME_MAX_KEYIDS + 1);
+		bitmap_fill(occupied, MKTME_MAX_KEYIDS + 1);
+	}
+	KUNIT_EXPECT_EQ(test, PTR_ERR(mktme_key_new(&spec)), -ENOSPC);
+	scoped_guard(mutex, &keys_lock)
+		bitmap_copy(occupied, before, MKTME_MAX_KEYIDS + 1);
+	KUNIT_EXPECT_FALSE(test, mktme_active());
+}
+
 /*
  * For a revoked key, the work for its pages runs late: after the last user is
  * gone, but before the work for that. Freeing the KeyID then would kill the
@@ -89,6 +110,7 @@ static void keys_end_once(struct kunit *test)
 }
 
 static struct kunit_case cases[] = {
+	KUNIT_CASE(nothing_is_on_without_a_key),
 	KUNIT_CASE(keys_end_once),
 	{}
 };
