@@ -658,7 +658,7 @@ def test_the_page_needs_no_other_file(page_text: str) -> None:
     page = Page(page_text)
     assert not page.open
     links = [one.removeprefix("#") for one in page.references if one.startswith("#")]
-    assert links == page.ids == ["summary", "bench-um.json", "tests"]
+    assert links == page.ids == ["summary", "published", "bench-um.json", "tests"]
     pictures = page.references[len(links) :]
     assert len(pictures) == 4
     assert all(one.startswith("data:image/png;base64,") for one in pictures)

@@ -84,10 +84,14 @@ def cell(figure: Figure | None) -> str:
         return "-"
     if figure.ratio is None:
         return amount(figure.value, figure.kind)
-    text = f"{figure.mark} {change(figure.ratio)}"
+    return f"{figure.mark} {change(figure.ratio)} {interval(figure)}".rstrip()
+
+
+def interval(figure: Figure) -> str:
+    """The interval of a ratio in percent; empty if it has none."""
     if figure.ci_low is None or figure.ci_high is None:
-        return text
-    return f"{text} [{100 * (figure.ci_low - 1):+.1f}, {100 * (figure.ci_high - 1):+.1f}]"
+        return ""
+    return f"[{100 * (figure.ci_low - 1):+.1f}, {100 * (figure.ci_high - 1):+.1f}]"
 
 
 def amount(value: float, kind: str) -> str:

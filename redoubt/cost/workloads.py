@@ -157,16 +157,17 @@ BOOT_LIMIT = 1.3
 _SHIFTS = {"K": 10, "M": 20, "G": 30}
 
 
-def _bytes(size: int | str) -> int:
+def in_bytes(size: int | str) -> int:
+    """A size as a file has it: a number, or one of KiB, MiB or GiB as in "64M"."""
     return int(size[:-1]) << _SHIFTS[size[-1]] if isinstance(size, str) else size
 
 
 def _loaded(file: Path) -> Iterator[Workload]:
     for name, entry in tomllib.loads(file.read_text(encoding="utf-8")).items():
         lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
-        lists |= {key: tuple(map(_bytes, lists[key])) for key in ("sizes", "emulated")}
+        lists |= {key: tuple(map(in_bytes, lists[key])) for key in ("sizes", "emulated")}
         limits = (
-            Limit(**one | {"size": _bytes(one["size"])} if "size" in one else one)
+            Limit(**one | {"size": in_bytes(one["size"])} if "size" in one else one)
             for one in lists.get("limits", ())
         )
         yield Workload(name, **entry | lists | {"limits": tuple(limits)})

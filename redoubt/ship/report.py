@@ -7,7 +7,7 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from redoubt.cost.figures import Report
 from redoubt.cost.tables import Table
 from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME
 from redoubt.machine import provenance
-from redoubt.ship import freshness, origins, templates, threats
+from redoubt.ship import freshness, origins, published, templates, threats
 from redoubt.ship.origins import Origin
 from redoubt.ship.stick import brought
 from redoubt.trial import linear_map
@@ -214,7 +214,7 @@ LINEAR_MAP = (
 
 
 def benchmark_block(results: Results) -> str:
-    """All tables, those of the demands first."""
+    """All tables: published figures and ours, then the demands."""
     # A row for each result file and kind of figures: its demands, and those that are not met.
     rows = [
         (f"[{target}](../results/{name})", *row)
@@ -227,11 +227,23 @@ def benchmark_block(results: Results) -> str:
     return templates.render(
         "benchmarks.md.j2",
         digest=Table("targets", digest, ("target", *tables.DIGESTED), judged),
+        published=_linked(published.compared(results)),
+        beside=published,
         results=results,
         tables=tables,
         origin=origin,
         shown=shown,
     )
+
+
+def _linked(made: list[Table]) -> list[Table]:
+    """Tables whose last column names files of results/, with links to these for a document."""
+
+    def row(cells: tuple[str, ...]) -> tuple[str, ...]:
+        *rest, file = cells
+        return (*rest, file if file == "-" else f"[{Path(file).stem}](../results/{file})")
+
+    return [replace(one, rows=tuple(map(row, one.rows))) for one in made]
 
 
 def shown(report: Report) -> list[Table]:
@@ -358,6 +370,8 @@ def page(results: Results) -> str:
         pictures_of=_pictures,
         measured=measured(results),
         summary=_summary(results),
+        published=published.compared(results) if results.benchmarks else [],
+        beside=published,
         attacks=[row for one in results.tests for row in one.suites(_ATTACKS)],
         results=results,
         tests=[one for one in results.tests if one.totals()],
