@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Done
 
+from redoubt.cli.common import Task
 from redoubt.core import paths
-from redoubt.cost import published, tables
+from redoubt.core.errors import UsageError
+from redoubt.cost import bench, figures, published, tables
+from redoubt.cost.bench import Plan, Way
 from redoubt.cost.figures import MET, MISSED, UNDECIDED, Figure, Report
 from redoubt.cost.published import Place
 from redoubt.cost.published import Row as Published
@@ -245,3 +250,73 @@ def test_the_page_begins_with_it() -> None:
     assert row < block.index("## Demands") < block.index("From [results/bench-um.json]")
     page = report.page(results)
     assert page.index('id="published"') < page.index('id="bench-um.json"')
+
+
+# === Measuring them again ========================================================================
+
+
+def test_exactly_what_stands_beside_is_measured() -> None:
+    works = {work.name: work for work in published.works("um", published.load())}
+    assert works["fork"].sizes == (1024 * MIB,)
+    assert works["vmalloc"].sizes == (1, 4, 16, 64, 256)
+    assert works["vm_map_ram"].sizes == (1,)
+    # The price of a write of the register.
+    assert works["switch"].sizes
+    assert not {"fault", "mprotect", "fork-large", "file-read"} & works.keys()
+    assert published.variants("um", published.load()) == (
+        "pristine", "off", "on", "on-unbatched",
+    )  # fmt: skip
+
+    counted = {work.name: work for work in published.works("x86_64", published.load())}
+    assert counted["fork"].emulated == counted["fork"].sizes == (64 * MIB,)
+    assert counted["file-read"].emulated == (4096,)
+    variants = published.variants("x86_64", published.load())
+    assert {"asi", "on", "on-unbatched"} < {*variants}
+    assert "asi-leaving" not in variants
+
+
+@pytest.mark.parametrize("target", ["um", "x86_64", "arm64"])
+def test_every_row_of_a_target_gets_its_figure(target: str) -> None:
+    kind = INSTRUCTIONS if TARGETS[target].emulator else MOCK
+    asked = {
+        (spec.workload, spec.size, variant)
+        for work in published.works(target, published.load())
+        for variant in published.variants(target, published.load())
+        for spec in work.specs(kind, variant)
+    }
+    wanted = {(place.workload, place.size, place.variant) for place in PLACES
+              if place.target == target and place.workload}  # fmt: skip
+    assert wanted
+    assert wanted <= asked
+
+
+def test_a_target_of_which_nothing_is_published() -> None:
+    with pytest.raises(UsageError, match="no workload of x86_64-mktme") as caught:
+        published.works("x86_64-mktme", published.load())
+    assert caught.value.hint == "targets: um, x86_64, arm64"
+
+
+def test_one_command_measures_them(
+    call: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+
+    def collect(plan: Plan, *_: Any) -> Report:
+        plans.append(plan)
+        return a_report(a_figure(INSTRUCTIONS), target="x86_64")
+
+    monkeypatch.setattr(bench, "ways", lambda target: [Way(INSTRUCTIONS, "emulated")])
+    monkeypatch.setattr(figures, "collect", collect)
+    monkeypatch.setattr(Task, "boots", lambda *_: None)
+    assert call("bench", "--published", "x86_64").code == 0
+    (plan,) = plans
+    assert plan.works == published.works("x86_64", published.load())
+    assert [one.name for one in plan.target.variants] == [
+        *published.variants("x86_64", published.load())
+    ]
+    for more in ("fork", "--variant=on"):
+        done = call("bench", "--published", "x86_64", more)
+        assert done.code == 2
+        assert "--published says itself" in done.err
+    assert call("bench", "--published", "x86_64-mktme").code == 2
+    assert len(plans) == 1

@@ -15,9 +15,10 @@ from redoubt.cli.common import Task, alone, app, host_for, out, print_lines, usa
 from redoubt.cli.options import JsonOpt, Names, TargetArg
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError, UsageError
-from redoubt.cost import bench, figures, plots, stats, tables, workloads
+from redoubt.cost import bench, figures, plots, published, stats, tables, workloads
+from redoubt.cost.workloads import Workload
 from redoubt.ship import freshness, report
-from redoubt.targets import TARGETS, get_target, get_variant
+from redoubt.targets import TARGETS, Target, get_target, get_variant
 from redoubt.trial import linear_map
 
 
@@ -42,6 +43,10 @@ def measure(
         ),
     ] = None,
     variants: Annotated[Names, Option("--variant", help="What to compare; all if none.")] = None,
+    beside: Annotated[
+        bool,
+        Option("--published", help="The workloads, sizes and variants beside published figures."),
+    ] = False,
     args: Annotated[Names, Option("--arg", help="Of all kernels, to compare two runs.")] = None,
     json_file: JsonOpt = None,
 ) -> None:
@@ -49,10 +54,13 @@ def measure(
     chosen = get_target(target)
     if not chosen.bench:
         raise UsageError(f"there is nothing to measure on {chosen.name}")
-    some = tuple(get_variant(chosen, name) for name in variants or ())
     with usage():
-        works = tuple(workloads.chosen(names or [], chosen.name))
+        if beside:
+            works, variants = _beside_published(chosen, names, variants)
+        else:
+            works = tuple(workloads.chosen(names or [], chosen.name))
         ways = bench.chosen_ways(chosen, kinds or [])
+    some = tuple(get_variant(chosen, name) for name in variants or ())
     plan = bench.Plan(
         replace(
             chosen, variants=some or chosen.variants, bench_args=(*chosen.bench_args, *(args or []))
@@ -78,6 +86,20 @@ def measure(
     print_lines(["", *tables.text(tables.targets(found)), "", tables.legend(found)])
     if found.quick:
         out.print(tables.NOT_PUBLISHABLE, style="yellow")
+
+
+def _beside_published(
+    target: Target, names: Names, variants: Names
+) -> tuple[tuple[Workload, ...], Names]:
+    """The workloads and variants that stand beside published figures."""
+    if names or variants:
+        raise UsageError(
+            "--published says itself which workloads and variants it compares",
+            "leave the others out",
+        )
+    sources = published.load()
+    works = published.works(target.name, sources)
+    return works, [*published.variants(target.name, sources)]
 
 
 _MAPPED = [target.name for target in TARGETS.values() if target.observers]

@@ -3,21 +3,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from redoubt.core import paths
+from redoubt.core.errors import UsageError
 from redoubt.cost import workloads
 from redoubt.cost.figures import MET, MISSED, UNDECIDED, Figure, Report, judge
 from redoubt.cost.stats import Estimate
-from redoubt.cost.workloads import EVENTS, TIMED, WORKLOADS
+from redoubt.cost.workloads import EVENTS, TIMED, WORKLOADS, Workload
+from redoubt.targets import TARGETS
 
 # What tells the price of writing the register, see configs/bench.toml.
 _GAUGE = "switch"
+# What everything is compared with.
+_BASES = ("pristine", "off")
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,57 @@ def load(file: Path | None = None) -> tuple[Source, ...]:
         )
         for one in found
     )  # fmt: skip
+
+
+# === Verdicts ====================================================================================
+
+
+# === Measuring them again ========================================================================
+
+
+def works(target: str, sources: Sequence[Source]) -> tuple[Workload, ...]:
+    """The workloads of a target beside published figures, in their sizes alone, and the gauge.
+
+    Raises UsageError if there are none.
+    """
+    sizes: dict[str, set[int]] = {}
+    for place in places(target, sources):
+        if place.workload and WORKLOADS[place.workload].on(target):
+            sizes.setdefault(place.workload, set()).add(place.size)
+    if not sizes:
+        there = {place.target for place in places("", sources) if place.workload}
+        raise UsageError(
+            f"no workload of {target} stands beside a published one",
+            "targets: " + ", ".join(name for name in TARGETS if name in there),
+        )
+    return tuple(
+        work if name == _GAUGE else _only(work, sizes[name])
+        for name, work in WORKLOADS.items()
+        if name in sizes or name == _GAUGE
+    )
+
+
+def _only(work: Workload, wanted: set[int]) -> Workload:
+    def kept(sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(size for size in sizes if size in wanted)
+
+    return dataclasses.replace(work, sizes=kept(work.sizes), emulated=kept(work.emulated))
+
+
+def variants(target: str, sources: Sequence[Source]) -> tuple[str, ...]:
+    """The variants of a target that are needed for it: those, and all they are compared with."""
+    wanted = {place.variant for place in places(target, sources) if place.workload}
+    if "on" in wanted:
+        wanted.add("on-unbatched")
+    return (*_BASES, *sorted(wanted))
+
+
+def places(target: str, sources: Sequence[Source]) -> list[Place]:
+    """The places on a target; on all if that is empty."""
+    return [
+        place for source in sources for row in source.rows for place in row.ours
+        if target in ("", place.target)
+    ]  # fmt: skip
 
 
 # === Verdicts ====================================================================================
