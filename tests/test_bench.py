@@ -143,6 +143,11 @@ def test_specs() -> None:
     # A machine boots once.
     assert list(map(str, WORKLOADS["boot"].specs(INSTRUCTIONS, "on"))) == ["boot:0:1:1:0"]
     assert WORKLOADS["boot"].specs(EVENTS, "on") == []
+    # It takes half a minute to fill a mapping of 1 GiB there.
+    large = WORKLOADS["fork-large"].specs(INSTRUCTIONS, "on")
+    assert [(spec.size, spec.samples, spec.warmup) for spec in large] == [
+        (64 * MIB, 7, 1), (1024 * MIB, 1, 1),
+    ]  # fmt: skip
     # The pristine kernel has nothing to switch.
     switch = WORKLOADS["switch"]
     assert switch.specs(TIME, "on")
@@ -179,12 +184,14 @@ def test_limits() -> None:
     assert limits("um", INSTRUCTIONS) == limits("x86_64", TIME) == {}
     assert limits("x86_64", INSTRUCTIONS) == {
         "null-syscall": [1.0], "open-close": [1.02], "key-read": [1.1], "dm-crypt": [1.01],
-        "secret-memory": [0.5], "fork": [1.01], "munmap": [1.005], "fork-large": [1.02],
-        "munmap-large": [1.02], "fault": [1.003], "mprotect": [1.01],
+        "secret-memory": [0.5],
+        "fork": [1.01] * 2, "munmap": [1.005] * 2, "fork-large": [1.02] * 2,
+        "munmap-large": [1.02] * 2, "fault": [1.003], "mprotect": [1.01],
     }  # fmt: skip
     assert limits("arm64", INSTRUCTIONS) == {
-        "key-read": [1.1], "dm-crypt": [1.01], "secret-memory": [0.5], "fork": [1.01],
-        "munmap": [1.005], "fork-large": [1.02], "munmap-large": [1.02], "fault": [1.005],
+        "key-read": [1.1], "dm-crypt": [1.01],
+        "secret-memory": [0.5], "fork": [1.01] * 2, "munmap": [1.005] * 2,
+        "fork-large": [1.02] * 2, "munmap-large": [1.02] * 2, "fault": [1.005],
     }  # fmt: skip
     assert limits("x86_64", INSTRUCTIONS, "off") == {"fault": [1.003], "page-cache": [1.003]}
     asi = {"file-read": [1.04, None, None], "buildlike": [1.02]}
@@ -315,6 +322,12 @@ def test_timed_boots() -> None:
         assert machine.memory_mb > 2048
         names = [series.workload for series in made.series]
         assert ("switch" in names) != made.variant.startswith("pristine")
+
+
+def test_where_there_is_no_room_or_time_less_is_counted() -> None:
+    for name, much in {"x86_64": True, "arm64": True, "x86_64-mktme": False, "um": False}.items():
+        specs = replace(PLAN, target=TARGETS[name]).specs(INSTRUCTIONS, "off")
+        assert {spec.size for spec in specs} == {0, 64 * MIB} | ({1024 * MIB} if much else set())
 
 
 def test_boots_tell_each_other_how_fast_the_core_is() -> None:

@@ -32,6 +32,8 @@ _NO_CLOCK = "its machine is emulated, and so is its clock"
 # What a counting machine has at least, if it is a PC: more than 2 GiB, so that the kernel can map
 # one with a single page, which begins and ends in ordinary memory.
 _DIRECT_MAP_MB = 2304
+# The largest mapping where less is counted.
+_SMALL = 64 * workloads.MIB
 # Guest memory in MiB beside two and a half times the largest mapping, which a fork may break off.
 _BESIDE_MB = 512
 
@@ -174,7 +176,13 @@ class Plan:
 
     def specs(self, kind: str, variant: str) -> list[Spec]:
         """What is asked of every boot of a variant for a kind of figure."""
-        return [spec for work in self.works for spec in work.specs(kind, variant, quick=self.quick)]
+        specs = (
+            spec for work in self.works for spec in work.specs(kind, variant, quick=self.quick)
+        )
+        if kind != INSTRUCTIONS or (self.target.emulator and not self.target.keyid_bits):
+            return list(specs)
+        # Planes leave no room for more, and UML on an emulated machine no time.
+        return [spec for spec in specs if spec.size <= _SMALL]
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,9 @@ class Workload:
             return Spec(self.name, size, min(ops, 256), 1, int(size < _LARGE))
         if self.once:
             return Spec(self.name, size, ops, 1, 0)
+        if size >= _LARGE:
+            # It takes half a minute to fill the mapping.
+            return Spec(self.name, size, min(ops, 256), 1, 1)
         # Ticks of the guest's clock fall into some samples and not into others, and into all of
         # what takes long.
         return Spec(self.name, size, min(ops, 256), min(self.samples, 7), 1)
