@@ -114,6 +114,8 @@ def test_rounds_are_interleaved_and_shuffled() -> None:
 def test_workloads_by_name() -> None:
     both = workloads.chosen(["munmap", "fork"], "um")
     assert [work.name for work in both] == ["fork", "munmap"]
+    whole = [work.name for work in workloads.chosen(["kernbench-system"], "um")]
+    assert whole == ["kernbench", "kernbench-system"]
     with pytest.raises(RedoubtError, match="unknown workload 'spoon'") as caught:
         workloads.chosen(["spoon"], "um")
     assert "munmap" in str(caught.value.hint)
@@ -126,9 +128,13 @@ def test_a_target_has_the_workloads_it_can_do() -> None:
     }  # fmt: skip
     pc = {"boot", "storm", "page-cache", "file-read", "file-write", "read-by-two"}
     has = {name: [work.name for work in workloads.chosen([], name)] for name in TARGETS}
-    assert has["x86_64"] == list(WORKLOADS)
-    assert set(has["um"]) == set(WORKLOADS) - pc - counted
-    assert set(has["arm64"]) == set(WORKLOADS) - pc
+    # Only who names them waits for them.
+    slow = {"kernbench", "kernbench-system", "fio-randread"}
+    assert has["x86_64"] == [name for name in WORKLOADS if name not in slow]
+    assert set(has["um"]) == set(WORKLOADS) - pc - counted - slow
+    assert set(has["arm64"]) == set(WORKLOADS) - pc - slow
+    named = {work.name for work in workloads.chosen(["kernbench", "fio-randread"], "arm64")}
+    assert named == {"kernbench", "fio-randread"}
     with pytest.raises(RedoubtError, match="um has no workload 'fork-large'") as caught:
         workloads.chosen(["fork-large"], "um")
     assert "munmap-large" not in str(caught.value.hint)
@@ -148,6 +154,10 @@ def test_specs() -> None:
     assert [(spec.size, spec.samples, spec.warmup) for spec in large] == [
         (64 * MIB, 7, 1), (1024 * MIB, 1, 1),
     ]  # fmt: skip
+    # A build is its own, with all that its processes read, and a part of it is not built.
+    for kind in (TIME, EVENTS, INSTRUCTIONS):
+        assert list(map(str, WORKLOADS["kernbench"].specs(kind, "on"))) == ["kernbench:0:1:1:0"]
+        assert WORKLOADS["kernbench-system"].specs(kind, "on") == []
     # The pristine kernel has nothing to switch.
     switch = WORKLOADS["switch"]
     assert switch.specs(TIME, "on")
@@ -324,10 +334,54 @@ def test_timed_boots() -> None:
         assert ("switch" in names) != made.variant.startswith("pristine")
 
 
+def test_programs_of_debian_have_boots_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Target] = []
+
+    def files(target: Target, _: Progress) -> dict[str, Path]:
+        asked.append(target)
+        return {"": Path("/debian")}
+
+    monkeypatch.setattr(bench.userland, "files", files)
+    works = (*PLAN.works, WORKLOADS["kernbench"], WORKLOADS["kernbench-system"])
+    for target, kind, where in ((UM, MOCK, "native"), (X86_64, INSTRUCTIONS, "emulated")):
+        guests = Guests()
+        plan = replace(PLAN, target=target, works=works)
+        boots = bench.run(plan, Way(kind, where), Silent(), maker=maker, start=guests)
+        for number, made in enumerate(boots):
+            (plain, usual), (full, command) = guests.started[2 * number : 2 * number + 2]
+            assert not plain.files
+            assert not any(word.startswith("kernbench") for word in usual)
+            assert full.files == {"": Path("/debian")}
+            # What takes minutes is not repeated because somebody used the core at its end.
+            assert command == ["/bin/bench", "kernbench:0:1:1:0"]
+            # Both are one boot of the round.
+            assert [series.workload for series in made.series][-1] == "kernbench"
+            assert made.series[0].workload == "fork"
+            assert full.memory_mb >= 2048
+        assert len(guests.started) == 2 * len(boots)
+    assert asked == [UM, X86_64]
+
+
+def test_programs_are_there_before_kernels_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: object) -> dict[str, Path]:
+        raise RedoubtError("no network")
+
+    def none(*_: object) -> Machine:
+        pytest.fail("a kernel was built")
+
+    monkeypatch.setattr(bench.userland, "files", offline)
+    plan = replace(PLAN, works=(WORKLOADS["fio-randread"],))
+    with pytest.raises(RedoubtError, match="no network"):
+        bench.run(plan, Way(MOCK, "native"), Silent(), maker=none, start=Guests())
+
+
 def test_where_there_is_no_room_or_time_less_is_counted() -> None:
+    plan = replace(PLAN, works=(*PLAN.works, WORKLOADS["kernbench"]))
     for name, much in {"x86_64": True, "arm64": True, "x86_64-mktme": False, "um": False}.items():
-        specs = replace(PLAN, target=TARGETS[name]).specs(INSTRUCTIONS, "off")
+        specs = replace(plan, target=TARGETS[name]).specs(INSTRUCTIONS, "off")
         assert {spec.size for spec in specs} == {0, 64 * MIB} | ({1024 * MIB} if much else set())
+        assert ("kernbench" in {spec.workload for spec in specs}) == much
+    assert "kernbench" in {spec.workload for spec in plan.specs(TIME, "off")}
 
 
 def test_boots_tell_each_other_how_fast_the_core_is() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from test_guest import machine, pytestmark, run  # noqa: F401
@@ -83,6 +85,26 @@ def test_what_the_kernel_refuses_ends_the_run(spec: str, says: str) -> None:
     last = [line for line in result.console if line.startswith("bench: ")]
     assert len(last) == 1
     assert re.fullmatch(rf"bench: {spec.split(':')[0]} of size \d+, 1 times: {says}", last[0])
+
+
+def test_a_script_prepares_runs_and_ends(tmp_path: Path) -> None:
+    made = machine("kpkeys_hardened_pgtables=off")
+    # In the place of a script, a program that prints the files which its arguments name.
+    words = ("prepare", "run", "end", "7")
+    files = {word: tmp_path / word for word in words}
+    for word, file in files.items():
+        file.write_text(f"said {word}\n")
+    files["usr/lib/redoubt/kernbench.sh"] = made.programs / "cat"
+    result = run(["/bin/bench", "kernbench:7:2:1:0"], replace(made, files=files))
+    assert (result.outcome, result.status, result.complaints) == ("finished", 0, ())
+    said = [line.removeprefix("said ") for line in result.console if line.startswith("said ")]
+    assert said == ["prepare", "7", "run", "7", "run", "7", "end", "7"]
+    (line,) = samples(result)
+    assert int(line["ns"]) == int(line["stat_user_ns"]) + int(line["stat_system_ns"])
+    # It fails as its script does.
+    result = run(["/bin/bench", "fio-randread:7:1:1:0"], made)
+    assert (result.outcome, result.status) == ("finished", 1)
+    assert "bench: /usr/lib/redoubt/fio-randread.sh: No such file or directory" in result.console
 
 
 def test_no_memory_is_lost() -> None:

@@ -174,6 +174,30 @@ def test_a_gauge_is_compared_with_nothing() -> None:
     assert not plots.plots(made)
 
 
+def builds(variant: str, number: int, total: int, user: int) -> Boot:
+    one = pc("kernbench", 0, total, user_ns=user, system_ns=total - user)
+    return Boot(INSTRUCTIONS, number, 0, variant, (one,))
+
+
+def test_the_part_of_the_kernel_in_a_build() -> None:
+    # The ticks of one variant fell into user mode more often: its programs did not do more.
+    made = [
+        boot
+        for number in range(2)
+        for boot in (builds("pristine", number, 990, 795), builds("off", number, 1000, 800),
+                     builds("on", number, 1010, 870))
+    ]  # fmt: skip
+    found = {(one.workload, one.variant): one for one in figures.analyse("x86_64", made, 1)}
+    assert found["kernbench", "on"].ratio == pytest.approx(1.01)
+    part = found["kernbench-system", "on"]
+    assert (part.value, part.base, part.mark) == (210, "off", "(R)")
+    assert part.ratio == pytest.approx(1.05)
+    assert found["kernbench-system", "off"].ratio == pytest.approx(200 / 190)
+    # Nothing to know it by.
+    without = [boot for boot in made if boot.variant != "off"]
+    assert {one.workload for one in figures.analyse("x86_64", without, 1)} == {"kernbench"}
+
+
 def test_instructions_have_no_interval(made: Report) -> None:
     on = figure(made, INSTRUCTIONS, "fork", GIB, "on")
     assert on.ratio == pytest.approx(1.04, abs=0.001)

@@ -6,7 +6,9 @@
  *   buildlike      the program of that name, with SIZE compilations
  *   dm-crypt       SIZE bytes are read from an encrypted disk
  *   file-read      SIZE bytes are read somewhere in a file
+ *   fio-randread   fio-randread.sh, which reads a file of SIZE bytes
  *   file-write     SIZE bytes are written somewhere in a file
+ *   kernbench      kernbench.sh, which builds a part of a kernel
  *   key-read       the data of a key is read, SIZE bytes
  *   null-syscall   a system call that does next to nothing
  *   open-close     a file is opened and closed
@@ -22,6 +24,9 @@
  *   boot           no operation: what the clock of the CPU showed when this
  *                  program started. Where it counts instructions, that is how
  *                  many it took from reset to here
+ *
+ * Of a script the time counts that its processes had a CPU, which is printed
+ * for user mode and for the kernel as well: fio also waits.
  *
  * What the kernel counts is printed behind its time, and by the last two also
  * how it maps its memory, in pages of each size, and the blocks of the pool.
@@ -50,6 +55,7 @@
 #define POOL	"/sys/kernel/debug/kpkeys/pool"
 #define MEMINFO	"/proc/meminfo"
 #define BUILD	"/bin/buildlike"
+#define SCRIPTS	"/usr/lib/redoubt/"
 #define FILE_NAME	"/bench-page-cache"
 #define KEPT_NAME	"/bench-file"
 #define KEPT_SIZE	(8UL << 20)
@@ -140,21 +146,27 @@ static void read_layout(struct layout *layout)
 
 /* === Operations === */
 
+static void run_program(char *const argv[])
+{
+	int status, err;
+	pid_t pid;
+
+	err = posix_spawn(&pid, argv[0], NULL, NULL, argv, environ);
+	if (err)
+		fail("%s: %s", argv[0], strerror(err));
+	if (waitpid(pid, &status, 0) != pid)
+		fail("%s: %s", argv[0], strerror(errno));
+	if (status)
+		fail("%s %s failed (status %#x)", argv[0], argv[1], status);
+}
+
 static void build(u64 units)
 {
 	char program[] = BUILD, count[24];
 	char *argv[] = { program, count, NULL };
-	int status, err;
-	pid_t pid;
 
 	snprintf(count, sizeof(count), "%llu", (unsigned long long)units);
-	err = posix_spawn(&pid, BUILD, NULL, NULL, argv, environ);
-	if (err)
-		fail("%s: %s", BUILD, strerror(err));
-	if (waitpid(pid, &status, 0) != pid)
-		fail("%s: %s", BUILD, strerror(errno));
-	if (status)
-		fail("%s failed (status %#x)", BUILD, status);
+	run_program(argv);
 }
 
 static void null_syscall(u64 unused)
@@ -443,6 +455,8 @@ static const struct {
 	{ "thread-switch", thread_turn, answer_thread, end_thread },
 };
 
+static const char *const scripts[] = { "fio-randread", "kernbench" };
+
 /* === Samples === */
 
 static __attribute__((format(printf, 4, 5)))
@@ -497,6 +511,61 @@ static void sample_boot(u64 size, unsigned int ops, char *line, size_t room)
 	add_layout(line, room, used, &first_layout);
 }
 
+static size_t add_stats(char *line, size_t room, size_t used,
+			const struct stats *before, const struct stats *after)
+{
+	unsigned int i;
+
+	for (i = 0; i < after->nr; i++)
+		used = add(line, room, used, " stat_%s=%llu", after->names[i],
+			   (unsigned long long)(after->values[i] -
+						before->values[i]));
+	return used;
+}
+
+static u64 nanoseconds(struct timeval tv)
+{
+	return tv.tv_sec * 1000000000ULL + tv.tv_usec * 1000ULL;
+}
+
+/* The script prepares a sample, runs an operation, and cleans up. */
+static void run_script(const char *name, const char *step, u64 size)
+{
+	char program[64], word[16], number[24];
+	char *argv[] = { program, word, number, NULL };
+
+	snprintf(program, sizeof(program), SCRIPTS "%s.sh", name);
+	snprintf(word, sizeof(word), "%s", step);
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)size);
+	run_program(argv);
+}
+
+static void sample_script(const char *name, u64 size, unsigned int ops,
+			  char *line, size_t room)
+{
+	static struct stats before, after;
+	struct rusage begin, end;
+	u64 user, system;
+	unsigned int i;
+	size_t used;
+
+	run_script(name, "prepare", size);
+	read_stats(&before);
+	getrusage(RUSAGE_CHILDREN, &begin);
+	for (i = 0; i < ops; i++)
+		run_script(name, "run", size);
+	getrusage(RUSAGE_CHILDREN, &end);
+	read_stats(&after);
+	run_script(name, "end", size);
+
+	user = nanoseconds(end.ru_utime) - nanoseconds(begin.ru_utime);
+	system = nanoseconds(end.ru_stime) - nanoseconds(begin.ru_stime);
+	used = add_time(line, room, name, size, ops, user + system);
+	used = add(line, room, used, " stat_user_ns=%llu stat_system_ns=%llu",
+		   (unsigned long long)user, (unsigned long long)system);
+	add_stats(line, room, used, &before, &after);
+}
+
 static void sample_run(size_t which, u64 size, unsigned int ops, char *line,
 		       size_t room)
 {
@@ -519,10 +588,7 @@ static void sample_run(size_t which, u64 size, unsigned int ops, char *line,
 
 	used = add_time(line, room, workloads[which].name, size, ops,
 			end - begin);
-	for (i = 0; i < after.nr; i++)
-		used = add(line, room, used, " stat_%s=%llu", after.names[i],
-			   (unsigned long long)(after.values[i] -
-						before.values[i]));
+	used = add_stats(line, room, used, &before, &after);
 	if (workloads[which].run == storm) {
 		read_layout(&layout);
 		add_layout(line, room, used, &layout);
@@ -537,6 +603,12 @@ bool user_sample(const char *workload, u64 size, unsigned int ops, char *line,
 
 	if (!strcmp(workload, "boot")) {
 		sample_boot(size, ops, line, room);
+		return true;
+	}
+	for (i = 0; i < ARRAY_SIZE(scripts); i++) {
+		if (strcmp(workload, scripts[i]))
+			continue;
+		sample_script(scripts[i], size, ops, line, room);
 		return true;
 	}
 	for (i = 0; i < ARRAY_SIZE(workloads); i++) {

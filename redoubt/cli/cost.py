@@ -25,7 +25,10 @@ from redoubt.trial import linear_map
 @app.command("bench")
 def measure(
     target: TargetArg,
-    names: Annotated[Names, Argument(metavar="[WORKLOADS]...", help="All if none.")] = None,
+    names: Annotated[
+        Names,
+        Argument(metavar="[WORKLOADS]...", help="If none, all but those with programs of Debian."),
+    ] = None,
     rounds: Annotated[
         int, Option(help="Boots of each variant.", min=stats.FEWEST_ROUNDS)
     ] = workloads.ROUNDS,

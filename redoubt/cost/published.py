@@ -33,7 +33,7 @@ class Place:
     workload: str = ""
     size: int = 0
     variant: str = "on"
-    instead: str = ""
+    note: str = ""
     memory_gib: int = 0
     mapped_in: str = ""
     exits: str = ""
@@ -56,7 +56,7 @@ class Place:
         """What is measured there, for people."""
         if self.workload:
             name = WORKLOADS[self.workload].title(self.size)
-            return f"{name} ({self.instead})" if self.instead else name
+            return f"{name} ({self.note})" if self.note else name
         if self.mapped_in:
             return f"{self.memory_gib} GiB in {self.mapped_in}"
         return self.exits or self.flushes
@@ -136,8 +136,9 @@ def works(target: str, sources: Sequence[Source]) -> tuple[Workload, ...]:
     """
     sizes: dict[str, set[int]] = {}
     for place in places(target, sources):
-        if place.workload and WORKLOADS[place.workload].on(target):
-            sizes.setdefault(place.workload, set()).add(place.size)
+        if place.workload:
+            work = WORKLOADS[place.workload]
+            sizes.setdefault(work.kernel_of or work.name, set()).add(place.size)
     if not sizes:
         there = {place.target for place in places("", sources) if place.workload}
         raise UsageError(

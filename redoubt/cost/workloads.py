@@ -86,10 +86,12 @@ class Workload:
     visits: int = 1
     only: tuple[str, ...] = ()
     once: bool = False
+    debian: bool = False
+    kernel_of: str = ""
 
     def specs(self, kind: str, variant: str, *, quick: bool = False) -> list[Spec]:
         """What is asked of one boot of a variant for a kind of figure."""
-        if self.ours and variant.startswith("pristine"):
+        if self.kernel_of or (self.ours and variant.startswith("pristine")):
             return []
         return [
             self._spec(kind, size, quick)
@@ -98,6 +100,8 @@ class Workload:
 
     def _spec(self, kind: str, size: int, quick: bool) -> Spec:
         ops = self.ops_at(size)
+        if self.once:
+            return Spec(self.name, size, ops, 1, 0)
         if kind in TIMED:
             # Fewer of what takes long.
             usual = max(3, self.samples // 2) if size >= _LARGE else self.samples
@@ -105,8 +109,6 @@ class Workload:
         if kind == EVENTS:
             # The first of the largest, as later ones do not make the pool grow.
             return Spec(self.name, size, min(ops, 256), 1, int(size < _LARGE))
-        if self.once:
-            return Spec(self.name, size, ops, 1, 0)
         if size >= _LARGE:
             # It takes half a minute to fill the mapping.
             return Spec(self.name, size, min(ops, 256), 1, 1)
@@ -180,7 +182,9 @@ WORKLOADS = {work.name: work for work in _loaded(paths.repo() / "configs" / "ben
 
 
 def chosen(names: Sequence[str], target: str) -> list[Workload]:
-    """The workloads of these names on a target, all it has if there are none.
+    """The workloads of these names on a target.
+
+    If there are none all it has, but for what runs programs of Debian: that takes minutes a boot.
 
     Raises RedoubtError naming the workloads it has.
     """
@@ -189,7 +193,11 @@ def chosen(names: Sequence[str], target: str) -> list[Workload]:
         if name not in there:
             what = f"{target} has no workload" if name in WORKLOADS else "unknown workload"
             raise RedoubtError(f"{what} '{name}'", "workloads: " + ", ".join(there))
-    return [work for name, work in there.items() if not names or name in names]
+    # A part is measured with the whole.
+    wanted = {*names, *(there[name].kernel_of for name in names)}
+    if not names:
+        return [work for work in there.values() if not (work.debian or work.kernel_of)]
+    return [work for name, work in there.items() if name in wanted]
 
 
 def interleaved(variants: Sequence[str], rounds: int, seed: int) -> list[list[str]]:

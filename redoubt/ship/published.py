@@ -30,7 +30,6 @@ LEGEND = (
     "operation that they alone take."
 )
 NOT_YET = "not measured yet"
-OTHER = "another workload"
 
 
 def compared(results: Results) -> list[Table]:
@@ -102,7 +101,7 @@ def _benchmarks(row: Published, place: Place, results: Results) -> Iterator[Row]
             verdict += " (mock)" if figure.kind == MOCK else ""
             newest[figure.kind] = date, (
                 tables.SHORT[figure.kind], change, writes,
-                OTHER if place.instead else verdict, file,
+                verdict, file,
             )  # fmt: skip
     for _, cells in newest.values():
         yield cells
