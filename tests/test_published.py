@@ -15,7 +15,7 @@ from conftest import Done
 from redoubt.cli.common import Task
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
-from redoubt.cost import bench, figures, published, tables
+from redoubt.cost import bench, figures, plots, published, tables
 from redoubt.cost.bench import Plan, Way
 from redoubt.cost.figures import MET, MISSED, UNDECIDED, Figure, Report
 from redoubt.cost.published import Place
@@ -250,6 +250,31 @@ def test_the_page_begins_with_it() -> None:
     assert row < block.index("## Demands") < block.index("From [results/bench-um.json]")
     page = report.page(results)
     assert page.index('id="published"') < page.index('id="bench-um.json"')
+
+
+def test_published_points_stand_in_the_plot(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = published.points("um")
+    assert [(one.variant, one.percent) for one in points if one.place == ("vm_map_ram", 1)] == [
+        ("on", pytest.approx(27)), ("on-unbatched", 31),
+    ]  # fmt: skip
+    isolated = [one for one in published.points("x86_64") if one.variant == "asi"]
+    assert ("kernbench", 0) in {one.place for one in isolated}
+    # How much less is done in a time is how much longer it takes.
+    assert pytest.approx(15.07, abs=0.01) in [one.percent for one in isolated]
+
+    def drawn(*figures: Figure) -> list[bytes]:
+        made = [plots.overhead(a_report(*figures), MOCK)]
+        with monkeypatch.context() as patch:
+            patch.setattr(published, "points", lambda _: [])
+            return [*made, plots.overhead(a_report(*figures), MOCK)]
+
+    one = a_figure(MOCK, 1.02, ci_low=1.01, ci_high=1.03)
+    with_points, without = drawn(one)
+    assert with_points != without
+    # Nothing is published of this, or of this variant.
+    for other in (replace(one, workload="exit", size=64 * MIB), replace(one, variant="off")):
+        with_points, without = drawn(other)
+        assert with_points == without
 
 
 # === Measuring them again ========================================================================

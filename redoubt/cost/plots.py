@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from redoubt.cost import published
 from redoubt.cost.figures import BOOT_METRIC, Figure, Report
 from redoubt.cost.tables import SHORT
 from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MIB, WORKLOADS, size_label
@@ -23,6 +24,11 @@ _STYLES = {
     "asi": ("#009E73", "^", "asi/off"),
     "asi-leaving": ("#CC79A7", "v", "asi-leaving/off"),
 }
+# What others have published of the same variant.
+_PUBLISHED: dict[str, Any] = {
+    "color": "#000000", "marker": "x", "markersize": 7, "linestyle": "none", "zorder": 3,
+    "label": "published",
+}  # fmt: skip
 _LINES = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"))
 # Percent up to which the axis is linear; beyond, it is logarithmic.
 _LINEAR = 10
@@ -82,7 +88,7 @@ def ticks(low: float, high: float) -> list[int]:
 
 
 def overhead(report: Report, kind: str) -> bytes:
-    """The change of each workload, by variant; points with intervals, on one axis."""
+    """The change of each workload, by variant, with published ones; points with intervals."""
     with_ratio = [
         one for one in report.figures
         if one.kind == kind and one.ratio is not None and one.metric != BOOT_METRIC
@@ -91,15 +97,25 @@ def overhead(report: Report, kind: str) -> bytes:
     canvas = _canvas(8, 1.6 + 0.34 * len(places))
     axes = canvas.add_subplot()
     variants = [name for name in _STYLES if any(one.variant == name for one in with_ratio)]
+    offsets: dict[str, float] = {}
     for index, variant in enumerate(variants):
         chosen = [one for one in with_ratio if one.variant == variant]
         offset = _ROW * ((index + 0.5) / len(variants) - 0.5)
         along = [places.index((one.workload, one.size)) + offset for one in chosen]
         _bars(axes, along, chosen, *_STYLES[variant], upright=False)
+        offsets[variant] = offset
+    others = [
+        one for one in published.points(report.target)
+        if one.place in places and one.variant in offsets
+    ]  # fmt: skip
+    if others:
+        along = [places.index(one.place) + offsets[one.variant] for one in others]
+        axes.plot([one.percent for one in others], along, **_PUBLISHED)
     axes.axvline(0, color="#000000", linewidth=0.8)
     axes.set_xscale("symlog", linthresh=_LINEAR)
     reach = [value + end for one in with_ratio
              for value, below, above in [_percent(one)] for end in (-below, above)]  # fmt: skip
+    reach += [one.percent for one in others]
     axes.set_xticks(ticks(min(reach), max(reach)))
     axes.minorticks_off()
     axes.xaxis.set_major_formatter("{x:+g} %")
@@ -112,7 +128,7 @@ def overhead(report: Report, kind: str) -> bytes:
     axes.grid(axis="x", color="#dddddd")
     axes.set_axisbelow(True)
     axes.set_title(_title(report, kind), loc="left", fontsize=10)
-    canvas.legend(loc="outside lower center", ncols=len(variants), frameon=False)
+    canvas.legend(loc="outside lower center", ncols=min(len(variants) + 1, 4), frameon=False)
     return _png(canvas)
 
 

@@ -123,6 +123,28 @@ def load(file: Path | None = None) -> tuple[Source, ...]:
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Point:
+    """A published change of time where a figure of ours is: its variant, and workload and size."""
+
+    variant: str
+    place: tuple[str, int]
+    percent: float
+
+
+def points(target: str) -> list[Point]:
+    """What is published beside the workloads of a target, without batches as well."""
+    return [
+        Point(variant, (place.workload, place.size), percent)
+        for source in load() for row in source.rows for place in row.ours
+        if place.target == target and place.workload
+        for variant, percent in (
+            (place.variant, 100 * (row.ratio - 1)), ("on-unbatched", row.before)
+        )
+        if percent is not None
+    ]  # fmt: skip
+
+
 # === Verdicts ====================================================================================
 
 
