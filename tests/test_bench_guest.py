@@ -87,10 +87,10 @@ def test_what_the_kernel_refuses_ends_the_run(spec: str, says: str) -> None:
     assert re.fullmatch(rf"bench: {spec.split(':')[0]} of size \d+, 1 times: {says}", last[0])
 
 
-def test_a_script_prepares_runs_and_ends(tmp_path: Path) -> None:
+def test_a_script_prepares_measures_and_cleans(tmp_path: Path) -> None:
     made = machine("kpkeys_hardened_pgtables=off")
     # In the place of a script, a program that prints the files which its arguments name.
-    words = ("prepare", "run", "end", "7")
+    words = ("prepare", "measure", "clean", "7")
     files = {word: tmp_path / word for word in words}
     for word, file in files.items():
         file.write_text(f"said {word}\n")
@@ -98,7 +98,7 @@ def test_a_script_prepares_runs_and_ends(tmp_path: Path) -> None:
     result = run(["/bin/bench", "kernbench:7:2:1:0"], replace(made, files=files))
     assert (result.outcome, result.status, result.complaints) == ("finished", 0, ())
     said = [line.removeprefix("said ") for line in result.console if line.startswith("said ")]
-    assert said == ["prepare", "7", "run", "7", "run", "7", "end", "7"]
+    assert said == ["prepare", "7", "measure", "7", "measure", "7", "clean", "7"]
     (line,) = samples(result)
     assert int(line["ns"]) == int(line["stat_user_ns"]) + int(line["stat_system_ns"])
     # It fails as its script does.

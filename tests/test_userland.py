@@ -33,7 +33,8 @@ SOURCE = {
     "drivers/net/Kconfig": "", "drivers/net/a.c": "", "kernel/sched/sched.h": "",
     "kernel/sched/core.c": "", "kernel/sched/rq-offsets.c": "", "mm/internal.h": "",
     "arch/x86/Makefile": "", "arch/x86/kernel/a.c": "", "arch/arm64/Makefile": "",
-    "arch/arm64/boot/dts/a.dts": "", "arch/um/Kconfig": "", "Documentation/Kconfig": "",
+    "arch/arm64/boot/dts/a.dts": "", "arch/x86/entry/syscalls/syscall_32.tbl": "",
+    "arch/um/Kconfig": "", "Documentation/Kconfig": "",
 }  # fmt: skip
 
 
@@ -77,7 +78,8 @@ def test_a_guest_gets_what_it_runs_and_builds(given: Path) -> None:
         "linux/include/dt-bindings", "linux/init/main.c", "linux/scripts/a/b.sh",
         "linux/scripts/kconfig/merge_config.sh", "linux/drivers/net/Kconfig",
         "linux/kernel/sched/sched.h", "linux/kernel/sched/rq-offsets.c", "linux/mm/internal.h",
-        "linux/arch/x86/Makefile", "linux/arch/x86/kernel/a.c", "linux/arch/um/Kconfig",
+        "linux/arch/x86/Makefile", "linux/arch/x86/entry/syscalls/syscall_32.tbl",
+        "linux/arch/x86/kernel/a.c", "linux/arch/um/Kconfig",
         "linux/Documentation/Kconfig",
     }  # fmt: skip
     # In the guest they lead to what is there, below the directories that it has already.
@@ -91,7 +93,8 @@ def test_a_guest_gets_what_it_runs_and_builds(given: Path) -> None:
 
 def test_of_another_architecture_it_gets_that(given: Path) -> None:
     files = there(userland.root(ARM64, Silent()))
-    assert "linux/arch/arm64/Makefile" in files
+    # And the table that each architecture is compared with.
+    assert {"linux/arch/arm64/Makefile", "linux/arch/x86/entry/syscalls/syscall_32.tbl"} <= files
     assert not {"linux/arch/x86/Makefile", "linux/arch/arm64/boot/dts/a.dts"} & files
 
 
@@ -106,6 +109,14 @@ def test_it_is_made_once_and_again_for_another_kernel(given: Path) -> None:
     assert userland.root(X86_64, Silent()) == root
     assert not (root / "mark").exists()
     assert (root / "linux/Makefile").read_text() == other
+
+
+def test_it_is_made_again_if_more_belongs_to_it(
+    given: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "linux/drivers/net/a.c" not in there(userland.root(X86_64, Silent()))
+    monkeypatch.setattr(userland, "_SOURCE", (*userland._SOURCE, "drivers/*.c"))
+    assert "linux/drivers/net/a.c" in there(userland.root(X86_64, Silent()))
 
 
 def test_what_ends_half_way_is_made_again(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:

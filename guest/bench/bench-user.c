@@ -553,10 +553,10 @@ static void sample_script(const char *name, u64 size, unsigned int ops,
 	read_stats(&before);
 	getrusage(RUSAGE_CHILDREN, &begin);
 	for (i = 0; i < ops; i++)
-		run_script(name, "run", size);
+		run_script(name, "measure", size);
 	getrusage(RUSAGE_CHILDREN, &end);
 	read_stats(&after);
-	run_script(name, "end", size);
+	run_script(name, "clean", size);
 
 	user = nanoseconds(end.ru_utime) - nanoseconds(begin.ru_utime);
 	system = nanoseconds(end.ru_stime) - nanoseconds(begin.ru_stime);

@@ -4,7 +4,7 @@
 # The workload fio-randread: fio reads 4 KiB at a time, 1 GiB in all, from random places of a file
 # of SIZE bytes on tmpfs.
 #
-#   fio-randread.sh prepare|run|end SIZE
+#   fio-randread.sh prepare|measure|clean SIZE
 
 set -eu
 export PATH=/usr/bin
@@ -15,6 +15,6 @@ randread() {
 }
 case $1 in
 prepare) randread "$2" --create_only=1 ;;
-run) randread "$2" --group_reporting ;;
-end) rm /tmp/fio.file ;;
+measure) randread "$2" --group_reporting ;;
+clean) rm /tmp/fio.file ;;
 esac

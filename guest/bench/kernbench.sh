@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# The workload kernbench, in a guest with Debian's compiler: "tinyconfig", and what of the kernel
-# is in init/, with all that comes before. That is a few objects of a kernel, as a whole one takes
-# hours on an emulated machine; half of the time is in compilers, and there are hundreds of shells.
+# The workload kernbench: "tinyconfig", and what of the kernel is in init/, with all that comes
+# before. A whole kernel takes hours on an emulated machine. Half of it is tinyconfig, which builds
+# its own programs and runs the compiler hundreds of times; a seventh are the objects of init/.
 #
-#   kernbench.sh prepare|run|end
+#   kernbench.sh prepare|measure|clean
 
 set -eu
 export PATH=/usr/bin KBUILD_BUILD_USER=bench KBUILD_BUILD_HOST=guest
@@ -18,12 +18,12 @@ prepare)
 		[ -e /tmp/linux ] || cp -a $tree /tmp/linux
 	fi
 	;;
-run)
+measure)
 	[ ! -e /tmp/linux ] || tree=/tmp/linux
 	make -s -C $tree O=$built tinyconfig init/ >/tmp/kernbench.log 2>&1 ||
 		{ cat /tmp/kernbench.log; exit 1; }
 	;;
-end)
+clean)
 	rm -r $built
 	;;
 esac

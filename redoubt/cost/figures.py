@@ -246,7 +246,7 @@ def _timed(
         metric = _UNITS[kind] + (_WITHOUT_HOST if work.host_excluded and hosted else "")
         figures += _compared(target, kind, work, size, metric, samples, seed, counts)
         for part in WORKLOADS.values():
-            if part.kernel_of == work.name and BASE in series:
+            if part.kernel_of == work.name and part.on(target) and BASE in series:
                 alone = _kernel_part(samples, series[BASE])
                 figures += _compared(target, kind, part, size, metric, alone, seed, counts)
     return figures

@@ -37,6 +37,8 @@ _SOURCE = (
     "Kbuild", "Kconfig", "Makefile", "include/*", "init/*", "scripts/*", "tools/include/*",
     "kernel/*.h", "mm/*.h", "kernel/bounds.c", "kernel/configs/*", "kernel/sched/rq-offsets.c",
     "kernel/time/timeconst.bc", "lib/vdso/*", "*/Kconfig*",
+    # All architectures are compared with that.
+    "arch/x86/entry/syscalls/syscall_32.tbl",
 )  # fmt: skip
 _ARCHITECTURES = {"amd64": "x86", "arm64": "arm64"}
 _NOT_SOURCE = ("arch/*/boot/dts/*",)
@@ -88,7 +90,9 @@ def root(target: Target, progress: Progress) -> Path:
     unpacked = rootless.system(of, PACKAGES, progress)
     kernel = source.obtain(progress).path
     where = paths.build_dir() / f"userland-{of}"
-    stamp, made = where.with_suffix(".of"), f"{unpacked}\n{kernel} {version_of(kernel)}\n"
+    chosen = (_LEFT_OUT, _LINKS, _SOURCE, _NOT_SOURCE)
+    stamp = where.with_suffix(".of")
+    made = f"{unpacked}\n{kernel} {version_of(kernel)}\n{chosen}\n"
     with alone("userland"):
         if where.exists() and stamp.exists() and stamp.read_text() == made:
             return where
