@@ -134,7 +134,7 @@ def test_what_is_taken_out_of_its_own_code(kind: str, text: str, mutated: str) -
     ("kind", "text", "mutated"),
     [
         ("mark", "\tif (!asi_compatible(a, b))\n", "true"),
-        ("mark", "\t    !asi_range_fits(start, end, gfp)) {\n", "true"),
+        ("mark", "\t    !asi_make_fit(start, end, gfp)) {\n", "true"),
         ("mark", "\t\tmigratetype = asi_pcp_type(migratetype);\n", "MIGRATE_MOVABLE"),
         ("mark", "\tmove(page, asi_unreserved_type(ac->type));\n", "(ac->type)"),
         ("mark", "\tpage = alloc_page(gfp | __GFP_SENSITIVE);\n", "0"),

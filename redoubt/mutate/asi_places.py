@@ -85,7 +85,7 @@ _VALUE = r"(?<![\w*])(?<!void )(?<!bool )(?<!int )(?<!long )"
 
 # In other code.
 _HOOKS = (
-    Rule(MARK, rf"{_VALUE}(?:asi_compatible|asi_range_fits)(?=\()", 1, _yes),
+    Rule(MARK, rf"{_VALUE}(?:asi_compatible|asi_make_fit)(?=\()", 1, _yes),
     Rule(MARK, rf"{_VALUE}(?:asi_is_sensitive|asi_needs_block|asi_convert)(?=\()", 1, _no),
     Rule(MARK, rf"{_VALUE}asi_pcp_type(?=\()", 1, _movable),
     Rule(MARK, rf"{_VALUE}asi_unreserved_type(?=\()", 1, _inside),

@@ -91,7 +91,7 @@ static __always_inline int asi_pcp_type(int migratetype)
 
 bool __asi_convert(struct zone *zone, unsigned int order, gfp_t gfp,
 		   int migratetype);
-bool __asi_range_fits(unsigned long start_pfn, unsigned long end_pfn);
+bool __asi_make_fit(unsigned long start_pfn, unsigned long end_pfn);
 void __asi_block_init(struct page *page);
 
 /**
@@ -111,20 +111,21 @@ static __always_inline bool asi_convert(struct zone *zone, unsigned int order,
 }
 
 /**
- * asi_range_fits() - May a free range be allocated with these flags?
+ * asi_make_fit() - Prepare a free range for an allocation with these flags.
  * @start_pfn: start of the range, all of which is free and isolated.
  * @end_pfn: its end.
  * @gfp: flags of the allocation.
  *
  * Ordinary memory in a sensitive block is allowed, it is merely slow.
  *
+ * Context: may sleep.
  * Return: false if sensitive memory would be in an ordinary block.
  */
-static __always_inline bool asi_range_fits(unsigned long start_pfn,
-					   unsigned long end_pfn, gfp_t gfp)
+static __always_inline bool asi_make_fit(unsigned long start_pfn,
+					 unsigned long end_pfn, gfp_t gfp)
 {
 	return !asi_enabled() || !(gfp & __GFP_SENSITIVE) ||
-	       __asi_range_fits(start_pfn, end_pfn);
+	       __asi_make_fit(start_pfn, end_pfn);
 }
 
 /**
@@ -205,7 +206,7 @@ long asi_event_read(enum asi_event event);
 #define asi_pcp_type(migratetype)		MIGRATE_MOVABLE
 #define asi_migratetype(gfp, mobility)		(mobility)
 #define asi_convert(zone, order, gfp, type)	false
-#define asi_range_fits(start, end, gfp)		true
+#define asi_make_fit(start, end, gfp)		true
 #define asi_block_init(page)			do { } while (0)
 
 static inline long asi_clean_all(void)

@@ -289,21 +289,50 @@ bool __asi_convert(struct zone *zone, unsigned int order, gfp_t gfp,
 	return done;
 }
 
+/* Only a whole block can become sensitive. */
+static bool asi_may_fit(unsigned long pfn, unsigned long start_pfn,
+			unsigned long end_pfn)
+{
+	return is_migrate_sensitive(asi_get_type(pfn_to_page(pfn))) ||
+	       (pfn >= start_pfn && pfn + pageblock_nr_pages <= end_pfn &&
+		!irqs_disabled());
+}
+
+static void asi_fit(struct page *page)
+{
+	const struct asi_blocks b = { .page = page, .order = pageblock_order };
+
+	if (is_migrate_sensitive(asi_get_type(page)))
+		return;
+	if (asi_clears())
+		asi_clear_pages(page, pageblock_nr_pages);
+	asi_set_blocks(&b, MIGRATE_MOVABLE);
+	trace_asi_pageblock_convert(page_to_pfn(page), pageblock_order, true);
+	asi_count_event(ASI_TO_SENSITIVE, 1);
+}
+
 /**
- * __asi_range_fits() - Are all pageblocks of a range sensitive?
- * @start_pfn: start of the range.
+ * __asi_make_fit() - Make all pageblocks of a range sensitive.
+ * @start_pfn: start of the range, all of which is free and isolated.
  * @end_pfn: its end.
  *
- * Return: true if so.
+ * Context: may sleep.
+ * Return: false if one cannot be, as others use a part of it.
  */
-bool __asi_range_fits(unsigned long start_pfn, unsigned long end_pfn)
+bool __asi_make_fit(unsigned long start_pfn, unsigned long end_pfn)
 {
-	unsigned long pfn;
+	unsigned long first = pageblock_start_pfn(start_pfn), pfn;
 
-	for (pfn = pageblock_start_pfn(start_pfn); pfn < end_pfn;
-	     pfn += pageblock_nr_pages)
-		if (!is_migrate_sensitive(asi_get_type(pfn_to_page(pfn))))
+	for (pfn = first; pfn < end_pfn; pfn += pageblock_nr_pages)
+		if (!asi_may_fit(pfn, start_pfn, end_pfn))
 			return false;
+	for (pfn = first; pfn < end_pfn; pfn += pageblock_nr_pages) {
+		asi_fit(pfn_to_page(pfn));
+		cond_resched();
+	}
+	flush_tlb_kernel_range((unsigned long)pfn_to_kaddr(first),
+			       (unsigned long)pfn_to_kaddr(end_pfn));
+	asi_count_event(ASI_FLUSHES, 1);
 	return true;
 }
 

@@ -485,24 +485,35 @@ static void ranges_are_of_the_right_kind(struct kunit *test)
 {
 #ifdef CONFIG_CONTIG_ALLOC
 	unsigned long start, end;
+	struct page *page;
 	int err, tries = 10;
 
 	skip_unless_enabled(test);
 
+	/* Another task may have allocated from the range. */
 	do {
-		struct page *page = free_ordinary_block(test);
-
+		page = free_ordinary_block(test);
 		start = page_to_pfn(page);
 		end = start + pageblock_nr_pages;
 		err = alloc_contig_range(start, end, ACR_FLAGS_NONE,
 					 GFP_HIGHUSER);
-		/*
-		 * An excess of ordinary blocks may have been converted
-		 * meanwhile.
-		 */
+	} while (err == -EBUSY && --tries);
+	KUNIT_ASSERT_EQ(test, err, 0);
+	/* It was converted, and what it had is gone. */
+	expect_kind(test, page, true, "given to a user");
+	KUNIT_EXPECT_NULL(test, memchr_inv(page_address(page), 0, PAGE_SIZE));
+	free_contig_range(start, pageblock_nr_pages);
+
+	/* A part of a block is not enough. */
+	do {
+		start = page_to_pfn(free_ordinary_block(test));
+		end = start + pageblock_nr_pages / 2;
+		err = alloc_contig_range(start, end, ACR_FLAGS_NONE,
+					 GFP_HIGHUSER);
 		if (!err) {
-			expect_kind(test, page, true, "given to a user");
-			free_contig_range(start, pageblock_nr_pages);
+			/* An excess of ordinary blocks was converted. */
+			expect_kind(test, pfn_to_page(start), true, "a part");
+			free_contig_range(start, pageblock_nr_pages / 2);
 		}
 	} while (!err && --tries);
 	KUNIT_EXPECT_EQ(test, err, -EBUSY);
