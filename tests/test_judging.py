@@ -178,13 +178,13 @@ def test_a_long_name_as_the_kernel_cuts_it() -> None:
 
 def test_each_attack_has_its_own_piece_of_the_console() -> None:
     last = line(name="own-pmd")
-    pieces = attack._split(["boot", VIOLATION, line(), "between", last, "end"])
+    pieces = attack.pieces(["boot", VIOLATION, line(), "between", last, "end"])
     assert pieces == {"own-pte": [["boot", VIOLATION, line()]], "own-pmd": [["between", last]]}
     assert attack.judge("um", "on", "own-pmd", pieces["own-pmd"][0]).outcome == ERROR
 
 
 def test_each_run_of_an_attack_has_its_own_piece_of_the_console() -> None:
-    pieces = attack._split([VIOLATION, line(), ABSENT_LINE, line(), ABSENT_LINE])
+    pieces = attack.pieces([VIOLATION, line(), ABSENT_LINE, line(), ABSENT_LINE])
     assert pieces == {
         "own-pte": [[VIOLATION, line()], [line()]],
         "leaked-level": [[ABSENT_LINE], [ABSENT_LINE]],

@@ -28,7 +28,7 @@ def test_a_kernel_that_is_attacked() -> None:
     result = ended("attack-um-on")
     attacks = attack.parse_list(result.console)
     assert [one.in_scope for one in attacks] == [True] * 10 + [False] * 3
-    pieces = attack._split(result.console)
+    pieces = attack.pieces(result.console)
     outcomes = {
         one.name: attack.judge("um", "on", one.name, pieces[one.name][0]).outcome for one in attacks
     }

@@ -35,6 +35,7 @@
 #include <asm/trap_pf.h>
 
 #include "../../../mm/kpkeys/kpkeys.h"
+#include "../kernel/cpu/mce/internal.h"
 
 #define STORM_JIFFIES	(2 * HZ)
 #define TIMER_NS	(100 * NSEC_PER_USEC)
@@ -305,6 +306,10 @@ static void register_is_not_written_by_number(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
 	KUNIT_EXPECT_EQ(test, wrmsr_safe_regs(regs), -EIO);
 	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
+#ifdef CONFIG_X86_MCE
+	mce_wrmsrq(READ_ONCE(any_msr), PKRS_PGTABLES);
+	KUNIT_EXPECT_EQ(test, x86_read_pkrs(), pkrs);
+#endif
 	preempt_enable();
 
 	/* Reading works, so the number is right. */
