@@ -35,7 +35,9 @@
 #include <asm/trap_pf.h>
 
 #include "../../../mm/kpkeys/kpkeys.h"
+#ifdef CONFIG_X86_MCE
 #include "../kernel/cpu/mce/internal.h"
+#endif
 
 #define STORM_JIFFIES	(2 * HZ)
 #define TIMER_NS	(100 * NSEC_PER_USEC)
