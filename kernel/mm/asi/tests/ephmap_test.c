@@ -785,6 +785,25 @@ static size_t count_wrong(struct kunit *test, unsigned long user, size_t offset,
 	return wrong;
 }
 
+/* Be restricted, and remember how many windows this CPU has opened so far. */
+static unsigned long begin_counting(void)
+{
+	migrate_disable();
+	restrict_cpu();
+	return raw_cpu_read(asi_switches[ASI_EPHMAP]);
+}
+
+/* Leave, and return how many it has opened since then. */
+static unsigned long end_counting(unsigned long before)
+{
+	unsigned long windows;
+
+	ephmap_test_leave();
+	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - before;
+	migrate_enable();
+	return windows;
+}
+
 /* Returns the number of windows that it took. */
 static unsigned long copy_part(struct kunit *test, struct folio *folio,
 			       size_t offset, size_t bytes)
@@ -797,13 +816,9 @@ static unsigned long copy_part(struct kunit *test, struct folio *folio,
 
 	KUNIT_ASSERT_EQ(test, import_ubuf(ITER_DEST, (void __user *)user,
 					  bytes, &iter), 0);
-	migrate_disable();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
-	restrict_cpu();
+	windows = begin_counting();
 	copied = asi_copy_folio_to_iter(NULL, folio, offset, bytes, &iter);
-	ephmap_test_leave();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
-	migrate_enable();
+	windows = end_counting(windows);
 	KUNIT_EXPECT_EQ(test, copied, bytes);
 	KUNIT_EXPECT_EQ(test, iov_iter_count(&iter), 0);
 	KUNIT_EXPECT_EQ(test, count_wrong(test, user, offset, bytes), 0);
@@ -863,13 +878,9 @@ static unsigned long write_page(struct kunit *test, struct file *file,
 	unsigned long windows;
 	size_t copied;
 
-	migrate_disable();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
-	restrict_cpu();
+	windows = begin_counting();
 	copied = asi_copy_folio_from_iter_atomic(file, folio, 0, PAGE_SIZE, iter);
-	ephmap_test_leave();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
-	migrate_enable();
+	windows = end_counting(windows);
 	KUNIT_EXPECT_EQ(test, copied, PAGE_SIZE);
 	return windows;
 }
@@ -967,15 +978,11 @@ static unsigned long write_by_iomap(struct kunit *test, struct file *file,
 
 	KUNIT_ASSERT_EQ(test, import_ubuf(ITER_SOURCE, (void __user *)user,
 					  PAGE_SIZE, &iter), 0);
-	migrate_disable();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
 	inode_lock(file_inode(file));
-	restrict_cpu();
+	windows = begin_counting();
 	written = iomap_file_buffered_write(&kiocb, &iter, &ops, NULL, NULL);
-	ephmap_test_leave();
+	windows = end_counting(windows);
 	inode_unlock(file_inode(file));
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
-	migrate_enable();
 	KUNIT_EXPECT_EQ(test, written, PAGE_SIZE);
 	return windows;
 }
@@ -1020,13 +1027,9 @@ static unsigned long copy_on_write(struct kunit *test, struct folio *to,
 	KUNIT_ASSERT_NOT_NULL(test, vma);
 	vma->vm_mm = mm;
 	memset(folio_address(to), 0, PAGE_SIZE);
-	migrate_disable();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
-	restrict_cpu();
+	windows = begin_counting();
 	error = asi_copy_user_page(&to->page, &from->page, 0, vma);
-	ephmap_test_leave();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
-	migrate_enable();
+	windows = end_counting(windows);
 	KUNIT_EXPECT_EQ(test, error, 0);
 	KUNIT_EXPECT_MEMEQ(test, (u8 *)folio_address(to),
 			   (u8 *)folio_address(from), PAGE_SIZE);
@@ -1069,14 +1072,10 @@ static unsigned long copy_word(struct folio *folio, const char __user *word)
 	void *to = folio_address(folio) + AT;
 	unsigned long windows, left;
 
-	migrate_disable();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
-	restrict_cpu();
+	windows = begin_counting();
 	left = asi_copy_argument(folio_page(folio, 0), to, word, sizeof(WORD));
 	asi_copy_argument_kernel(folio_page(folio, 0), 2 * AT, WORD, sizeof(WORD));
-	ephmap_test_leave();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
-	migrate_enable();
+	windows = end_counting(windows);
 	return left ? 0 : windows;
 }
 
@@ -1135,13 +1134,9 @@ static unsigned long read_for_kernel(struct kunit *test, struct file *file,
 
 	KUNIT_ASSERT_NOT_NULL(test, buffer.iov_base);
 	iov_iter_kvec(&iter, ITER_DEST, &buffer, 1, PAGE_SIZE);
-	migrate_disable();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]);
-	restrict_cpu();
+	windows = begin_counting();
 	copied = asi_copy_folio_to_iter(file, folio, 0, PAGE_SIZE, &iter);
-	ephmap_test_leave();
-	windows = raw_cpu_read(asi_switches[ASI_EPHMAP]) - windows;
-	migrate_enable();
+	windows = end_counting(windows);
 	KUNIT_EXPECT_EQ(test, copied, PAGE_SIZE);
 	KUNIT_EXPECT_MEMEQ(test, buffer.iov_base, folio_address(folio), PAGE_SIZE);
 	return windows;
