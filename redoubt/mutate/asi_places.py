@@ -102,7 +102,7 @@ _HOOKS = (
     # Of a page that was not clean before.
     Rule(CLEAR, r"\bcopied < len\b", 0, _no),
     Rule(CLEAR, r"(?<=if \()asi_clean_all(?=\()", 1, _zero),
-    _calls(CLEAR, "asi_clean_all", "asi_clear_init", "asi_pipe_share", "asi_pipe_forget"),
+    _calls(CLEAR, "asi_clean_all", "asi_pipe_share", "asi_pipe_forget"),
     _calls(
         MAP, "asi_init", "asi_block_init", "asi_set_user_pgd", "asi_pgd_ctor", "asi_map_ldt",
         "asi_unmap_ldt", "asi_sync_global_pgds", "sync_restricted", "ephmap_free",

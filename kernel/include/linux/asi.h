@@ -36,7 +36,7 @@ static __always_inline bool asi_enabled(void)
 /**
  * asi_clears() - Is memory cleared when it is freed?
  *
- * During boot that is all memory, later sensitive memory only.
+ * Sensitive memory only, and all memory for a moment while isolation starts.
  *
  * Return: true if so.
  */

@@ -7,6 +7,7 @@
 
 #include <linux/asi.h>
 #include <linux/gfp_types.h>
+#include <linux/mm.h>
 #include <linux/mmzone.h>
 
 #ifdef CONFIG_MITIGATION_ADDRESS_SPACE_ISOLATION
@@ -62,6 +63,35 @@ static __always_inline bool asi_compatible(int migratetype, int other)
 static __always_inline bool asi_needs_block(int migratetype)
 {
 	return asi_enabled() && !is_migrate_sensitive(migratetype);
+}
+
+/*
+ * Free pages of ordinary blocks that are partly used, which is of no use to
+ * sensitive allocations. Called for each change of a free list.
+ */
+static __always_inline void asi_account_holes(struct zone *zone,
+					      unsigned int order,
+					      int migratetype, long nr_pages)
+{
+	if (asi_enabled() && order < pageblock_order &&
+	    migratetype < MIGRATE_PCPTYPES && !is_migrate_sensitive(migratetype))
+		WRITE_ONCE(zone->nr_ordinary_holes,
+			   zone->nr_ordinary_holes + nr_pages);
+}
+
+/* How many free pages of a zone does the watermark not count? */
+static __always_inline long asi_unusable_holes(struct zone *zone, bool sensitive)
+{
+	return asi_enabled() && sensitive ?
+		max(READ_ONCE(zone->nr_ordinary_holes), 0L) : 0;
+}
+
+/* May free pages of this type and order serve the allocation? */
+static __always_inline bool asi_may_serve(int migratetype, unsigned int order,
+					  bool sensitive)
+{
+	return !asi_enabled() || !sensitive || order >= pageblock_order ||
+	       is_migrate_sensitive(migratetype);
 }
 
 /* MIGRATE_MOVABLE is sensitive: ordinary movable memory must go elsewhere. */
@@ -142,7 +172,6 @@ static __always_inline void asi_block_init(struct page *page)
 		__asi_block_init(page);
 }
 
-void __init asi_clear_init(void);
 void __init asi_init(void);
 
 /* === Provided by the page allocator ===================================== */
@@ -152,6 +181,7 @@ struct page *asi_take_free(struct zone *zone, unsigned int min_order,
 void asi_give_free(struct zone *zone, struct page *page, unsigned int order);
 void asi_set_type(struct page *page, unsigned int order, int migratetype);
 unsigned int asi_count_free(struct zone *zone, bool sensitive, unsigned int max);
+long asi_recount_holes(struct zone *zone);
 void asi_free_clean(struct page *page, unsigned int order);
 bool __init asi_settle_block(struct zone *zone, unsigned long pfn);
 
@@ -202,6 +232,9 @@ long asi_event_read(enum asi_event event);
 #define asi_defer(page, order)			do { } while (0)
 #define asi_compatible(migratetype, other)	true
 #define asi_needs_block(migratetype)		false
+#define asi_account_holes(zone, order, type, nr) do { } while (0)
+#define asi_unusable_holes(zone, sensitive)	0
+#define asi_may_serve(type, order, sensitive)	true
 #define asi_unreserved_type(migratetype)	(migratetype)
 #define asi_pcp_type(migratetype)		MIGRATE_MOVABLE
 #define asi_migratetype(gfp, mobility)		(mobility)
@@ -212,10 +245,6 @@ long asi_event_read(enum asi_event event);
 static inline long asi_clean_all(void)
 {
 	return 0;
-}
-
-static inline void asi_clear_init(void)
-{
 }
 
 static inline void asi_init(void)

@@ -12,6 +12,7 @@
  *   memory; unmap it, and flush all TLBs. The flush sends IPIs, which needs
  *   interrupts enabled. A batch of blocks shares one flush.
  *
+ * All memory is ordinary at boot, and becomes sensitive when it is first needed.
  * A reserve of free ordinary pageblocks serves allocations that must not
  * convert.
  */
@@ -219,22 +220,21 @@ static void asi_reserve_work(struct work_struct *work)
 	struct zone *zone;
 
 	for_each_populated_zone(zone) {
-		unsigned int nr;
-
 		/* ZONE_MOVABLE only serves movable allocations. */
-		if (zone_idx(zone) == ZONE_MOVABLE)
-			continue;
+		bool movable = zone_idx(zone) == ZONE_MOVABLE;
+		unsigned int low = movable ? 0 : RESERVE_LOW;
+		unsigned int high = movable ? 0 : RESERVE_HIGH;
+		unsigned int nr = asi_count_free(zone, false, high + 1);
 
-		nr = asi_count_free(zone, false, RESERVE_HIGH + 1);
-		while (nr < RESERVE_LOW &&
+		while (nr < low &&
 		       asi_to_ordinary(zone, pageblock_order,
 				       MIGRATE_UNMOVABLE))
-			nr = asi_count_free(zone, false, RESERVE_LOW);
+			nr = asi_count_free(zone, false, low);
 		/* There may be free memory but no wholly free block. */
-		if (nr < RESERVE_LOW)
+		if (nr < low)
 			wakeup_kcompactd(zone->zone_pgdat, pageblock_order,
 					 zone_idx(zone));
-		if (nr > RESERVE_HIGH)
+		if (nr > high)
 			asi_to_sensitive(zone, pageblock_order, MIGRATE_MOVABLE,
 					 BATCH);
 	}
@@ -279,6 +279,8 @@ bool __asi_convert(struct zone *zone, unsigned int order, gfp_t gfp,
 		asi_check_reserve();
 	} else if (asi_may_flush(gfp)) {
 		done = asi_to_sensitive(zone, order, migratetype, 1);
+		/* More will be needed: a batch of them shares one flush. */
+		asi_check_reserve();
 	} else {
 		asi_count_event(ASI_REFUSED, 1);
 		asi_check_reserve();
@@ -397,19 +399,6 @@ static struct notifier_block asi_memory_nb = {
 
 /* === Boot =============================================================== */
 
-/**
- * asi_clear_init() - Start clearing memory when it is freed.
- *
- * Context: boot, after page poisoning is set up, and before memory is handed to
- * the page allocator.
- */
-void __init asi_clear_init(void)
-{
-	/* Poison replaces data as well, and is verified. */
-	if (asi_requested() && !page_poisoning_enabled_static())
-		static_branch_enable(&asi_clear_key);
-}
-
 /* Returns false if a pageblock cannot get a single kind. */
 static bool __init asi_settle_zone(struct zone *zone)
 {
@@ -429,6 +418,7 @@ static bool __init asi_settle_zone(struct zone *zone)
 			asi_sync_locked(addr, addr + PAGE_SIZE);
 		}
 	}
+	asi_recount_holes(zone);
 	return true;
 }
 
@@ -447,6 +437,9 @@ static const char * __init asi_start(void)
 		return why;
 
 	arch_asi_choose_flushes();
+	/* Poison replaces data as well, and is verified. */
+	if (!page_poisoning_enabled_static())
+		static_branch_enable(&asi_clear_key);
 	/* From here no pageblock can become mixed; settle those that are. */
 	static_branch_enable(&asi_key);
 	drain_all_pages(NULL);
@@ -474,7 +467,8 @@ static const char * __init asi_start(void)
 /**
  * asi_init() - Start to separate sensitive memory from ordinary memory.
  *
- * Memory in use by now belongs to the kernel and is ordinary.
+ * Memory in use by now belongs to the kernel. All is ordinary, also what is
+ * free, because clearing it takes time that grows with the machine.
  *
  * Context: boot, after all memory was handed to the page allocator, and before
  * there are processes.

@@ -20,8 +20,8 @@ DEFINE_STATIC_KEY_FALSE_RO(asi_key);
 EXPORT_SYMBOL_FOR_KVM(asi_key);
 
 /*
- * Clearing starts long before allocations rely on it, which they do once each
- * block is sensitive or ordinary: a static key does not change in all places at
+ * Clearing starts before allocations rely on it, which they do once no block is
+ * sensitive that was not cleared: a static key does not change in all places at
  * the same time.
  */
 DEFINE_STATIC_KEY_FALSE_RO(asi_clear_key);

@@ -424,6 +424,50 @@ static void ordinary_memory_comes_with_interrupts_off(struct kunit *test)
 	expect_nothing_wrong(test);
 }
 
+/* Make holes in ordinary blocks: free every other page. */
+static void make_holes(struct kunit *test)
+{
+	struct pages *kept = new_pages(test), *freed = new_pages(test);
+	unsigned int i;
+
+	for (i = 0; i < NR_BLOCKS * 2; i++)
+		KUNIT_ASSERT_NOT_NULL(test, asi_test_get(i % 2 ? kept : freed,
+							 GFP_KERNEL, 1));
+	asi_test_free_pages(freed);
+	drain_all_pages(NULL);
+}
+
+/* Holes of ordinary blocks are free memory, but not for sensitive allocations. */
+static void watermarks_count_memory_of_a_kind(struct kunit *test)
+{
+	struct pages *pages;
+	long holes, free, mark;
+	struct zone *zone;
+	int idx;
+
+	skip_unless_enabled(test);
+
+	pages = new_pages(test);
+	make_holes(test);
+	zone = page_zone(asi_test_get(pages, GFP_KERNEL, 0));
+	idx = zone_idx(zone);
+	KUNIT_EXPECT_EQ(test, asi_recount_holes(zone), 0);
+	holes = READ_ONCE(zone->nr_ordinary_holes);
+	KUNIT_ASSERT_GE(test, holes, NR_BLOCKS);
+
+	free = totalram_pages();
+	mark = free - READ_ONCE(zone->nr_free_highatomic) - holes / 2;
+	KUNIT_EXPECT_TRUE(test, __zone_watermark_ok(zone, 0, mark, idx,
+						    ALLOC_CMA, free));
+	KUNIT_EXPECT_FALSE(test, __zone_watermark_ok(zone, 0, mark, idx,
+						     ALLOC_CMA | ALLOC_SENSITIVE,
+						     free));
+	mark -= holes;
+	KUNIT_EXPECT_TRUE(test, __zone_watermark_ok(zone, 0, mark, idx,
+						    ALLOC_CMA | ALLOC_SENSITIVE,
+						    free));
+}
+
 /* Count pages of the process in ordinary blocks: every other one, of so many. */
 static unsigned int count_misplaced(unsigned long start, unsigned long nr)
 {
@@ -918,6 +962,7 @@ static struct kunit_case asi_cases[] = {
 	/* These leave many ordinary blocks behind. */
 	KUNIT_CASE_SLOW(atomic_reserve_is_ordinary),
 	KUNIT_CASE_SLOW(ordinary_memory_is_gathered_from_holes),
+	KUNIT_CASE(watermarks_count_memory_of_a_kind),
 	KUNIT_CASE(ranges_are_of_the_right_kind),
 	KUNIT_CASE(contiguous_memory_is_sensitive),
 	KUNIT_CASE(protection_is_followed),
