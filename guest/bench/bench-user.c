@@ -6,6 +6,7 @@
  *   buildlike      the program of that name, with SIZE compilations
  *   dm-crypt       SIZE bytes are read from an encrypted disk
  *   file-read      SIZE bytes are read somewhere in a file
+ *   file-read-large  the same of a file in large pages
  *   fio-randread   fio-randread.sh, which reads a file of SIZE bytes
  *   file-write     SIZE bytes are written somewhere in a file
  *   kernbench      kernbench.sh, which builds a part of a kernel
@@ -43,7 +44,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -58,6 +61,8 @@
 #define SCRIPTS	"/usr/lib/redoubt/"
 #define FILE_NAME	"/bench-page-cache"
 #define KEPT_NAME	"/bench-file"
+#define LARGE_DIR	"/bench-large"
+#define LARGE_NAME	LARGE_DIR "/file"
 #define KEPT_SIZE	(8UL << 20)
 #define KEPT_MOST	(2UL << 20)	/* at a time */
 
@@ -201,21 +206,58 @@ static void page_cache(u64 size)
 
 static char content[KEPT_MOST];
 
+static int new_file(const char *name)
+{
+	int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	u64 done;
+
+	if (fd < 0)
+		fail("%s: %s", name, strerror(errno));
+	memset(content, 1, sizeof(content));
+	for (done = 0; done < KEPT_SIZE; done += sizeof(content))
+		if (write(fd, content, sizeof(content)) != sizeof(content))
+			fail("%s: %s", name, strerror(errno));
+	return fd;
+}
+
 /* A file with something in it, which stays open. */
 static int kept_file(void)
 {
 	static int fd = -1;
-	u64 done;
+
+	if (fd < 0)
+		fd = new_file(KEPT_NAME);
+	return fd;
+}
+
+static unsigned long meminfo(const char *name)
+{
+	FILE *file = fopen(MEMINFO, "r");
+	unsigned long kib = 0;
+	char found[64];
+
+	if (!file)
+		fail("%s: %s", MEMINFO, strerror(errno));
+	while (fscanf(file, "%63[^:]: %lu%*[^\n]\n", found, &kib) == 2)
+		if (!strcmp(found, name))
+			break;
+	fclose(file);
+	return kib;
+}
+
+/* The same in large pages only. */
+static int large_file(void)
+{
+	static int fd = -1;
 
 	if (fd >= 0)
 		return fd;
-	fd = open(KEPT_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0)
-		fail("%s: %s", KEPT_NAME, strerror(errno));
-	memset(content, 1, sizeof(content));
-	for (done = 0; done < KEPT_SIZE; done += sizeof(content))
-		if (write(fd, content, sizeof(content)) != sizeof(content))
-			fail("%s: %s", KEPT_NAME, strerror(errno));
+	if (mkdir(LARGE_DIR, 0700) ||
+	    mount("tmpfs", LARGE_DIR, "tmpfs", 0, "huge=always"))
+		fail("%s: %s", LARGE_DIR, strerror(errno));
+	fd = new_file(LARGE_NAME);
+	if (meminfo("ShmemHugePages") < KEPT_SIZE >> 10)
+		fail("%s: not in large pages", LARGE_NAME);
 	return fd;
 }
 
@@ -232,6 +274,12 @@ static void file_read(u64 size)
 {
 	if (pread(kept_file(), content, size, somewhere(size)) != (ssize_t)size)
 		fail("%s: %s", KEPT_NAME, strerror(errno));
+}
+
+static void file_read_large(u64 size)
+{
+	if (pread(large_file(), content, size, somewhere(size)) != (ssize_t)size)
+		fail("%s: %s", LARGE_NAME, strerror(errno));
 }
 
 static void read_often(u64 size)
@@ -443,6 +491,7 @@ static const struct {
 	{ "buildlike", build, NULL, NULL },
 	{ "dm-crypt", dm_crypt_read, NULL, NULL },
 	{ "file-read", file_read, NULL, NULL },
+	{ "file-read-large", file_read_large, NULL, NULL },
 	{ "file-write", file_write, NULL, NULL },
 	{ "key-read", key_read, NULL, NULL },
 	{ "null-syscall", null_syscall, NULL, NULL },
