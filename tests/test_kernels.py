@@ -76,18 +76,36 @@ def options_of(names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def test_the_kernels_own_tool_builds_the_tests_as_we_do() -> None:
-    (file,) = (paths.repo() / "kernel").rglob(".kunitconfig")
-    wanted = build.options(file.read_text())
-    assert {"CONFIG_KUNIT", "CONFIG_KPKEYS_KUNIT_TEST"} <= {*wanted}
-    for target in (UM, X86_64):
+@pytest.mark.parametrize(
+    ("where", "targets"),
+    [
+        ("mm/kpkeys/tests", (UM, X86_64, ARM64)),
+        ("mm/asi/tests", (X86_64,)),
+        ("arch/x86/mm/mktme/tests", (X86_64,)),
+    ],
+)
+def test_the_kernels_own_tool_builds_the_tests_as_we_do(
+    where: str, targets: tuple[Target, ...]
+) -> None:
+    text = (paths.repo() / "kernel" / where / ".kunitconfig").read_text()
+    wanted = build.options(text)
+    # The comments say which words each architecture takes.
+    words = dict(re.findall(r"^# +(\w+) +(--.*)$", text, re.MULTILINE))
+    assert {*words} == {target.name for target in targets}
+    for target in targets:
+        added = re.findall(r"--kconfig_add (CONFIG_\w+)=y", words[target.name])
         have = kernels.configured(target, get_variant(target, "on"))
-        assert {name: have.get(name) for name in wanted} == wanted
-        # The comments name the backend of each architecture.
-        (backend,) = re.findall(
-            rf"^# +{target.name} +--kconfig_add (CONFIG_\w+)=y", file.read_text(), re.MULTILINE
-        )
-        assert have[backend] == "y"
+        asked = wanted | dict.fromkeys(added, "y")
+        assert {name: have.get(name) for name in asked} == asked
+        assert (f"--arch={target.arch}" in words[target.name].split()) == (target != UM)
+
+
+def test_each_feature_has_one_for_the_kernels_own_tool() -> None:
+    files = [*(paths.repo() / "kernel").rglob(".kunitconfig")]
+    asked = [name for file in files for name in build.options(file.read_text())]
+    suites = {f"CONFIG_{one}_KUNIT_TEST" for one in ("KPKEYS", "ASI", "X86_MKTME")}
+    assert suites == {name for name in asked if name.endswith("_KUNIT_TEST")}
+    assert asked.count("CONFIG_KUNIT") == len(files) == 3
 
 
 def test_nothing_that_counts_or_checks_is_timed(compiled: Compiled) -> None:
