@@ -23,7 +23,7 @@ from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
 from redoubt.core.process import run_logged
 from redoubt.core.progress import Progress
-from redoubt.linux import build, own, source, tree
+from redoubt.linux import build, own, pinned, source, tree
 from redoubt.linux.own import Own
 from redoubt.machine import doctor, provenance
 from redoubt.ship import commits
@@ -36,6 +36,8 @@ UNFINISHED = f"deb/{_SCRATCH}*"
 
 # Of prerequisites: for packages, and to install them.
 _GROUP, _INSTALL_GROUP = "deb", "deb-install"
+# And for redoubt-tools alone, which has nothing of its own but a manual page to make.
+_TOOLS_GROUP = "man"
 # Programs in linux-headers are of the packages' architecture, and Debian's need a library of it.
 _FOREIGN_GROUPS = {"arm64": "deb-arm64"}
 # Only these two: the third that there is has the headers of the C library.
@@ -132,6 +134,10 @@ def needs(target: Target, config: str, *, install: bool = False) -> None:
     groups = {_GROUP, _INSTALL_GROUP} if install else {_GROUP}
     if config != shipped.SMALL and target.debian in _FOREIGN_GROUPS:
         groups.add(_FOREIGN_GROUPS[target.debian])
+    _need_programs(groups)
+
+
+def _need_programs(groups: set[str]) -> None:
     lacking = [
         one
         for one in doctor.prerequisites()
@@ -239,6 +245,22 @@ def _make_tools(version: Version, author: tuple[str, str], into: Path) -> Path:
     who = _maintainer(author)
     changelog = _changelog(tools.NAME, f"{tools.PROGRAM} for this kernel.", version, who)
     return tools.make(version.text, version.seconds, who, changelog, into)
+
+
+def make_tools() -> Path:
+    """Make redoubt-tools alone, of the pinned kernel's version; returns the package.
+
+    Raises RedoubtError if it cannot be made; an earlier one is replaced, or stays.
+    """
+    _need_programs({_TOOLS_GROUP})
+    repo = paths.repo()
+    author = commits.author_of(repo, "packages have a maintainer")
+    version = version_of(pinned.load(repo).release, repo)
+    place = paths.build_dir() / "deb" / "tools"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=_SCRATCH) as name:
+        made = _make_tools(version, author, Path(name))
+        return _publish((made,), place, Path(name))[0]
 
 
 def _unfit(what: str, wrong: Sequence[str], hint: str) -> RedoubtError:
