@@ -221,6 +221,7 @@ UM = Target(
     no_keys=(NoKeys(args=("nopku",)),),
     flavours={
         "debug": ("debug", "debug-um"),
+        "gdb": ("gdb",),
         **{name: (ONE_FEATURE, *([name] if name != ONE_FEATURE else [])) for name in ALONE},
     },
 )
@@ -249,6 +250,7 @@ X86_64 = Target(
         "bpf": ("selftests", "selftests-x86_64", "selftests-bpf"),
         "debug": ("debug", "debug-x86_64"),
         "distro": ("distro",),
+        "gdb": ("gdb",),
         "image": ("image", "image-x86_64"),
         "oracle": ("oracle-x86_64",),
         "plain": ("plain", "plain-x86_64"),
@@ -372,6 +374,7 @@ ARM64 = Target(
         "64k": ("arm64-64k",),
         "52-bit": ("arm64-52-bit",),
         "debug": ("debug", "debug-arm64"),
+        "gdb": ("gdb",),
         "image": ("image", "image-arm64"),
         "plain": ("plain", "plain-arm64"),
         "selftests": ("selftests", "selftests-arm64"),

@@ -121,8 +121,12 @@ def test_a_machine_that_waits_for_gdb(call: Call) -> None:
     words = dry(call, "x86_64", "--gdb")
     assert "-S" in words
     assert value(words, "-gdb").startswith("unix:/")
-    # Symbols are where the file says.
+    # Symbols are where the file says, and tell of lines and variables.
     assert "nokaslr" in value(words, "-append").split()
+    assert "/x86_64/redoubt-gdb/" in value(words, "-kernel")
+    assert "/x86_64/redoubt/" in value(dry(call, "x86_64"), "-kernel")
+    # That of a target that boots the kernel of another has none.
+    assert "/x86_64/redoubt/" in value(dry(call, "x86_64-mktme", "--gdb"), "-kernel")
     words = dry(call, "um", "--gdb", "--host", "native")
     assert words[0] == "gdb"
     assert "nostop noprint pass" in value(words, "-ex")

@@ -75,10 +75,11 @@ def run_guest(
     if gdb:
         debugger.needs(chosen, place)
     devices = _qemu_words(chosen, place, qemu_opts)
+    flavour = debugger.FLAVOUR if gdb and debugger.FLAVOUR in chosen.flavours else ""
 
     display = Display()
     if dry_run:
-        build = given_build or kernels.planned(chosen, way)
+        build = given_build or kernels.planned(chosen, way, flavour=flavour)
         made = kernels.Workbench(build, guest.place(chosen.cross_compile), place)
     elif given_build:
         with alone():
@@ -87,7 +88,7 @@ def run_guest(
             )
     else:
         with alone():
-            made = kernels.workbench(chosen, way, place, display)
+            made = kernels.workbench(chosen, way, place, display, flavour=flavour)
     machine = replace(
         made.machine(way, *(append or ()), cpus=cpus),
         memory_mb=memory, share=folder, devices=(*made.devices, *devices),

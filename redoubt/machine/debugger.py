@@ -15,6 +15,8 @@ from redoubt.targets import Target
 
 # Debian's gdb knows the architecture of this machine alone, gdb-multiarch all.
 PROGRAM = "gdb"
+# Of a target: the kernel with debug information and scripts/gdb.
+FLAVOUR = "gdb"
 # Else the kernel is not where its file with symbols says.
 KERNEL_ARGS = ("nokaslr",)
 # UML gets its page faults as signals, and what another CPU tells it; gdb takes them for errors.

@@ -122,10 +122,10 @@ def _built_target(target: Target, variant: Variant) -> Target:
     return get_target(target.built_as) if target.built_as and not variant.pristine else target
 
 
-def planned(target: Target, variant: Variant) -> Build:
-    """The build that `prepare` makes of the usual kernel, whether it is there or not."""
+def planned(target: Target, variant: Variant, *, flavour: str = "") -> Build:
+    """The build that `prepare` makes, whether it is there or not."""
     shared = _built_target(target, variant)
-    return replace(build.located(shared, _kind(shared, variant)), target=target)
+    return replace(build.located(shared, _kind(shared, variant, flavour)), target=target)
 
 
 def configured(target: Target, variant: Variant) -> dict[str, str]:
