@@ -37,6 +37,10 @@ echo an example
 echo long > ~/built
 ```
 
+```sh root
+echo as root
+```
+
 ```sh by-hand
 echo typed
 ```
@@ -68,7 +72,8 @@ def repo(tmp_path: Path) -> Path:
         ".venv/bin/redoubt": "#!/bin/sh\n",
     })  # fmt: skip
     (where / "scripts").mkdir()
-    shutil.copy(SCRIPT, where / "scripts")
+    for script in (SCRIPT, SCRIPT.with_name("in-debian")):
+        shutil.copy(script, where / "scripts")
     return where
 
 
@@ -76,7 +81,7 @@ def test_ours_are_short_and_all_in_the_list() -> None:
     found = defaultdict(list)
     for name, kind, command in listed(paths.repo()):
         found[name].append(command)
-        assert kind in ("quick", "builds", "by-hand"), command
+        assert kind in ("quick", "builds", "root", "by-hand"), command
         assert not command.endswith("\\"), command
     assert set(found) == {file.stem for file in PAGES.glob("*.md")}
     assert all(1 <= len(commands) <= 4 for commands in found.values())
@@ -99,6 +104,7 @@ def test_commands_are_those_of_the_blocks(repo: Path) -> None:
         ["one", "quick", "echo quick in $PWD   # said"],
         ["one", "quick", 'echo "$GREETING"'],
         ["one", "builds", "echo long > ~/built"],
+        ["one", "root", "echo as root"],
         ["one", "by-hand", "echo typed"],
         ["two", "builds", "false"],
         ["two", "builds", "echo never"],
@@ -111,9 +117,10 @@ def test_what_builds_nothing_is_done(repo: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert f"quick in {repo}" in said and "hello" in said
-    assert "not done: echo typed" in said and "not done: echo long > ~/built" in said
-    # Each command is shown as it stands on the page.
-    assert "echo quick in $PWD   # said\n" in done.stderr
+    for left in ("echo typed", "echo as root", "echo long > ~/built"):
+        assert f"not done: {left}" in said
+    # Each command is shown as it stands on the page, without its comment.
+    assert "$ echo quick in $PWD" in said
     assert said[-1] == "1 passed, 0 failed, 1 skipped"
     assert list((repo / "build").iterdir()) == []
 
@@ -152,34 +159,116 @@ def test_a_journey_that_is_none(repo: Path, word: str) -> None:
     assert not (repo / "build").exists()
 
 
-def test_a_debian_is_made_for_it(repo: Path) -> None:
+def test_what_takes_root_follows_what_came_before_it(repo: Path) -> None:
+    for words, done, left in (
+        (["--root"], False, True),
+        (["--root", "--builds"], True, False),
+        (["--builds"], False, True),
+    ):
+        said = journeys(repo, *words, "one", GREETING="hello").stdout.splitlines()
+        assert ("as root" in said, "not done: echo as root" in said) == (done, left)
+
+
+def test_transcripts_are_short_and_of_any_place(repo: Path) -> None:
     write_tree(repo, {
-        "bin/mmdebstrap": '#!/bin/sh\nprintf "%s\\n" "$@" > "$HOME/words"\nls "$HOME"/build/*\n',
+        "docs/journeys/two.md": "# Two\n\n```sh\nseq 20\necho ~/a $PWD/b >&2  # both\n"
+        "printf '%0200d\\n' 1\n```\n",
+    })  # fmt: skip
+    done = journeys(repo, "--transcripts", "out/here", GREETING="hello")
+    assert done.returncode == 0, done.stdout
+    # Of each command the first and the last lines.
+    assert (repo / "out/here/two").read_text().splitlines() == [
+        "$ seq 20", "1", "2", "3", "4", "[12 lines]", "17", "18", "19", "20",
+        "$ echo ~/a $PWD/b >&2", "~/a ~/redoubt/b",
+        "$ printf '%0200d\\n' 1", "0" * 110 + " [...]",
+    ]  # fmt: skip
+
+
+DEBIAN = """\
+#!/bin/sh
+printf '%s\\n' "$@" >> "$HOME/words"
+for word; do
+	case $word in
+	*upload*as-user*) set -- $word; tail -n 1 "$2" >> "$HOME/words" ;;
+	*copy-out*) set -- $word; mkdir -p "$3/out"; printf '$ a\\nb\\n' > "$3/out/two" ;;
+	esac
+done
+"""
+
+
+@pytest.fixture
+def debian(repo: Path) -> Path:
+    """The repository, where a Debian is made by a program that says what it was asked for."""
+    write_tree(repo, {
+        "bin/mmdebstrap": DEBIAN,
         "bin/unshare": '#!/bin/sh\nwhile [ "$1" != env ]; do shift; done\nexec "$@"\n',
-        ".venv/bin/python": "#!/bin/sh\necho trixie\necho deb http://a/debian trixie main\n",
+        ".venv/bin/python": '#!/bin/sh\necho "deb http://a/debian $3 main"\n',
     })  # fmt: skip
     for words in (["init", "-q"], ["add", "docs"], ["commit", "-q", "-m", "All"]):
         who = ["-c", "user.name=A", "-c", "user.email=a@localhost"]
         subprocess.run(["git", *who, *words], cwd=repo, check=True)
-    done = journeys(repo, "--clean", "--builds", "two", PATH=f"{repo}/bin:/usr/bin:/bin")
-    assert (done.returncode, done.stdout) == (0, "repo.bundle\n"), done.stderr
-    words = (repo / "words").read_text().splitlines()
-    assert words[-3:] == ["trixie", "/dev/null", "deb http://a/debian trixie main"]
+    return repo
+
+
+@pytest.mark.parametrize(
+    ("option", "suites"),
+    [("--clean", ["bookworm", "trixie"]), ("--clean=12", ["bookworm"]), ("--clean=13", ["trixie"])],
+)
+def test_a_debian_is_made_for_it(debian: Path, option: str, suites: list[str]) -> None:
+    done = journeys(debian, option, "--builds", "two", PATH=f"{debian}/bin:/usr/bin:/bin")
+    assert done.returncode == 0, done.stderr
+    words = (debian / "words").read_text().splitlines()
+    made = [words[at - 1] for at, word in enumerate(words) if word == "/dev/null"]
+    assert made == suites
+    assert [word for word in words if word.startswith("deb ")] == [
+        f"deb http://a/debian {suite} main" for suite in suites
+    ]
     hooks = [word.partition("=")[2] for word in words if word.startswith("--customize-hook=")]
     assert re.fullmatch(r"upload \S+/repo.bundle /tmp/repo.bundle", hooks[0])
     # As a user, who is none of the machine's.
-    assert hooks[-1].startswith('chroot "$1" runuser -l user -c ')
-    assert hooks[-1].endswith("&& redoubt/scripts/journeys --builds two'")
-    assert list((repo / "build").iterdir()) == []
+    assert 'chroot "$1" runuser -l user -c "sh /tmp/as-user"' in hooks
+    inside = "scripts/journeys --root --transcripts /tmp/out --builds two"
+    assert words.count(inside) == len(suites)
+    assert list((debian / "build").iterdir()) == []
+
+
+def test_pages_get_what_was_printed(debian: Path) -> None:
+    path = f"{debian}/bin:/usr/bin:/bin"
+    page = debian / "docs/journeys/two.md"
+    before = page.read_text()
+    for _ in range(2):
+        assert journeys(debian, "--clean=13", "--write", "two", PATH=path).returncode == 0
+        assert page.read_text() == (
+            f"{before}\n<!-- transcript:begin -->\n\n```console\n$ a\nb\n```\n\n"
+            "<!-- transcript:end -->\n"
+        )
+    assert (debian / "docs/journeys/one.md").read_text() == PAGE
+    assert listed(debian, "two") == [["two", "builds", "false"], ["two", "builds", "echo never"]]
+
+
+@pytest.mark.parametrize("words", [["14", "out", "true"], ["12"], []])
+def test_a_debian_that_is_none(repo: Path, words: list[str]) -> None:
+    done = subprocess.run(
+        [repo / "scripts/in-debian", *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "in-debian: RELEASE INTO COMMAND, and the release is 12 or 13\n"
+    assert not (repo / "build").exists()
+
+
+def test_only_a_fresh_debian_is_shown(repo: Path) -> None:
+    done = journeys(repo, "--write")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--write is for --clean" in done.stderr
 
 
 def test_what_is_missing_is_said(repo: Path) -> None:
     (repo / "bin").mkdir()
-    for name in ("bash", "dirname", "mkdir", "mktemp", "rm"):
+    for name in ("bash", "dirname", "git", "mkdir", "mktemp", "rm"):
         (repo / "bin" / name).symlink_to(str(shutil.which(name)))
     done = journeys(repo, "--clean", "one", PATH=str(repo / "bin"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[1].endswith("scripts/prerequisites deb-install")
+    assert done.stderr.splitlines()[2].endswith("scripts/prerequisites deb-install")
     assert list((repo / "build").iterdir()) == []
     (repo / ".venv/bin/redoubt").unlink()
     done = journeys(repo)
