@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from redoubt.cli.common import Task, alone, app, host_for, out, print_lines, usage, write_bytes
-from redoubt.cli.options import JsonOpt, Names, TargetArg
+from redoubt.cli.options import JsonOpt, Names, TargetArg, on_one_line
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.cost import bench, figures, plots, published, stats, tables, workloads
@@ -50,7 +50,10 @@ def measure(
         bool,
         Option("--published", help="The workloads, sizes and variants beside published figures."),
     ] = False,
-    args: Annotated[Names, Option("--arg", help="Of all kernels, to compare two runs.")] = None,
+    args: Annotated[
+        Names,
+        Option("--arg", help="Of all kernels, to compare two runs.", callback=on_one_line),
+    ] = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Measure what protection costs, and print it as tables; with --json also plots beside it."""

@@ -45,6 +45,9 @@ def mutate_kernel(
         raise UsageError("--list judges nothing, so there is no result to write")
     if add and not json_file:
         raise UsageError("--add needs a file to add to: --json FILE")
+    # To list places takes no host, but one that is none is an error anyhow.
+    if (lacking := host.lacking(chosen, where)) and not listed:
+        raise lacking
     known = judge.load_reasons(paths.repo() / "configs" / "mutate" / f"{chosen.name}.toml")
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     task = Task(json_file)

@@ -35,6 +35,13 @@ def writable(file: Path | None) -> Path | None:
 Names = list[str] | None
 
 
+def on_one_line(words: Names) -> Names:
+    """The words, if the kernel's command line can have them."""
+    if any("\n" in word for word in words or ()):
+        raise UsageError("a kernel argument must not contain a newline")
+    return words
+
+
 def target_names() -> list[str]:
     """Return what the shell completes to."""
     return list(TARGETS)
@@ -61,7 +68,9 @@ WithOpt = Annotated[
         metavar="NAMES",
     ),
 ]
-AppendOpt = Annotated[Names, Option(help="A further kernel argument; may be repeated.")]
+AppendOpt = Annotated[
+    Names, Option(help="A further kernel argument; may be repeated.", callback=on_one_line)
+]
 
 
 def _written(name: str, about: str) -> Any:
