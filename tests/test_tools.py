@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from typing import Any
 import pytest
 
 from redoubt.core import paths
-from redoubt.linux import build
+from redoubt.core.progress import Silent
+from redoubt.linux import build, debian
 from redoubt.targets import ARM64, PC, X86_64, Target
 
 TOOLS = paths.repo() / "tools"
@@ -160,6 +162,38 @@ def test_the_checker_judges_our_options(
     python = _python_with("kernel_hardening_checker")
     if python is None:
         pytest.skip("needs kernel-hardening-checker: apt-get install kernel-hardening-checker")
+    _judge(checks, [python], {}, tmp_path, arch, good)
+
+
+@pytest.fixture(scope="module")
+def debians_checker(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The checker that Debian has, unpacked, as what to set for Python to find it."""
+    where = tmp_path_factory.mktemp("checker")
+    archive = debian.Archive(Silent(), (debian.SUITE, debian.RELEASE))
+    archive.update()
+    package = archive.newest_file("kernel-hardening-checker")
+    debian.extract(package, where, where / "log")
+    return {"PYTHONPATH": str(where / "usr/lib/python3/dist-packages")}
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("good", [True, False])
+@pytest.mark.parametrize("arch", ["X86_64", "ARM64"])
+def test_debians_checker_judges_our_options(
+    checks: ModuleType, debians_checker: dict[str, str], tmp_path: Path, arch: str, good: bool
+) -> None:
+    _judge(checks, [sys.executable, "-P"], debians_checker, tmp_path, arch, good)
+
+
+def _judge(
+    checks: ModuleType,
+    python: list[str],
+    env: dict[str, str],
+    tmp_path: Path,
+    arch: str,
+    good: bool,
+) -> None:
+    """Have the checker look at a configuration and a command line of our options."""
     ours = {option: value for _, option, value, archs in checks.OPTIONS if arch in archs}
     lines = [
         f"CONFIG_{option}=y" if (value == "y") == good else f"# CONFIG_{option} is not set"
@@ -170,9 +204,9 @@ def test_the_checker_judges_our_options(
     (tmp_path / "config").write_text("\n".join([f"{HEADER}CONFIG_{arch}=y", *lines, ""]))
     (tmp_path / "cmdline").write_text("asi=on quiet\n" if good else f"{' '.join(wrong)}\n")
     done = subprocess.run(
-        [python, CHECKER, "-m", "json", "-c", tmp_path / "config",
+        [*python, CHECKER, "-m", "json", "-c", tmp_path / "config",
          "-l", tmp_path / "cmdline"],
-        capture_output=True, text=True, check=True,
+        capture_output=True, text=True, check=True, env={**os.environ, **env},
     )  # fmt: skip
     found = {
         one["option_name"].removeprefix("CONFIG_"): one["check_result_bool"]
