@@ -250,11 +250,12 @@ X86_64 = Target(
         "bpf": ("selftests", "selftests-x86_64", "selftests-bpf"),
         "debug": ("debug", "debug-x86_64"),
         "distro": ("distro",),
-        "gdb": ("gdb",),
+        "gdb": ("gdb", "share"),
         "image": ("image", "image-x86_64"),
         "oracle": ("oracle-x86_64",),
         "plain": ("plain", "plain-x86_64"),
         "selftests": ("selftests", "selftests-x86_64"),
+        "share": ("share",),
     },
     flavour_args={
         # With five levels, Linux's KASAN takes an interrupt for a wild access if it comes while

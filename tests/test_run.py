@@ -117,6 +117,15 @@ def test_qemu_has_its_options_where_um_runs_on_it(call: Call) -> None:
     assert value(dry(call, "um", "--qemu-opts", "-d int"), "-d") == "int"
 
 
+def test_a_kernel_that_has_9p_shares_a_folder(call: Call, tmp_path: Path) -> None:
+    words = dry(call, "x86_64", "--share", str(tmp_path))
+    assert "/x86_64/redoubt-share/" in value(words, "-kernel")
+    assert f"path={tmp_path},mount_tag=share," in value(words, "-virtfs")
+    words = dry(call, "x86_64", "--share", str(tmp_path), "--gdb")
+    assert "/x86_64/redoubt-gdb/" in value(words, "-kernel")
+    assert "-virtfs" in words
+
+
 def test_a_machine_that_waits_for_gdb(call: Call) -> None:
     words = dry(call, "x86_64", "--gdb")
     assert "-S" in words
@@ -180,7 +189,7 @@ def test_the_gdb_of_another_architecture(tmp_path: Path) -> None:
         ("x86_64-mktme --memory 2049", "no room for 2049 MiB", "--memory 2048"),
         ("um --share /nowhere", "cannot share /nowhere: it is no directory", ""),
         ("um --share /", "does not see the folders of this one", "--host native"),
-        ("x86_64 --share /", "without CONFIG_VIRTIO_PCI, CONFIG_NET_9P, ", "CONFIG_9P_FS=y"),
+        ("x86_64-mktme --share /", "without CONFIG_VIRTIO_PCI, CONFIG_NET_9P, ", "CONFIG_9P_FS=y"),
         ("arm64 --share /", "the emulator of arm64 is built without 9p", "um and x86_64"),
         ("x86_64 --qemu-opts '-d \"x'", "cannot split --qemu-opts: No closing quot", "close"),
         ("um --host native --qemu-opts -d", "no QEMU runs here", "--host emulated"),

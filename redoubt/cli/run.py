@@ -66,7 +66,12 @@ def run_guest(
     place = host.pick(chosen, where)
     _needs_words(command or ())
     given_build = given.kernel(chosen, image, place) if image else None
-    options = given_build.configuration() if given_build else kernels.configured(chosen, way)
+    flavour = _flavour(chosen, gdb, folder)
+    options = (
+        given_build.configuration()
+        if given_build
+        else kernels.configured(chosen, way, flavour=flavour)
+    )
     limits.needs_cpus(options, cpus)
     limits.needs_memory(chosen, memory)
     if folder:
@@ -75,7 +80,6 @@ def run_guest(
     if gdb:
         debugger.needs(chosen, place)
     devices = _qemu_words(chosen, place, qemu_opts)
-    flavour = debugger.FLAVOUR if gdb and debugger.FLAVOUR in chosen.flavours else ""
 
     display = Display()
     if dry_run:
@@ -102,6 +106,12 @@ def run_guest(
     if not command:
         raise typer.Exit(boot.interactive(machine, display))
     _run_command(machine, command, timeout, display)
+
+
+def _flavour(target: Target, gdb: bool, folder: Path | None) -> str:
+    """The flavour of the kernel that has what was asked for; that for gdb has all of it."""
+    wanted = ((debugger.FLAVOUR, gdb), (share.FLAVOUR, folder is not None))
+    return next((name for name, asked in wanted if asked and name in target.flavours), "")
 
 
 def _needs_words(command: Sequence[str]) -> None:

@@ -128,11 +128,11 @@ def planned(target: Target, variant: Variant, *, flavour: str = "") -> Build:
     return replace(build.located(shared, _kind(shared, variant, flavour)), target=target)
 
 
-def configured(target: Target, variant: Variant) -> dict[str, str]:
-    """The options that the usual kernel is configured with, as far as fragments name them."""
+def configured(target: Target, variant: Variant, *, flavour: str = "") -> dict[str, str]:
+    """The options that a kernel is configured with, as far as fragments name them."""
     shared = _built_target(target, variant)
     found: dict[str, str] = {}
-    for name in (*shared.fragments, *_added(shared, variant)):
+    for name in (*shared.fragments, *_added(shared, variant, flavour)):
         found |= build.options(build.fragment(name).read_text())
     return found
 

@@ -10,6 +10,8 @@ from redoubt.core.errors import UsageError
 from redoubt.machine import host
 from redoubt.targets import Target
 
+# Of a target whose usual kernel has no 9p: the one that has.
+FLAVOUR = "share"
 # The name of the folder for guests; init mounts it as /share.
 _TAG = "share"
 _UML_OPTIONS = ("CONFIG_HOSTFS",)
