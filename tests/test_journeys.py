@@ -172,7 +172,7 @@ def test_what_takes_root_follows_what_came_before_it(repo: Path) -> None:
 def test_transcripts_are_short_and_of_any_place(repo: Path) -> None:
     write_tree(repo, {
         "docs/journeys/two.md": "# Two\n\n```sh\nseq 20\necho ~/a $PWD/b >&2  # both\n"
-        "printf '%0200d\\n' 1\n```\n",
+        "printf '%0200d\\n' 1\nprintf 'a\\rb\\r\\n'\n```\n",
     })  # fmt: skip
     done = journeys(repo, "--transcripts", "out/here", GREETING="hello")
     assert done.returncode == 0, done.stdout
@@ -181,6 +181,7 @@ def test_transcripts_are_short_and_of_any_place(repo: Path) -> None:
         "$ seq 20", "1", "2", "3", "4", "[12 lines]", "17", "18", "19", "20",
         "$ echo ~/a $PWD/b >&2", "~/a ~/redoubt/b",
         "$ printf '%0200d\\n' 1", "0" * 110 + " [...]",
+        "$ printf 'a\\rb\\r\\n'", "b",
     ]  # fmt: skip
 
 
@@ -260,6 +261,18 @@ def test_only_a_fresh_debian_is_shown(repo: Path) -> None:
     done = journeys(repo, "--write")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--write is for --clean" in done.stderr
+
+
+def test_what_our_pages_show_is_what_they_say() -> None:
+    for page in PAGES.glob("*.md"):
+        if not (shown := re.findall(r"^\$ (.*)$", page.read_text(), re.MULTILINE)):
+            continue
+        quick, known = set(), set()
+        for _, kind, command in listed(paths.repo(), page.stem):
+            known.add(plain := re.sub(r"  +# .*", "", command))
+            quick |= {plain} if kind == "quick" else set()
+        # Else do what docs/index.md says: scripts/journeys --clean --write.
+        assert quick <= {*shown} <= known, page
 
 
 def test_what_is_missing_is_said(repo: Path) -> None:
