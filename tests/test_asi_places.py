@@ -144,7 +144,7 @@ def test_what_is_taken_out_of_its_own_code(kind: str, text: str, mutated: str) -
         ("clear", "\tbool init = old || (!defer && asi_must_clear(page));\n", "false"),
         ("clear", "\tif (asi_clean_all()) {\n", "0"),
         ("clear", "\tasi_clean_all();\n", "/*"),
-        ("exit", "\tasi_exit(ASI_EXIT_KVM);\n", "/*"),
+        ("exit", "\tasi_exit(ASI_EXIT_KEXEC);\n", "/*"),
         ("exit", "\tif (asi_fault(regs, code, address)) {\n", "false"),
         ("exit", "\trestricted = asi_switch_mm(prev, next);\n", "0"),
         ("flush", "\tif (asi_has_pcid())\n", "false"),

@@ -65,7 +65,7 @@ def test_what_was_not_counted() -> None:
 def test_for_people_and_others() -> None:
     rows = exits.parse(GOOD)
     text = list(exits.render(Report(rows, ("so it is",))))
-    assert text[-2].split() == ["fork", "asi=on", "10", "90", "20", "0", "0", "0", "0"]
+    assert text[-2].split() == ["fork", "asi=on", "10", "90", "20", "0", "0", "0"]
     assert text[-1] == "WRONG: so it is"
     value = Report(rows, ()).as_json()
     assert value["ok"] and value["rows"][-1]["exit_fault"] == 90

@@ -23,6 +23,7 @@
 #include "compiler.h"
 #include "counters.h"
 #include "fail.h"
+#include "guests.h"
 #include "work.h"
 
 #define TMPFS_FILE	"/tmp/exits"
@@ -259,6 +260,21 @@ static void thread_files(void)
 	pthread_join(writer, NULL);
 }
 
+static void vm_exit(void)
+{
+	guest_exits(times);
+}
+
+static void vm_io(void)
+{
+	guest_leaves(times);
+}
+
+static void vm_fault(void)
+{
+	guest_faults(times);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -280,6 +296,9 @@ static const struct {
 	{ "splice", splice_file, 1 },
 	{ "sendfile", send_file, 1 },
 	{ "build-like", build, BUILD_PER },
+	{ "vm-exit", vm_exit, 1 },
+	{ "vm-io", vm_io, 1 },
+	{ "vm-fault", vm_fault, 1 },
 };
 
 static void run(size_t which, unsigned int all)

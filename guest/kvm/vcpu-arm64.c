@@ -14,6 +14,7 @@
 #include "fail.h"
 #include "por.h"
 #include "vcpu.h"
+#include "vm.h"
 
 #define NO_MEMORY	0x10000000
 /* Behind it: what a register had that is not what was written, and ESR_EL1. */

@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 
 #include "vcpu.h"
+#include "vm.h"
 
 #define PORT		0x10
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The CPU of a guest of KVM, and the code that it runs. */
+/* The CPU of a guest of KVM, and the code that it runs, by architecture. */
 #ifndef GUEST_VCPU_H
 #define GUEST_VCPU_H
 
@@ -11,9 +11,6 @@
 #define PAGES		256
 /* Behind them, so that it never writes there. */
 #define CODE		(PAGES * PAGE)
-
-/* As ioctl(), but ends the program with a message if it fails. */
-int ask(int fd, unsigned long request, void *argument);
 
 /*
  * The code writes the number of each page into it, one after the other and over

@@ -63,13 +63,12 @@ void asi_sync_direct_map(unsigned long start, unsigned long end);
 
 /**
  * enum asi_switch - Events in switches between address spaces.
- * @ASI_ENTER: entered user mode from the unrestricted address space.
+ * @ASI_ENTER: entered user mode or a guest from the unrestricted address space.
  * @ASI_REENTER: returned to the restricted address space after an NMI left it.
  * @ASI_SWITCH_MM: switched from one restricted address space to another.
  * @ASI_EXIT_FAULT: left because of a page fault.
  * @ASI_EXIT_SWITCH_MM: left to load page tables without a process.
  * @ASI_EXIT_TEMPORARY_MM: left for a temporary mm of the kernel.
- * @ASI_EXIT_KVM: left for a guest.
  * @ASI_EXIT_KEXEC: left for another kernel.
  * @ASI_EXIT_SUSPEND: left to suspend.
  * @ASI_IBPB: branch predictors flushed, on exit or for another process. This
@@ -91,7 +90,6 @@ enum asi_switch {
 	ASI_EXIT_FAULT,
 	ASI_EXIT_SWITCH_MM,
 	ASI_EXIT_TEMPORARY_MM,
-	ASI_EXIT_KVM,
 	ASI_EXIT_KEXEC,
 	ASI_EXIT_SUSPEND,
 	ASI_IBPB,

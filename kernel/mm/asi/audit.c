@@ -31,7 +31,6 @@ static const char * const switch_names[ASI_NR_SWITCHES] = {
 	[ASI_EXIT_FAULT]	= "exit_fault",
 	[ASI_EXIT_SWITCH_MM]	= "exit_switch_mm",
 	[ASI_EXIT_TEMPORARY_MM]	= "exit_temporary_mm",
-	[ASI_EXIT_KVM]		= "exit_kvm",
 	[ASI_EXIT_KEXEC]	= "exit_kexec",
 	[ASI_EXIT_SUSPEND]	= "exit_suspend",
 	[ASI_IBPB]		= "ibpb",

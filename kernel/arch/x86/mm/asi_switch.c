@@ -244,6 +244,7 @@ noinstr void __asi_enter(unsigned long cr3)
 {
 	asi_enter_counted(ASI_ENTER, cr3 | asi_cr3_bits());
 }
+EXPORT_SYMBOL_FOR_KVM(__asi_enter);
 
 /**
  * __asi_leave() - Leave the restricted address space.
@@ -274,7 +275,6 @@ void __asi_exit(enum asi_switch reason)
 	if (__asi_leave(reason))
 		trace_asi_exit(reason, 0, _RET_IP_);
 }
-EXPORT_SYMBOL_FOR_KVM(__asi_exit);
 
 /**
  * __asi_switch_mm() - asi_switch_mm() with isolation enabled.
