@@ -399,7 +399,7 @@ static struct notifier_block asi_memory_nb = {
 
 /* === Boot =============================================================== */
 
-/* Returns false if a pageblock cannot get a single kind. */
+/* Returns false if a pageblock is in too many zones. */
 static bool __init asi_settle_zone(struct zone *zone)
 {
 	unsigned long pfn, end = zone_end_pfn(zone);
@@ -446,7 +446,7 @@ static const char * __init asi_start(void)
 	for_each_populated_zone(zone) {
 		if (!asi_settle_zone(zone)) {
 			static_branch_disable(&asi_key);
-			return "a pageblock is in several zones";
+			return "a pageblock is in more than two zones";
 		}
 	}
 	/*
