@@ -38,6 +38,13 @@ ATTACKED = {
 HARDWARE = ["model name: Some CPU", "hypervisor: no", "pks: yes", "memory: 16000000 kB"]
 WALK = ["tables 100", "untagged 0", "aliases 0", "unlinked 0", "foreign 0"]
 HARDENED = ["kpkeys: page tables hardened, 3 levels"]
+# Of a kernel that switches, and of one that does not.
+PRICES = [
+    [f"@price: switch ops=1000 ns={ns},{ns},90000000", "@price: ibpb ops=10 ns=9000,10000,11000",
+     "@price: user-key absent: Operation not supported",
+     "@price: counter ticks=300 ns=100", "@price: done"]
+    for ns in (42000, 2000)
+]  # fmt: skip
 # ns for an operation in each variant.
 NS = {"off": 1000, "on": 1100, "asi": 1500}
 
@@ -53,6 +60,7 @@ def output(step: str) -> tuple[list[str], list[str]]:
         ]
         return [*lines, "@bench: done"], []
     said: dict[str, tuple[list[str], list[str]]] = {
+        "prices": (PRICES[entry != "on"] if name == "prices" else [], []),
         "kunit": ([], KTAP),
         "hardware": (HARDWARE, []),
         "log": ([], HARDENED if entry.endswith("on") else []),
@@ -125,6 +133,10 @@ def test_good_results(tmp_path: Path) -> None:
     }  # fmt: skip
     assert found.times == {"fork 64 MiB": {"off": 1020.0, "on": 1120.0, "asi": 1520.0}}
     assert [walk.tables for walk in found.walks] == [100, 100]
+    # The median of ns and ticks for each of a thousand.
+    assert found.as_json()["prices"]["on"] == {
+        "switch": {"ns": 42.0, "ticks": 126.0}, "ibpb": {"ns": 1000.0, "ticks": 3000.0}
+    }  # fmt: skip
     text = list(brought.render(found))
     assert "model name: Some CPU" in text
     assert "attacks, on: 1 blocked, 1 succeeded" in text
@@ -160,6 +172,7 @@ def test_the_last_step_died_and_nobody_booted_again(tmp_path: Path) -> None:
         ("off/log", {"log": HARDENED}, "off/log: the kernel protects page tables"),
         ("on/bench", {"output": ["@bench: done"]}, "on/bench: fork:67108864:1:3:1: 0 different"),
         ("on/stress", {"status": 124}, "on/stress: ended with status 124"),
+        ("on/prices", {"output": PRICES[0][:-1]}, "on/prices: the list of prices has no end"),
         ("off/log", {"log": ["e1000: 52:54:00:12:34:56"]}, "off/log: there may be a serial"),
         ("off/hardware", {"output": ["Serial Number: 7", *HARDWARE]}, "off/hardware: there may be"),
     ],
@@ -362,6 +375,10 @@ def test_machines_in_the_report(tmp_path: Path, call: Any, here: Path) -> None:
     assert results.hardware.rows == (row,)
     assert "<td>Some CPU</td>" in report.page(results)
     assert "| Some CPU | yes | 2 passed, 0 failed |" in report.benchmark_block(results)
+    (priced,) = results.priced
+    assert priced.heading == "Some CPU: Prices: the medians of 15 samples"
+    assert priced.heading in report.page(results)
+    assert "| 20.0 | 60 |" in report.benchmark_block(results)
     # A virtual machine has no times to compare.
     file = here / "results-some-cpu.json"
     value = json.loads(file.read_text()) | {"silicon": False}

@@ -109,8 +109,8 @@ def test_steps_as_the_program_reads_them() -> None:
     assert by_name["kunit-on/kunit"][4:] == []
     # The benchmark comes before stress, which leaves memory in pieces.
     names = {entry: [line[1] for line in lines if line[0] == entry] for entry in ("on", "asi")}
-    assert names["on"] == ["hardware", "log", "check", "bench", "stress", "check again"]
-    assert names["asi"] == ["hardware", "log", "audit", "bench", "stress", "audit again"]
+    assert names["on"] == ["hardware", "log", "check", "prices", "bench", "stress", "check again"]
+    assert names["asi"] == ["hardware", "log", "audit", "prices", "bench", "stress", "audit again"]
     assert "off/check" not in by_name
     # In small pages, which are the usual ones afterwards.
     words = by_name["on/bench"][4:]
@@ -250,9 +250,9 @@ def test_an_image(
     assert esp.names(disk, "loader/entries") == [
         f"loader/entries/{name}.conf"
         for name in ("01-kunit-off+1", "02-kunit-on+1", "03-attack-off+4", "04-attack-on+4",
-                     "05-off+5", "06-on+7", "07-asi+7", "08-finish")
+                     "05-off+6", "06-on+8", "07-asi+8", "08-finish")
     ]  # fmt: skip
-    entry = (esp.read(disk, "loader/entries/06-on+7.conf") or b"").decode().splitlines()
+    entry = (esp.read(disk, "loader/entries/06-on+8.conf") or b"").decode().splitlines()
     assert entry[:3] == [
         "title Redoubt: protection on", "sort-key redoubt06", "efi /EFI/redoubt/redoubt.efi"
     ]  # fmt: skip
@@ -272,7 +272,7 @@ def test_an_image(
         assert part in archive
     # Each image looks for its own partition.
     image.make(built, programs, made, ORIGIN, tmp_path / "other.img", Silent())
-    other = (esp.read(tmp_path / "other.img", "loader/entries/06-on+7.conf") or b"").decode()
+    other = (esp.read(tmp_path / "other.img", "loader/entries/06-on+8.conf") or b"").decode()
     assert partition not in other.split()
 
 

@@ -16,6 +16,7 @@ from redoubt.core.errors import RedoubtError, UsageError
 from redoubt.linux import source
 from redoubt.linux.build import needs_compiler
 from redoubt.machine import given, guest, host, kernels
+from redoubt.ship import report
 from redoubt.ship.stick import brought, image, plan
 from redoubt.targets import get_target, get_variant
 
@@ -105,7 +106,7 @@ def import_results(
     with alone():
         kernel = source.obtain(task.display).path
     found = brought.judge(journal, kernel)
-    print_lines(brought.render(found))
+    print_lines(brought.render(found, report.benchmarks(paths.results_dir(), found.target)))
     if show:
         return
     if found.problems and not incomplete:

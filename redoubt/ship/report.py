@@ -13,7 +13,7 @@ from typing import Any
 
 from redoubt.core import paths
 from redoubt.core.errors import RedoubtError
-from redoubt.cost import figures, plots, tables
+from redoubt.cost import figures, plots, prices, tables
 from redoubt.cost.figures import Report
 from redoubt.cost.tables import Table
 from redoubt.cost.workloads import EVENTS, INSTRUCTIONS, MOCK, TIME
@@ -123,6 +123,16 @@ class Results:
         return Table(brought.DIRECTORY, MACHINES, brought.COLUMNS, rows)
 
     @property
+    def priced(self) -> list[Table]:
+        """What operations cost on each real machine, and what protection adds by that."""
+        reports = [one for _, one in self.benchmarks]
+        return [
+            replace(one, heading=f"{value['hardware'].get('model name', file)}: {one.heading}")
+            for file, value in self.machines
+            for one in prices.tables_of(value, reports)
+        ]
+
+    @property
     def demands(self) -> list[tuple[str, str, Table]]:
         """File, target and demands of each result that has some."""
         return [
@@ -142,25 +152,39 @@ def load(directory: Path) -> Results:
     Raises RedoubtError if there is none, or a file is none.
     """
     found = Results()
-    real = directory / brought.DIRECTORY
-    for file in (*origins.results(directory), *origins.results(real)):
-        try:
-            value = json.loads(file.read_text())
-            if file.parent == real:
-                brought.row(file.name, value)
-                found.machines.append((file.name, value))
-            else:
-                _add(found, file, value)
-                found.origins.append(origins.read(file.name, value))
-        except (OSError, ValueError) as error:
-            raise RedoubtError(f"cannot read {file}: {error}") from error
-        except (KeyError, TypeError) as error:
-            raise RedoubtError(f"{file} is damaged: {error!r}") from error
-        except RedoubtError as error:
-            raise RedoubtError(f"{file}: {error.message}") from error
+    for file in (*origins.results(directory), *origins.results(directory / brought.DIRECTORY)):
+        _read(found, file)
     if found == Results():
         raise RedoubtError(f"no results in {directory}", MEND)
     return found
+
+
+def benchmarks(directory: Path, target: str) -> list[Report]:
+    """The benchmarks of a target among the results of a directory, which may have none.
+
+    Raises RedoubtError if a file is none.
+    """
+    found = Results()
+    for file in directory.glob(f"bench-{target}.json"):
+        _read(found, file)
+    return [one for _, one in found.benchmarks]
+
+
+def _read(found: Results, file: Path) -> None:
+    try:
+        value = json.loads(file.read_text())
+        if file.parent.name == brought.DIRECTORY:
+            brought.row(file.name, value)
+            found.machines.append((file.name, value))
+        else:
+            _add(found, file, value)
+            found.origins.append(origins.read(file.name, value))
+    except (OSError, ValueError) as error:
+        raise RedoubtError(f"cannot read {file}: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise RedoubtError(f"{file} is damaged: {error!r}") from error
+    except RedoubtError as error:
+        raise RedoubtError(f"{file}: {error.message}") from error
 
 
 def _add(found: Results, file: Path, value: Any) -> None:

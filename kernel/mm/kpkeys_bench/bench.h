@@ -102,5 +102,9 @@ int kbench_exec_exit(struct kbench_run *run);
 int kbench_vmalloc(struct kbench_run *run);
 int kbench_vmalloc_random(struct kbench_run *run);
 int kbench_vm_map_ram(struct kbench_run *run);
+int kbench_flush_page(struct kbench_run *run);
+int kbench_keep_root(struct kbench_run *run);
+int kbench_load_root(struct kbench_run *run);
+int kbench_ibpb(struct kbench_run *run);
 
 #endif /* __MM_KPKEYS_BENCH_BENCH_H */

@@ -42,6 +42,14 @@ static const struct kbench_workload workloads[] = {
 	{ "vmalloc", kbench_vmalloc },
 	{ "vmalloc-random", kbench_vmalloc_random },
 	{ "vm_map_ram", kbench_vm_map_ram },
+#if defined(CONFIG_X86) || defined(CONFIG_ARM64)
+	{ "flush-page", kbench_flush_page },
+	{ "keep-root", kbench_keep_root },
+#endif
+#ifdef CONFIG_X86
+	{ "load-root", kbench_load_root },
+	{ "ibpb", kbench_ibpb },
+#endif
 };
 
 /* Protects the last sample, and serialises samples. */

@@ -6,13 +6,15 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from redoubt.core.errors import RedoubtError
-from redoubt.cost import bench
+from redoubt.cost import bench, prices
+from redoubt.cost.figures import Report
+from redoubt.cost.prices import Price
 from redoubt.cost.workloads import WORKLOADS, Spec
 from redoubt.ship.stick import plan
 from redoubt.ship.stick.image import FORMAT
@@ -76,6 +78,7 @@ class Brought:
     attacks: tuple[attack.Outcome, ...]
     walks: tuple[check.Walk, ...]
     times: Mapping[str, Mapping[str, float]]
+    prices: Mapping[str, Mapping[str, Price]]
     problems: tuple[str, ...]
     wrong: tuple[str, ...]
 
@@ -98,6 +101,10 @@ class Brought:
             "attacks": [one.as_json() for one in self.attacks],
             "walks": [vars(one) for one in self.walks],
             "times": {name: dict(row) for name, row in self.times.items()},
+            "prices": {
+                variant: {name: one.as_json() for name, one in found.items()}
+                for variant, found in self.prices.items()
+            },
             "problems": list(self.problems),
             "wrong": list(self.wrong),
         }
@@ -234,7 +241,8 @@ def judge(journal: Journal, kernel: Path) -> Brought:
     return Brought(
         journal.target.name, journal.image, hardware, keys, hardware.get("hypervisor") != "yes",
         {name: _words(step) for name, step in steps.items()},
-        kunit, attacks, tuple(walks), _times(journal, problems), tuple(problems), tuple(wrong),
+        kunit, attacks, tuple(walks), _times(journal, problems),
+        _prices(journal, problems), tuple(problems), tuple(wrong),
     )  # fmt: skip
 
 
@@ -343,11 +351,22 @@ def _times(journal: Journal, problems: list[str]) -> dict[str, dict[str, float]]
     return rows
 
 
+def _prices(journal: Journal, problems: list[str]) -> dict[str, dict[str, Price]]:
+    """What single operations cost, by variant."""
+    found = {}
+    for entry in _entries(journal, plan.PRICES):
+        try:
+            found[_variant(entry)] = prices.parse(journal.steps[entry].output)
+        except RedoubtError as error:
+            problems.append(f"{entry}: {error.message}")
+    return found
+
+
 # === Showing =====================================================================================
 
 
-def render(found: Brought) -> Iterator[str]:
-    """The contents of results, for people."""
+def render(found: Brought, reports: Iterable[Report] = ()) -> Iterator[str]:
+    """The contents of results, for people; `reports` of benchmarks say what to expect of times."""
     for name, value in found.hardware.items():
         yield f"{name}: {value}"
     yield ""
@@ -367,6 +386,9 @@ def render(found: Brought) -> Iterator[str]:
             (title, *(row.get(way, "-") for way in ways)) for title, row in found.times.items()
         )
         yield from experiment.table(head, cells)
+    for one in prices.tables_of(found.as_json(), reports):
+        yield from ("", one.heading)
+        yield from experiment.table(one.columns, one.rows)
     yield from (f"INCOMPLETE: {problem}" for problem in found.problems)
     yield from experiment.wrong(found.wrong)
 

@@ -28,8 +28,8 @@ FINISH = "finish"
 STRESS_S = 120
 LINGER_S = 600
 # Names of steps that results are read from.
-KUNIT, LOG, HARDWARE, STRESS, BENCH, LIST, ATTACKS = (
-    "kunit", "log", "hardware", "stress", "bench", "list", "attacks",
+KUNIT, LOG, HARDWARE, STRESS, BENCH, PRICES, LIST, ATTACKS = (
+    "kunit", "log", "hardware", "stress", "bench", "prices", "list", "attacks",
 )  # fmt: skip
 CHECKS = ("check", "check again")
 AUDITS = ("audit", "audit again")
@@ -181,6 +181,7 @@ def _measured(variant: Variant, specs: Sequence[Spec], stress_s: int) -> Entry:
         Step(HARDWARE, 1, ("/bin/hardware",)),
         Step(LOG, _BOOT_S),
         *look,
+        Step(PRICES, 2, ("/bin/prices",)),
         Step(BENCH, 2 * len(specs), tuple(measure)),
         Step(STRESS, stress_s, ("/bin/stress", str(stress_s))),
         *again,
