@@ -498,9 +498,18 @@ STUB = """
 from pathlib import Path
 from redoubt.cli import main
 from redoubt.linux import tree
+from redoubt.machine import guest
 tree.materialise = lambda pristine, *_, **__: pristine
+guest.programs = lambda *_: guest.place()
 main.main()
 """
+
+
+def guest_programs(sandbox: Sandbox) -> Path:
+    """Those of the guests' programs that the package of tools has."""
+    place = sandbox.build / "guest"
+    write_tree(place, dict.fromkeys(("hardware", "prices", "bench"), "static"))
+    return place
 
 
 @pytest.fixture
@@ -521,6 +530,8 @@ def shop(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     for name, value in sandbox.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(tree, "materialise", lambda pristine, *_, **__: pristine)
+    place = guest_programs(sandbox)
+    monkeypatch.setattr(guest, "programs", lambda *_: place)
     return sandbox
 
 
@@ -541,7 +552,7 @@ def test_packages_come_to_their_place(shop: Sandbox) -> None:
     place = shop.build / "deb/x86_64-small"
     version = deb.version_of("7.3.4", paths.repo()).text
     names = [f"linux-{kind}-{RELEASE}_{version}_amd64.deb" for kind in ("image", "headers")]
-    names.append(f"redoubt-tools_{version}_all.deb")
+    names.append(f"redoubt-tools_{version}_amd64.deb")
     assert {file.name for file in place.iterdir()} == {*names}
     assert report.packages == tuple(place / name for name in names)
     assert (report.ok, report.boot, report.modules) == (True, None, 1)
@@ -564,12 +575,14 @@ def small(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Path:
     sandbox.program("help2man", HELP2MAN)
     for name, value in sandbox.env.items():
         monkeypatch.setenv(name, value)
+    place = guest_programs(sandbox)
+    monkeypatch.setattr(guest, "programs", lambda *_: place)
     into = sandbox.where / "made"
     into.mkdir()
     before = os.umask(0o077)
     try:
         version = deb.Version("7.3.4+redoubt0-1", 1_795_000_000, False)
-        file = deb._make_tools(version, ("A B", "a@example.org"), into)
+        file = deb._make_tools(X86_64, version, ("A B", "a@example.org"), into, Silent())
     finally:
         os.umask(before)
     assert [*into.iterdir()] == [file]
@@ -588,35 +601,55 @@ def test_the_package_of_tools_has_what_a_system_needs(small: Path, tmp_path: Pat
     fields = dict(
         line.split(": ", 1) for line in dpkg_deb("-f", small).splitlines() if line[0] != " "
     )
-    assert (fields["Package"], fields["Architecture"]) == ("redoubt-tools", "all")
+    assert (fields["Package"], fields["Architecture"]) == ("redoubt-tools", "amd64")
     assert (fields["Version"], fields["Depends"]) == ("7.3.4+redoubt0-1", "python3 (>= 3.11)")
     assert fields["Maintainer"] == "A B <a@example.org>"
     modes = {}
-    for mode, owner, _, day, _, name in map(str.split, dpkg_deb("-c", small).splitlines()):
+    links = {}
+    for line in dpkg_deb("-c", small).splitlines():
+        mode, owner, _, day, _, name, *to = line.split()
+        name = name.removeprefix("./usr/")
         assert (owner, day) == ("root/root", "2026-11-18")
-        assert mode[0] == "-" or mode == "drwxr-xr-x"
-        if mode[0] == "-":
-            modes[name.removeprefix("./usr/")] = mode
+        assert mode[0] in "-l" or mode == "drwxr-xr-x"
+        if to:
+            links[name] = to[-1]
+        elif mode[0] == "-":
+            modes[name] = mode
+    assert links == {
+        "bin/redoubt-collect": "../lib/redoubt/redoubt_collect.py",
+        "lib/redoubt/redoubt_status.py": "../../bin/redoubt-status",
+    }
     assert modes == {
         "bin/redoubt-status": "-rwxr-xr-x",
+        "lib/redoubt/bench": "-rwxr-xr-x",
+        "lib/redoubt/collect.json": "-rw-r--r--",
+        "lib/redoubt/hardware": "-rwxr-xr-x",
+        "lib/redoubt/prices": "-rwxr-xr-x",
+        "lib/redoubt/redoubt_collect.py": "-rwxr-xr-x",
         "lib/systemd/system/redoubt-violations.service": "-rw-r--r--",
+        "share/man/man1/redoubt-collect.1.gz": "-rw-r--r--",
         "share/man/man1/redoubt-status.1.gz": "-rw-r--r--",
         "share/doc/redoubt-tools/changelog.Debian.gz": "-rw-r--r--",
         "share/doc/redoubt-tools/copyright": "-rw-r--r--",
     }
     dpkg_deb("-x", small, tmp_path / "root")
-    program = tmp_path / "root/usr/bin/redoubt-status"
-    # Alone, without anything of this repository, and with the system's Python.
-    done = subprocess.run(
-        ["/usr/bin/env", "-i", "/usr/bin/python3", "-I", program, "--help"],
-        capture_output=True, text=True, check=False, cwd="/",
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Usage: redoubt-status [-h]")
-    page = gzip.decompress((tmp_path / "root/usr/share/man/man1/redoubt-status.1.gz").read_bytes())
-    assert page == b"redoubt-status\n"
-    for word in shipped.local_words(paths.repo()):
-        assert word not in program.read_text()
+    about = json.loads((tmp_path / "root/usr/lib/redoubt/collect.json").read_text())
+    assert (about["target"], about["date"]) == ("x86_64", "2026-11-18T11:06:40+00:00")
+    assert "null-syscall:0:256:10:1" in about["specs"]
+    for name in ("redoubt-status", "redoubt-collect"):
+        program = tmp_path / "root/usr/bin" / name
+        # Alone, without anything of this repository, and with the system's Python.
+        done = subprocess.run(
+            ["/usr/bin/env", "-i", "/usr/bin/python3", program, "--help"],
+            capture_output=True, text=True, check=False, cwd="/",
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"Usage: {name} [-h]")
+        page = (tmp_path / f"root/usr/share/man/man1/{name}.1.gz").read_bytes()
+        assert gzip.decompress(page) == f"{name}\n".encode()
+        for word in shipped.local_words(paths.repo()):
+            assert word not in program.read_text()
+    assert not list((tmp_path / "root").rglob("__pycache__"))
 
 
 @needs_dpkg
@@ -659,7 +692,8 @@ def test_what_the_package_of_tools_lacks_is_named(shop: Sandbox, call: Callable[
 def test_the_package_of_tools_is_the_same_each_time(small: Path) -> None:
     first = small.read_bytes()
     version = deb.Version("7.3.4+redoubt0-1", 1_795_000_000, False)
-    assert deb._make_tools(version, ("A B", "a@example.org"), small.parent) == small
+    made = deb._make_tools(X86_64, version, ("A B", "a@example.org"), small.parent, Silent())
+    assert made == small
     assert small.read_bytes() == first
 
 
@@ -803,7 +837,7 @@ def test_the_kernel_out_of_the_package_is_booted(
         return booted()
 
     monkeypatch.setattr(packaged, "start", start)
-    monkeypatch.setattr(guest, "programs", lambda *_: shop.where)
+    monkeypatch.setattr(guest, "programs", lambda *_: guest_programs(shop))
     assert make(host.EMULATED).ok
     assert seen == {
         "image": "kernel\n", "options": "n", "modules": [b"module"], "where": host.EMULATED,
@@ -823,7 +857,7 @@ def test_what_boots_is_installed_and_kept_if_that_is_well(
             suite="trixie", said=("hardened",), tables=9, problems=problems, result=booted().result
         )
 
-    monkeypatch.setattr(guest, "programs", lambda *_: shop.where)
+    monkeypatch.setattr(guest, "programs", lambda *_: guest_programs(shop))
     monkeypatch.setattr(packaged, "start", lambda *_: booted("no"))
     monkeypatch.setattr(installed, "check_packages", tried)
     report = deb.make(X86_64, "small", host.EMULATED, Silent(), install=True)
@@ -897,7 +931,7 @@ def test_what_is_said(
     assert lines[2].endswith(f": {sizes['headers']} bytes")
     assert (
         lines[3]
-        == f"  redoubt-tools_7.3.4+redoubt0-1_all.deb: {sizes['tools_7.3.4+redoubt0']} bytes"
+        == f"  redoubt-tools_7.3.4+redoubt0-1_amd64.deb: {sizes['tools_7.3.4+redoubt0']} bytes"
     )
     assert lines[4].startswith("1 modules, built in ")
     assert lines[5:] == [

@@ -393,20 +393,21 @@ def follow(root: Path) -> None:
             fresh.rename(file)
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
+class Help(argparse.RawDescriptionHelpFormatter):
     """Begins as help2man takes for a synopsis."""
 
     def add_usage(
         self, usage: str | None, actions: Iterable[argparse.Action],
         groups: Iterable[Any], prefix: str | None = None,
     ) -> None:  # fmt: skip
+        """Add the words that begin it."""
         super().add_usage(usage, actions, groups, prefix or "Usage: ")
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="redoubt-status", description=HELP, allow_abbrev=False,
-        formatter_class=_Help,
+        formatter_class=Help,
     )  # fmt: skip
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(

@@ -25,7 +25,7 @@ from redoubt.core.process import run_logged
 from redoubt.core.progress import Progress
 from redoubt.linux import build, own, pinned, source, tree
 from redoubt.linux.own import Own
-from redoubt.machine import doctor, provenance
+from redoubt.machine import doctor, guest, provenance
 from redoubt.ship import commits
 from redoubt.ship.deb import installed, packaged, shipped, tools
 from redoubt.targets import Target
@@ -240,11 +240,14 @@ def _make(
     return release, image, headers
 
 
-def _make_tools(version: Version, author: tuple[str, str], into: Path) -> Path:
+def _make_tools(
+    target: Target, version: Version, author: tuple[str, str], into: Path, progress: Progress
+) -> Path:
     """Pack the programs for a system that the kernel is installed in."""
     who = _maintainer(author)
+    programs = guest.programs(progress, target.cross_compile)
     changelog = _changelog(tools.NAME, f"{tools.PROGRAM} for this kernel.", version, who)
-    return tools.make(version.text, version.seconds, who, changelog, into)
+    return tools.make(target, programs, version.text, version.seconds, who, changelog, into)
 
 
 def make_tools() -> Path:
@@ -301,7 +304,7 @@ def make(
     base = shipped.base(target, config, progress, mine)
     rules = shipped.rules(target, config, repo, base, mine)
     release, image, headers = _make(target, config, version, author, base, rules, progress)
-    small = _make_tools(version, author, image.parent)
+    small = _make_tools(target, version, author, image.parent, progress)
     seconds = time.monotonic() - started
     place = place_of(target, config)
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -83,6 +83,23 @@ class Brought:
     wrong: tuple[str, ...]
 
     @property
+    def collected(self) -> str:
+        """The release of the kernel of an installed system; empty for an image."""
+        return str(self.image.get("collected", ""))
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """The parts that an image has, and an installed system may not."""
+        ways = {name.partition("/")[0] for name in self.steps}
+        parts = {
+            "KUnit": bool(self.kunit),
+            "attacks": bool(self.attacks),
+            "protection on": "on" in ways,
+            "protection off": "off" in ways,
+        }
+        return tuple(name for name, there in parts.items() if not there)
+
+    @property
     def ok(self) -> bool:
         """Is everything there, and as it should be?"""
         return not self.problems and not self.wrong
@@ -135,7 +152,8 @@ def read(file: Path) -> Journal:
 def _none(file: Path, why: str) -> RedoubtError:
     return RedoubtError(
         f"{file} is no result of an image: {why}",
-        "it is called results-MACHINE.json, on the disk that the machine was started from",
+        "it is called results-MACHINE.json, on the disk that the machine was started from, or "
+        "made by redoubt-collect",
     )
 
 
@@ -372,7 +390,11 @@ def render(found: Brought, reports: Iterable[Report] = ()) -> Iterator[str]:
     yield ""
     keys = "enforces protection keys" if found.keys else "has no protection keys for the kernel"
     kind = "a machine" if found.silicon else "a virtual machine, of which times say nothing,"
-    yield f"{kind} that {keys}; image of commit {str(found.image['commit'])[:12]}"
+    what = "package" if found.collected else "image"
+    yield f"{kind} that {keys}; {what} of commit {str(found.image['commit'])[:12]}"
+    if found.collected:
+        yield f"collected on an installed system with Linux {found.collected}"
+        yield f"not tried there: {', '.join(found.lacking) or 'nothing'}"
     for name, (passed, failed, skipped) in found.kunit.items():
         yield f"{name}: {passed} passed, {failed} failed, {skipped} skipped"
     for variant in dict.fromkeys(one.variant for one in found.attacks):
@@ -404,7 +426,8 @@ def row(file: str, value: Mapping[str, Any]) -> tuple[str, ...]:
     times, on = value["times"], value["kunit"].get(f"{plan.KUNIT}-on")
     blocked = [one["outcome"] for one in value["attacks"] if one["variant"] == "on"]
     return (
-        value["hardware"].get("model name", file),
+        value["hardware"].get("model name", file)
+        + (", installed" if "collected" in value["image"] else ""),
         "yes" if value["keys"] else "no",
         f"{on[0]} passed, {on[1]} failed" if on else "-",
         f"{blocked.count(attack.BLOCKED)} blocked of {len(blocked)}" if blocked else "-",
