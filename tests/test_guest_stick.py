@@ -67,7 +67,13 @@ def test_a_panic_and_a_power_failure(tmp_path: Path) -> None:
     assert any("off/panic: took the machine down" in line for line in lines)
     lines.clear()
     ended = firmware.start(
-        X86_64, disk, "nvme", Silent(), timeout=TIMEOUT, watch=lines.append, cpus=2
+        X86_64,
+        disk,
+        "nvme",
+        Silent(),
+        timeout=TIMEOUT,
+        watch=lines.append,
+        form=firmware.Form(cpus=2),
     )
     assert (ended.code, ended.timed_out) == (0, False)
     assert any("off/cut: took the machine down" in line for line in lines)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import standin
 from conftest import Done
 
 from redoubt.core import paths
@@ -20,8 +21,9 @@ from redoubt.core.progress import Silent
 from redoubt.linux import rootless
 from redoubt.linux.build import Build
 from redoubt.machine import kernels
-from redoubt.ship.stick import esp, image, plan, uki
-from redoubt.targets import ARM64, X86_64
+from redoubt.ship.stick import esp, firmware, image, plan, uki
+from redoubt.ship.stick.firmware import Form
+from redoubt.targets import ARM64, TARGETS, X86_64, Target
 
 ORIGIN: dict[str, Any] = {"commit": "c" * 40, "dirty": False, "command": "redoubt image x86_64",
                           "date": "2026-11-30T00:00:00+00:00"}  # fmt: skip
@@ -301,6 +303,42 @@ def test_a_new_kernel_is_one_for_real_machines(
     done: Done = call("image", "x86_64", "--output", str(tmp_path / "a.img"))
     assert (done.code, asked) == (0, [("x86_64", "on", "image"), tmp_path / "a.img"])
     assert f"dd if={tmp_path / 'a.img'} of=/dev/STICK" in done.out
+
+
+# === The emulated machine ========================================================================
+
+
+def started(target: Target, bus: str = "usb", **form: Any) -> list[str]:
+    disk, code, variables = map(Path, ("disk", "code", "variables"))
+    return firmware.command(target, disk, code, variables, bus, Form(**form))
+
+
+def test_each_target_has_firmware() -> None:
+    assert all(firmware.possible(target) for target in (X86_64, ARM64))
+    assert not firmware.possible(TARGETS["um"])
+    words = started(standin.emulated(ARM64), "nvme")
+    assert words[0] == "qemu-system-aarch64"
+    assert words[words.index("-machine") + 1] == "virt"
+    assert "if=pflash,format=raw,readonly=on,file=code" in words
+    assert "nvme,serial=redoubt,drive=disk" in words
+
+
+def test_a_machine_with_nodes() -> None:
+    words = started(X86_64, cpus=8, nodes=2, memory_mb=4096)
+    assert words[words.index("-m") + 1] == "4096M"
+    assert [word for word in words if "id=node" in word or "nodeid" in word] == [
+        "memory-backend-ram,id=node0,size=2048M", "node,nodeid=0,cpus=0-3,memdev=node0",
+        "memory-backend-ram,id=node1,size=2048M", "node,nodeid=1,cpus=4-7,memdev=node1",
+    ]  # fmt: skip
+    assert "-numa" not in started(X86_64, cpus=8)
+
+
+def test_a_machine_without_a_serial_port_has_a_screen() -> None:
+    for target, screen in ((X86_64, "VGA"), (standin.emulated(ARM64), "ramfb")):
+        assert "-serial" in started(target)
+        words = started(target, serial=False, cpu="max,pks=off")
+        assert "-serial" not in words and screen in words
+        assert words[words.index("-cpu") + 1] == "max,pks=off"
 
 
 # === The journal of the program ==================================================================
