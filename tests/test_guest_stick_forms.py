@@ -17,12 +17,14 @@ from redoubt.machine import guest, provenance
 from redoubt.ship.stick import brought, esp, firmware, image, plan
 from redoubt.ship.stick.firmware import Form
 from redoubt.ship.stick.plan import Entry, Plan, Step
+from redoubt.suite import real
 from redoubt.targets import ARM64, X86_64, Target
 
 TIMEOUT = 600.0
 ENTRIES = (
-    Entry("off", (), (Step(plan.HARDWARE, 1, ("/bin/hardware",)),), "off"), Entry("finish", ())
-)  # fmt: skip
+    Entry("off", (), (Step(plan.HARDWARE, 1, ("/bin/hardware",)),), "off"),
+    Entry("finish", ()),
+)
 
 pytestmark = [
     pytest.mark.guest,
@@ -44,7 +46,7 @@ def report(target: Target, bus: str, form: Form, where: Path) -> dict[str, str]:
     programs = standin.programs(chosen, built, where / "programs")
     disk = where / "disk.img"
     image.make(
-        standin.kernel(chosen, Silent()), programs, Plan(chosen, ENTRIES, (), linger_s=0),
+        standin.kernel(chosen, Silent()), programs, real.emulated(Plan(chosen, ENTRIES, ())),
         provenance.collect(["image"]), disk, Silent(),
     )  # fmt: skip
     lines: list[str] = []

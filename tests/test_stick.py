@@ -23,6 +23,7 @@ from redoubt.linux.build import Build
 from redoubt.machine import kernels
 from redoubt.ship.stick import esp, firmware, image, plan, uki
 from redoubt.ship.stick.firmware import Form
+from redoubt.suite import real
 from redoubt.targets import ARM64, TARGETS, X86_64, Target
 
 ORIGIN: dict[str, Any] = {"commit": "c" * 40, "dirty": False, "command": "redoubt image x86_64",
@@ -447,6 +448,15 @@ def test_the_plan_fits_into_the_program() -> None:
     for entry in plan.make(X86_64).entries:
         for name in (entry.name, *(step.name for step in entry.steps)):
             assert not set(name) & set('/"\\\t')
+
+
+def test_a_plan_for_an_emulated_machine() -> None:
+    made = real.emulated(plan.make(X86_64))
+    args = [made.args(entry, "p") for entry in made.entries]
+    assert all("no_timer_check" in words and "redoubt.linger=0" in words for words in args)
+    assert not any("pti=on" in words for words in args)
+    made = real.emulated(plan.make(ARM64))
+    assert not any("no_timer_check" in made.args(entry, "p") for entry in made.entries)
 
 
 def test_a_longer_wait_at_the_end() -> None:
