@@ -15,6 +15,7 @@ from redoubt.core.errors import RedoubtError
 from redoubt.cost import prices
 from redoubt.cost.figures import Figure, Report
 from redoubt.cost.prices import Price
+from redoubt.trial.asi import exits
 
 SAID = [
     "@price: flush-page ops=10 ns=1000,800,900",
@@ -97,6 +98,33 @@ def test_tables_of_a_machine() -> None:
     # Results of an older image have no prices.
     del value["prices"]
     assert prices.tables_of(value, [report()]) == []
+
+
+EXITS = (
+    exits.Row({"exit_fault": 10, "enter": 10, "ibpb": 10}, "fault", 10),
+    exits.Row({"nr_tlb_local_flush_one": 20}, "tmpfs-read", 10),
+    exits.Row({"exit_fault": 9}, "fault", 10, exits.OFF),
+)
+
+
+def test_a_prediction_for_isolation() -> None:
+    known = {"off": {"flush-page": {"ns": 90.0}, "load-root": {"ns": 200.0}, "ibpb": {"ns": 1e3}}}
+    made = prices.isolated(EXITS, known).rows
+    # An exit and an entry of 200 ns, and 1 µs; two pages of 90 ns.
+    assert made == (("fault", "2", "0", "1", "1400"), ("tmpfs-read", "0", "2", "0", "180"))
+    # With PCIDs, on a CPU that needs no barrier.
+    made = prices.isolated(EXITS, {"off": {"keep-root": {"ns": 50.0}, "load-root": {"ns": 200.0}}})
+    assert made.rows[0][-1] == "100"
+    assert prices.isolated(EXITS, {}).rows == ()
+
+
+def test_exits_that_are_kept_are_understood() -> None:
+    kept = json.loads((paths.repo() / "results" / "exits-x86_64.json").read_text())
+    events = {(row.operation, row.way): row.events for row in exits.rows_from_json(kept)}
+    assert events["null-syscall", exits.ON]["CR3 writes"] == 0
+    assert events["tmpfs-read", exits.LEAVING]["CR3 writes"] >= 2
+    two = json.loads((paths.repo() / "results" / "exits-x86_64-2.json").read_text())
+    assert exits.rows_from_json(two) == ()
 
 
 def test_counts_that_are_kept_are_understood() -> None:

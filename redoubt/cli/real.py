@@ -106,7 +106,8 @@ def import_results(
     with alone():
         kernel = source.obtain(task.display).path
     found = brought.judge(journal, kernel)
-    print_lines(brought.render(found, report.benchmarks(paths.results_dir(), found.target)))
+    counted = report.counted(paths.results_dir(), found.target)
+    print_lines(brought.render(found, counted.prices_of(found.as_json())))
     if show:
         return
     if found.problems and not incomplete:

@@ -18,6 +18,7 @@ from redoubt.cost import tables
 from redoubt.cost.figures import Report
 from redoubt.cost.tables import Table
 from redoubt.cost.workloads import EVENTS, WORKLOADS
+from redoubt.trial.asi import exits
 
 # The level raised and lowered again, as the kernel does it, and what that is without protection.
 SWITCH = "switch"
@@ -32,6 +33,9 @@ TITLES = {
 REGISTER = "writing the kernel's key register (WRMSR of PKRS; MSR POR_EL1 and ISB)"
 COLUMNS = ("price of", "ns", "ticks")
 PREDICTED = ("workload", "register writes", "predicted ns", "measured ns", "predicted", "measured")
+ISOLATED = ("operation", "CR3 writes", "INVLPGs", "IBPBs", "predicted ns")
+# Prices of the events that an exit counts; without PCIDs the TLB is flushed each time.
+_EVENTS = {"CR3 writes": ("keep-root", "load-root"), "INVLPGs": ("flush-page",), "IBPBs": ("ibpb",)}
 _WRITES = 2
 _PREFIX, _DONE = "@price: ", "@price: done"
 _COUNTER = re.compile(r"counter ticks=(\d+) ns=(\d+)")
@@ -135,12 +139,45 @@ def _predictions(
         )  # fmt: skip
 
 
-def tables_of(value: Mapping[str, Any], reports: Iterable[Report]) -> list[Table]:
-    """The tables of a machine, of results as they are kept; `reports` are of benchmarks."""
+def isolated(rows: Iterable[exits.Row], known: Known) -> Table:
+    """What address space isolation adds to each operation, as predicted.
+
+    The counts are with all flushes, whichever the machine needs.
+    """
+    found = {
+        event: next(
+            (prices[name]["ns"] for name in names for prices in known.values() if name in prices), 0
+        )
+        for event, names in _EVENTS.items()
+    }
+    heading = "What address space isolation adds: counted events times their prices"
+    if not found["CR3 writes"]:
+        return Table("prices", heading, ISOLATED, ())
+    made = tuple(
+        (
+            row.operation,
+            *(f"{row.events[event]:.4g}" for event in _EVENTS),
+            f"{sum(row.events[event] * price for event, price in found.items()):.0f}",
+        )
+        for row in rows
+        if row.way == exits.ON
+    )
+    return Table("prices", heading, ISOLATED, made)
+
+
+def tables_of(
+    value: Mapping[str, Any], reports: Iterable[Report] = (), rows: Iterable[exits.Row] = ()
+) -> list[Table]:
+    """The tables of a machine, of results as they are kept.
+
+    `reports` are of benchmarks, and `rows` of exits on a machine of that target with one CPU.
+    """
     known = value.get("prices", {})
     counted = (one for one in reports if one.target == value["target"] and EVENTS in one.kinds)
     made = [table(known)]
     # A virtual machine has no times to compare.
-    if value["silicon"] and (report := next(counted, None)):
-        made.append(predicted(writes(report), known, value["times"]))
+    if value["silicon"]:
+        if report := next(counted, None):
+            made.append(predicted(writes(report), known, value["times"]))
+        made.append(isolated(rows, known))
     return [one for one in made if one.rows]

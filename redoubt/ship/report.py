@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -125,12 +125,22 @@ class Results:
     @property
     def priced(self) -> list[Table]:
         """What operations cost on each real machine, and what protection adds by that."""
-        reports = [one for _, one in self.benchmarks]
         return [
             replace(one, heading=f"{value['hardware'].get('model name', file)}: {one.heading}")
             for file, value in self.machines
-            for one in prices.tables_of(value, reports)
+            for one in self.prices_of(value)
         ]
+
+    def prices_of(self, value: Mapping[str, Any]) -> list[Table]:
+        """The same for one machine, of results as they are kept."""
+        reports = [one for _, one in self.benchmarks]
+        rows = [
+            row
+            for run in self.runs
+            if (run.kind, run.provenance.get("target")) == ("cpus", value["target"])
+            for row in exits.rows_from_json(run.provenance)
+        ]
+        return prices.tables_of(value, reports, rows)
 
     @property
     def demands(self) -> list[tuple[str, str, Table]]:
@@ -159,15 +169,16 @@ def load(directory: Path) -> Results:
     return found
 
 
-def benchmarks(directory: Path, target: str) -> list[Report]:
-    """The benchmarks of a target among the results of a directory, which may have none.
+def counted(directory: Path, target: str) -> Results:
+    """The counts of a target among the results of a directory, which may have none.
 
     Raises RedoubtError if a file is none.
     """
     found = Results()
-    for file in directory.glob(f"bench-{target}.json"):
-        _read(found, file)
-    return [one for _, one in found.benchmarks]
+    for kind in ("bench", "exits"):
+        for file in directory.glob(f"{kind}-{target}.json"):
+            _read(found, file)
+    return found
 
 
 def _read(found: Results, file: Path) -> None:

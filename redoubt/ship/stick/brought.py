@@ -13,8 +13,8 @@ from typing import Any
 
 from redoubt.core.errors import RedoubtError
 from redoubt.cost import bench, prices
-from redoubt.cost.figures import Report
 from redoubt.cost.prices import Price
+from redoubt.cost.tables import Table
 from redoubt.cost.workloads import WORKLOADS, Spec
 from redoubt.ship.stick import plan
 from redoubt.ship.stick.image import FORMAT
@@ -383,8 +383,8 @@ def _prices(journal: Journal, problems: list[str]) -> dict[str, dict[str, Price]
 # === Showing =====================================================================================
 
 
-def render(found: Brought, reports: Iterable[Report] = ()) -> Iterator[str]:
-    """The contents of results, for people; `reports` of benchmarks say what to expect of times."""
+def render(found: Brought, more: Iterable[Table] = ()) -> Iterator[str]:
+    """The contents of results, for people, and more tables of them."""
     for name, value in found.hardware.items():
         yield f"{name}: {value}"
     yield ""
@@ -408,7 +408,7 @@ def render(found: Brought, reports: Iterable[Report] = ()) -> Iterator[str]:
             (title, *(row.get(way, "-") for way in ways)) for title, row in found.times.items()
         )
         yield from experiment.table(head, cells)
-    for one in prices.tables_of(found.as_json(), reports):
+    for one in more:
         yield from ("", one.heading)
         yield from experiment.table(one.columns, one.rows)
     yield from (f"INCOMPLETE: {problem}" for problem in found.problems)

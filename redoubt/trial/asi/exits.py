@@ -8,8 +8,9 @@ With two CPUs they are not, and there are IPIs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from redoubt.core.progress import Progress
 from redoubt.machine.kernels import Workbench
@@ -103,6 +104,16 @@ def parse(lines: Sequence[str], way: str = ON) -> tuple[Row, ...]:
         Row(counts, operation, int(times), way)
         for (operation, times), counts in experiment.said("exits", ("operation", "times"), lines)
     )
+
+
+def rows_from_json(value: Mapping[str, Any]) -> tuple[Row, ...]:
+    """The rows of a report that was written with a machine of one CPU; none of another."""
+    fields = ("operation", "times", "way")
+    return tuple(
+        Row({name: one for name, one in row.items() if name not in fields},
+            *(row[name] for name in fields))
+        for row in (value["rows"] if value["cpus"] == 1 else ())
+    )  # fmt: skip
 
 
 def judge(rows: Sequence[Row]) -> Iterator[str]:
