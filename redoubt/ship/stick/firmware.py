@@ -113,6 +113,8 @@ def start(
     `more` are further options of the emulator.
     """
     known = _FIRMWARE[target.name]
+    assert target.emulator
+    qemu.obtain(target.emulator, progress)
     unpacked = rootless.foreign(target.debian, (known.package,), progress)
     log = paths.build_dir() / "log" / f"boot-image-{target.name}-{bus}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
