@@ -6,6 +6,8 @@ from __future__ import annotations
 from test_bench_guest import samples
 from test_guest_x86_64 import machine, pytestmark, run  # noqa: F401
 
+from redoubt.cost import prices
+
 # A mapping of 4 MB has 2 tables of entries, and one at each of two levels above.
 TABLES = 4
 
@@ -42,3 +44,13 @@ def test_small_pages_are_not_taken_for_large_folios() -> None:
     assert [line["workload"] for line in samples(result)] == ["munmap"]
     last = [line for line in result.console if line.startswith("bench: ")]
     assert last == ["bench: munmap-large of size 4194304, 1 times: Operation not supported"]
+
+
+def test_prices_of_a_pc() -> None:
+    result = run(["/bin/prices"], machine())
+    assert (result.outcome, result.status, result.complaints) == ("finished", 0, ())
+    found = prices.parse(result.console)
+    assert {"switch", "flush-page", "load-root"} <= found.keys() <= prices.TITLES.keys()
+    assert all(price.ns > 0 and price.ticks > 0 for price in found.values())
+    # The emulated CPU has no PCIDs: loading a root that keeps the TLB would be a fault.
+    assert "@price: keep-root absent: Operation not supported" in result.console
