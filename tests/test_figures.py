@@ -763,7 +763,7 @@ RUNS = {
     "protection active",
     "attack-arm64-plain.json": "leaked-level off: succeeded 20 times, on: blocked 20 times; "
     "sleeping-fault off: succeeded 20 times, on: blocked 20 times on arm64, flavour plain",
-    "exits-x86_64.json": "x86_64 (on), 1 CPU: exits for each operation with asi=on: fork 1.2",
+    "exits-x86_64.json": "x86_64 (on), 1 CPU: exits for each operation with asi=on: fork 1",
     "flushes-x86_64-mktme.json": "x86_64-mktme (on), 256 MiB: flushes that the pool leaves: "
     "build-like 0.00%, churn-5/8 20.00% (missed)",
     "selftests-x86_64-bpf.json": "x86_64 (on), 2 of the kernel's tests: 7 parts pass on the "
