@@ -58,7 +58,7 @@ BAD = {
     "deb": {
         "vax": "unknown target 'vax'", "um": "um", "x86_64 --config /nowhere": "/nowhere",
         "x86_64 --config small --with asi": "--with is for",
-        "": "there is no target", "x86_64 --tools": "--tools makes a package",
+        "x86_64 --tools --install": "--tools makes a package",
         "x86_64 --json /nowhere/r": "cannot write /nowhere/r",
     },
     "diff": {"7.3.4 8.0.1": "8.0.1", "/nowhere 7.3.5": "/nowhere", "7.3.4 /etc": "/etc"},

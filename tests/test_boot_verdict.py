@@ -102,7 +102,7 @@ def test_run_exits_with_the_status_and_tells_of_an_oops(
     result = Result("finished", status, (*splats, "last words"), splats, LOG)
     built = Build(get_target("um"), Path("d"), Path("i"), Path("v"))
     bench = kernels.Workbench(built, Path("p"), host.NATIVE)
-    monkeypatch.setattr(kernels, "workbench", lambda *args: bench)
+    monkeypatch.setattr(kernels, "workbench", lambda *args, **options: bench)
     monkeypatch.setattr(boot, "boot", lambda *args, **options: result)
     done = call("run", "um", "--", "/bin/x", "--flag")
     assert done.code == code

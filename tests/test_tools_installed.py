@@ -10,14 +10,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Sandbox
+from conftest import Sandbox, write_tree
 
 from redoubt.linux import debian
 from redoubt.ship.deb import tools
+from redoubt.targets import X86_64
 
 UNIT = "redoubt-violations.service"
 HELP2MAN = 'for word; do case $word in --output=*) : >"${word#*=}" ;; esac; done\n'
-PACKAGE = "redoubt-tools_7.3.4+redoubt0-1_all.deb"
+PACKAGE = "redoubt-tools_7.3.4+redoubt0-1_amd64.deb"
 # Prints what the test compares, and ends with the first thing that is wrong.
 USE = f"""\
 set -eu
@@ -41,7 +42,9 @@ def package(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Path:
         sandbox.program("help2man", HELP2MAN)
     for name, value in sandbox.env.items():
         monkeypatch.setenv(name, value)
-    return tools.make("7.3.4+redoubt0-1", 0, "A <a@localhost>", "x\n", sandbox.where)
+    programs = write_tree(sandbox.where / "programs", dict.fromkeys(tools._PROGRAMS, "program"))
+    version, author = "7.3.4+redoubt0-1", "A <a@localhost>"
+    return tools.make(X86_64, programs, version, 0, author, "x\n", sandbox.where)
 
 
 @pytest.mark.network

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from redoubt.cli.common import Display, Task, alone, app, out, print_lines, usage
-from redoubt.cli.options import JsonOpt, Names, WithOpt, target_names
+from redoubt.cli.options import JsonOpt, Names, TargetArg, WithOpt
 from redoubt.core import paths
 from redoubt.core.errors import UsageError
 from redoubt.linux import own, source
@@ -124,9 +124,7 @@ def make_branch(
 
 @app.command("deb")
 def make_packages(
-    target: Annotated[
-        str | None, Argument(help="x86_64 or arm64.", autocompletion=target_names)
-    ] = None,
+    target: TargetArg,
     config: Annotated[
         str,
         Option(
@@ -151,20 +149,18 @@ def make_packages(
     json_file: JsonOpt = None,
 ) -> None:
     """Make Debian packages of the protected kernel: linux-image and linux-headers."""
-    if tools:
-        others = target, features, install, json_file, boot is not None, config != shipped.DISTRO
-        if any(others):
-            raise UsageError("--tools makes a package for any kernel, and takes nothing else")
-        with alone():
-            out.print(str(deb.make_tools()), markup=False)
-        return
-    if target is None:
-        raise UsageError("there is no target", "redoubt deb x86_64, or redoubt deb --tools")
     chosen = get_target(target)
+    others = features, install, json_file, boot is not None, config != shipped.DISTRO
+    if tools and any(others):
+        raise UsageError("--tools makes a package for any kernel, and takes nothing else")
     if install and boot is False:
         raise UsageError("--install boots what was installed, which --no-boot forbids")
     with usage():
         shipped.needs_packages(chosen)
+    if tools:
+        with alone():
+            print_lines([str(deb.make_tools(chosen, Display()))])
+        return
     mine = _own_configuration(chosen, config, features)
     if mine:
         if boot or install:

@@ -250,7 +250,7 @@ def _make_tools(
     return tools.make(target, programs, version.text, version.seconds, who, changelog, into)
 
 
-def make_tools() -> Path:
+def make_tools(target: Target, progress: Progress) -> Path:
     """Make redoubt-tools alone, of the pinned kernel's version; returns the package.
 
     Raises RedoubtError if it cannot be made; an earlier one is replaced, or stays.
@@ -262,7 +262,7 @@ def make_tools() -> Path:
     place = paths.build_dir() / "deb" / "tools"
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=_SCRATCH) as name:
-        made = _make_tools(version, author, Path(name))
+        made = _make_tools(target, version, author, Path(name), progress)
         return _publish((made,), place, Path(name))[0]
 
 
