@@ -67,14 +67,14 @@ static __always_inline bool asi_needs_block(int migratetype)
 
 /*
  * Free pages of ordinary blocks that are partly used, which is of no use to
- * sensitive allocations. Called for each change of a free list.
+ * sensitive allocations. Called for all free pages, and then for those of blocks
+ * that are wholly free, with the opposite number.
  */
 static __always_inline void asi_account_holes(struct zone *zone,
-					      unsigned int order,
 					      int migratetype, long nr_pages)
 {
-	if (asi_enabled() && order < pageblock_order &&
-	    migratetype < MIGRATE_PCPTYPES && !is_migrate_sensitive(migratetype))
+	if (asi_enabled() && migratetype < MIGRATE_PCPTYPES &&
+	    !is_migrate_sensitive(migratetype))
 		WRITE_ONCE(zone->nr_ordinary_holes,
 			   zone->nr_ordinary_holes + nr_pages);
 }
@@ -232,7 +232,7 @@ long asi_event_read(enum asi_event event);
 #define asi_defer(page, order)			do { } while (0)
 #define asi_compatible(migratetype, other)	true
 #define asi_needs_block(migratetype)		false
-#define asi_account_holes(zone, order, type, nr) do { } while (0)
+#define asi_account_holes(zone, type, nr)	do { } while (0)
 #define asi_unusable_holes(zone, sensitive)	0
 #define asi_may_serve(type, order, sensitive)	true
 #define asi_unreserved_type(migratetype)	(migratetype)

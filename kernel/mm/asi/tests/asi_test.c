@@ -564,7 +564,7 @@ static void ranges_are_of_the_right_kind(struct kunit *test)
 
 	err = alloc_contig_range(start, end, ACR_FLAGS_NONE, GFP_KERNEL);
 	if (!err)
-		free_contig_range(start, pageblock_nr_pages);
+		free_contig_range(start, end - start);
 	/* Another task may have allocated from the range. */
 	else
 		KUNIT_EXPECT_EQ(test, err, -EBUSY);
