@@ -65,6 +65,8 @@ static __always_inline bool asi_needs_block(int migratetype)
 	return asi_enabled() && !is_migrate_sensitive(migratetype);
 }
 
+void __asi_account_holes(struct zone *zone, int migratetype, long nr_pages);
+
 /*
  * Free pages of ordinary blocks that are partly used, which is of no use to
  * sensitive allocations. Called for all free pages, and then for those of blocks
@@ -73,10 +75,8 @@ static __always_inline bool asi_needs_block(int migratetype)
 static __always_inline void asi_account_holes(struct zone *zone,
 					      int migratetype, long nr_pages)
 {
-	if (asi_enabled() && migratetype < MIGRATE_PCPTYPES &&
-	    !is_migrate_sensitive(migratetype))
-		WRITE_ONCE(zone->nr_ordinary_holes,
-			   zone->nr_ordinary_holes + nr_pages);
+	if (asi_enabled())
+		__asi_account_holes(zone, migratetype, nr_pages);
 }
 
 /* How many free pages of a zone does the watermark not count? */

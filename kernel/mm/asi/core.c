@@ -251,6 +251,21 @@ static void asi_check_reserve(void)
 
 /* === Used by the page allocator ========================================= */
 
+/**
+ * __asi_account_holes() - asi_account_holes() with isolation enabled.
+ * @zone: the zone, whose lock is held.
+ * @migratetype: type of the pages.
+ * @nr_pages: how many more are free.
+ *
+ * Context: any but NMI.
+ */
+void __asi_account_holes(struct zone *zone, int migratetype, long nr_pages)
+{
+	if (migratetype < MIGRATE_PCPTYPES && !is_migrate_sensitive(migratetype))
+		WRITE_ONCE(zone->nr_ordinary_holes,
+			   zone->nr_ordinary_holes + nr_pages);
+}
+
 static bool asi_may_flush(gfp_t gfp)
 {
 	return gfpflags_allow_blocking(gfp) && !irqs_disabled();
