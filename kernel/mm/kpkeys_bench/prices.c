@@ -95,7 +95,7 @@ static __always_inline void forget_branches(unsigned long unused)
  * kbench_load_root() - Time a write of CR3 that flushes the TLB.
  * @run: the sample; the size is ignored.
  *
- * What refilling it costs later is not included.
+ * The cost of refilling it later is not included.
  * Context: the thread of a sample.
  * Return: 0.
  */
