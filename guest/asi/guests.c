@@ -11,7 +11,7 @@ static unsigned char exits_code[] = {
 	0x0f, 0xa2,			/* cpuid */
 	0x66, 0x4e,			/* dec %esi */
 	0x75, 0xfa,			/* jnz to cpuid */
-	0xe6, 0x10,			/* out %al, $0x10 */
+	0xe6, PORT,			/* out %al, $PORT */
 	0xeb, 0xf0,			/* jmp to the first */
 };
 

@@ -122,24 +122,33 @@ static void read_stats(struct stats *stats)
 	fclose(file);
 }
 
+/* How many KiB there are of something; 0 if it is not told. */
+static u64 meminfo(const char *wanted)
+{
+	FILE *file = fopen(MEMINFO, "re");
+	unsigned long long value, found = 0;
+	char line[256], label[32];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%31[^:]: %llu kB", label, &value) == 2 &&
+		    !strcmp(label, wanted))
+			found = value;
+	if (file)
+		fclose(file);
+	return found;
+}
+
 /* A missing value is 0: no pool, or no pages of that size. */
 static void read_layout(struct layout *layout)
 {
-	FILE *file = fopen(MEMINFO, "re");
 	unsigned long long value;
-	char line[256], label[32];
+	char line[256];
+	FILE *file;
 	size_t i;
 
 	memset(layout, 0, sizeof(*layout));
-	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "%31[^:]: %llu kB", label, &value) != 2)
-			continue;
-		for (i = 0; i < ARRAY_SIZE(sizes); i++)
-			if (!strcmp(label, sizes[i].label))
-				layout->kib[i] = value;
-	}
-	if (file)
-		fclose(file);
+	for (i = 0; i < ARRAY_SIZE(sizes); i++)
+		layout->kib[i] = meminfo(sizes[i].label);
 
 	file = fopen(POOL, "re");
 	while (file && fgets(line, sizeof(line), file))
@@ -228,21 +237,6 @@ static int kept_file(void)
 	if (fd < 0)
 		fd = new_file(KEPT_NAME);
 	return fd;
-}
-
-static unsigned long meminfo(const char *name)
-{
-	FILE *file = fopen(MEMINFO, "r");
-	unsigned long kib = 0;
-	char found[64];
-
-	if (!file)
-		fail("%s: %s", MEMINFO, strerror(errno));
-	while (fscanf(file, "%63[^:]: %lu%*[^\n]\n", found, &kib) == 2)
-		if (!strcmp(found, name))
-			break;
-	fclose(file);
-	return kib;
 }
 
 /* The same in large pages only. */

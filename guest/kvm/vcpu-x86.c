@@ -5,8 +5,6 @@
 #include "vcpu.h"
 #include "vm.h"
 
-#define PORT		0x10
-
 const unsigned char vcpu_code[] = {
 	0x8e, 0xd8,			/* mov %ax, %ds */
 	0x88, 0x26, 0x00, 0x00,		/* mov %ah, 0 */

@@ -19,6 +19,9 @@
 extern const unsigned char vcpu_code[];
 size_t vcpu_code_size(void);
 
+/* Where code of x86 leaves the guest by "out". */
+#define PORT		0x10
+
 /* A new CPU of a guest that starts with its code at CODE. */
 int vcpu_create(int vm);
 
