@@ -290,15 +290,7 @@ def run(arguments: argparse.Namespace) -> int:
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line says; returns the exit status."""
     arguments = _arguments(words)
-    try:
-        return run(arguments)
-    except status.Failure as error:
-        print(f"redoubt-collect: {error}", file=sys.stderr)
-    except OSError as error:
-        print(f"redoubt-collect: {error.filename}: {error.strerror}", file=sys.stderr)
-    except KeyboardInterrupt:
-        return 130
-    return 1
+    return status.ended("redoubt-collect", lambda: run(arguments))
 
 
 if __name__ == "__main__":

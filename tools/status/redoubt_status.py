@@ -16,7 +16,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -425,21 +425,30 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Do what the command line says; returns the exit status."""
-    arguments = _arguments(words)
+def ended(program: str, act: Callable[[], int]) -> int:
+    """Act, and say what went wrong in one line; returns the exit status of the program."""
     try:
-        if arguments.follow:
-            follow(arguments.root)
-            return 0
-        return 0 if report(Kernel(arguments.root), arguments.check) else 1
+        return act()
     except Failure as error:
-        print(f"redoubt-status: {error}", file=sys.stderr)
+        print(f"{program}: {error}", file=sys.stderr)
     except OSError as error:
-        print(f"redoubt-status: {_why(error)}", file=sys.stderr)
+        print(f"{program}: {_why(error)}", file=sys.stderr)
     except KeyboardInterrupt:
         return 130
     return 1
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.follow:
+        follow(arguments.root)
+        return 0
+    return 0 if report(Kernel(arguments.root), arguments.check) else 1
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do what the command line says; returns the exit status."""
+    arguments = _arguments(words)
+    return ended("redoubt-status", lambda: _run(arguments))
 
 
 if __name__ == "__main__":
