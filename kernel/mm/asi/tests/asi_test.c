@@ -453,8 +453,9 @@ static void make_holes(struct kunit *test)
 /* Holes of ordinary blocks are free memory, but not for sensitive allocations. */
 static void watermarks_count_memory_of_a_kind(struct kunit *test)
 {
-	struct pages *pages;
 	long holes, free, mark;
+	struct pages *pages;
+	struct page *page;
 	struct zone *zone;
 	int idx;
 
@@ -462,7 +463,9 @@ static void watermarks_count_memory_of_a_kind(struct kunit *test)
 
 	pages = new_pages(test);
 	make_holes(test);
-	zone = page_zone(asi_test_get(pages, GFP_KERNEL, 0));
+	page = asi_test_get(pages, GFP_KERNEL, 0);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	zone = page_zone(page);
 	idx = zone_idx(zone);
 	KUNIT_EXPECT_EQ(test, asi_recount_holes(zone), 0);
 	holes = READ_ONCE(zone->nr_ordinary_holes);
