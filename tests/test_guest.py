@@ -45,7 +45,7 @@ from redoubt.machine import kernels
 from redoubt.linux.build import Build
 from redoubt.targets import get_target
 built = Build(get_target("um"), Path("/"), Path({str(IMAGE)!r}), Path("/"))
-kernels.workbench = lambda *_: kernels.Workbench(built, Path({str(PROGRAMS)!r}), "native")
+kernels.workbench = lambda *_, **__: kernels.Workbench(built, Path({str(PROGRAMS)!r}), "native")
 main.main()
 """
 

@@ -91,6 +91,9 @@ _HOOKS = (
     Rule(MARK, rf"{_VALUE}asi_unreserved_type(?=\()", 1, _inside),
     Rule(MARK, r"\b__GFP_SENSITIVE\b", 0, _zero),
     Rule(MARK, r"\bmt == MIGRATE_UNMOVABLE_SENSITIVE\b", 0, _no),
+    _calls(LIMIT, "asi_account_holes"),
+    Rule(LIMIT, rf"{_VALUE}asi_unusable_holes(?=\()", 1, _zero),
+    Rule(LIMIT, rf"{_VALUE}asi_may_serve(?=\()", 1, _yes),
     Rule(ASK, rf"{_VALUE}asi_(?:enabled|requested)(?=\(\))", 1, _no),
     Rule(ASK, rf"{_VALUE}asi_pipe_is_clean(?=\()", 1, _yes),
     Rule(

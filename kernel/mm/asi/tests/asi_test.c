@@ -482,6 +482,12 @@ static void watermarks_count_memory_of_a_kind(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, __zone_watermark_ok(zone, 0, mark, idx,
 						    ALLOC_CMA | ALLOC_SENSITIVE,
 						    free));
+
+	KUNIT_EXPECT_TRUE(test, asi_may_serve(MIGRATE_UNMOVABLE, 1, false));
+	KUNIT_EXPECT_FALSE(test, asi_may_serve(MIGRATE_UNMOVABLE, 1, true));
+	KUNIT_EXPECT_TRUE(test, asi_may_serve(MIGRATE_UNMOVABLE,
+					      pageblock_order, true));
+	KUNIT_EXPECT_TRUE(test, asi_may_serve(MIGRATE_MOVABLE, 1, true));
 }
 
 /* Count pages of the process in ordinary blocks: every other one, of so many. */
