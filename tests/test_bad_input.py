@@ -108,6 +108,7 @@ BAD = {
     "offcheck": {"vax": "unknown target 'vax'", "um --json /": "is a directory"},
     "oracle": {
         "vax": "unknown target 'vax'", "um": "um", "x86_64 --root square": "square",
+        "x86_64 --at home": "home",
         "x86_64 --variant pink": "'pink'", "x86_64 --append 'a\nb'": "newline",
         "x86_64 --json /nowhere/r": "cannot write /nowhere/r",
     },

@@ -125,10 +125,10 @@ def test_what_is_asked_of_a_mutant_the_cheapest_first(monkeypatch: pytest.Monkey
         suite, "_pcid", lambda _, made, __: iter([item(f"PCIDs of {made.build.target.name}")])
     )
     monkeypatch.setattr(suite, "_attempts", lambda *_: iter([item("attempts")]))
-    asked: list[tuple[str, bool]] = []
+    asked: list[tuple[str, str, bool]] = []
 
-    def look(_: Machine, root: str, __: Progress, *, mistake: bool) -> NoReturn:
-        asked.append((root, mistake))
+    def look(_: Machine, root: str, __: Progress, *, mistake: bool, place: str) -> NoReturn:
+        asked.append((root, place, mistake))
         raise RedoubtError("seen")
 
     monkeypatch.setattr(oracle, "run", look)
@@ -145,7 +145,7 @@ def test_what_is_asked_of_a_mutant_the_cheapest_first(monkeypatch: pytest.Monkey
         "PCIDs of x86_64-pcid", "attempts",
     ]  # fmt: skip
     # No control, which would say nothing about a mutant.
-    assert asked == [("restricted", False)]
+    assert asked == [("restricted", "user", False)]
     # Where there is no oracle, all others.
     pcid = Run(suite.X86_64_PCID, "auto", False, Silent())
     assert len(list(suite.noticing(pcid, made.of(pcid.target)))) == len(names) + 1

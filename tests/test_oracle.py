@@ -25,9 +25,10 @@ from redoubt.suite import isolation, steps
 from redoubt.suite.run import Run, Skipped
 from redoubt.targets import PC, TARGETS, X86_64, get_variant
 from redoubt.trial import experiment
-from redoubt.trial.oracle import oracle, pagewalk, patterns
-from redoubt.trial.oracle.oracle import Console, Registers, Report
+from redoubt.trial.oracle import oracle, pagewalk, patterns, stops
+from redoubt.trial.oracle.oracle import Console, Report
 from redoubt.trial.oracle.patterns import PAGES, WORDS
+from redoubt.trial.oracle.stops import Registers, Spot
 
 PRESENT, WRITABLE, USER, LARGE, GLOBAL = 1, 2, 4, 1 << 7, 1 << 8
 RW = PRESENT | WRITABLE
@@ -75,8 +76,8 @@ class Guest:
         roots = {name: at for name, at in self.roots.items() if name in ("current", "user", root)}
         base, views = oracle.examine(self.memory, roots, 4, found)
         made = Report(
-            "x86_64", root, False, "ramfs", self.roots["user"], 4, "user", FRAMES, base, found,
-            views, RESULT, 0 if root == "restricted" else 3, root == "restricted",
+            "x86_64", root, "user", False, "ramfs", self.roots["user"], 4, "user", FRAMES, base,
+            found, views, RESULT, 0 if root == "restricted" else 3, root == "restricted",
         )  # fmt: skip
         if root == "restricted":
             made = replace(made, loaded=root)
@@ -347,9 +348,9 @@ CR0=80050033 CR2=00007f00 CR3=0000000001235000 CR4=00000ef0
 DR6=00000000ffff0ff0 DR7=0000000000000400
 EFER=0000000000000d01
 """
-LOOP = range(0x401000, 0x401002)
+IN_THE_LOOP = Spot("user", (range(0x401000, 0x401002),))
 MAGIC = 0xDEADBEEF
-at_work = oracle.parse_registers(SHOWN)
+at_work = stops.parse_registers(SHOWN)
 
 
 def test_the_registers() -> None:
@@ -361,7 +362,7 @@ def test_the_registers() -> None:
 @pytest.mark.parametrize("name", ["RIP", "R15", "CPL", "CR0", "CR3", "CR4", "EFER"])
 def test_a_register_that_is_missing(name: str) -> None:
     with pytest.raises(RedoubtError, match=f"does not show {name.lower()}"):
-        oracle.parse_registers(SHOWN.replace(f"{name}=", "X="))
+        stops.parse_registers(SHOWN.replace(f"{name}=", "X="))
 
 
 @pytest.mark.parametrize("change", [{"cr0": 0x33}, {"efer": 0x901}, {"efer": 0x501}])
@@ -400,7 +401,7 @@ class Monitor:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oracle, "_PAUSE", 0)
+    monkeypatch.setattr(stops, "_PAUSE", 0)
 
 
 IN_THE_KERNEL = SHOWN.replace("CPL=3", "CPL=0")
@@ -410,7 +411,7 @@ BEHIND_THE_LOOP = SHOWN.replace("401000", "401002")
 
 def test_the_attacker_is_waited_for() -> None:
     monitor = Monitor(IN_THE_KERNEL, SOMEBODY_ELSE, BEHIND_THE_LOOP, SHOWN)
-    assert oracle.catch(monitor, LOOP, MAGIC) == at_work  # type: ignore[arg-type]
+    assert stops.catch(monitor, IN_THE_LOOP, MAGIC) == at_work  # type: ignore[arg-type]
     # It is not resumed any more.
     assert monitor.asked == ["stop", "resume"] * 3 + ["stop"]
 
@@ -418,20 +419,75 @@ def test_the_attacker_is_waited_for() -> None:
 @pytest.mark.parametrize("shown", [IN_THE_KERNEL, SOMEBODY_ELSE, BEHIND_THE_LOOP])
 def test_an_attacker_that_never_runs(shown: str) -> None:
     monitor = Monitor(shown)
-    with pytest.raises(GuestError, match="the attacker is not running, in 100 looks"):
-        oracle.catch(monitor, LOOP, MAGIC)  # type: ignore[arg-type]
+    with pytest.raises(GuestError, match=r"the attacker is not running \(user\), in 100 looks"):
+        stops.catch(monitor, IN_THE_LOOP, MAGIC)  # type: ignore[arg-type]
     assert monitor.asked.count("stop") == 100
+
+
+# As of a CPU that does not run 64-bit code.
+IN_REAL_MODE = f"""EAX=00000000 EBX=00000000 ECX=00000000 EDX=00000000
+ESI=00000000 EDI={MAGIC:08x} EBP=00000000 ESP=00000000
+EIP=00000000 EFL=00000002 [-------] CPL=0 II=0 A20=1 SMM=0 HLT=0
+CR0=00000010 CR2=00000000 CR3=00000000 CR4=00000000
+EFER=0000000000000000"""
+
+
+def test_the_attacker_runs_its_guest() -> None:
+    another = IN_REAL_MODE.replace("deadbeef", "deadbeee")
+    monitor = Monitor(IN_THE_KERNEL, another, SHOWN, IN_REAL_MODE)
+    assert stops.catch(monitor, Spot("guest"), MAGIC | 5 << 32) is None  # type: ignore[arg-type]
+    assert monitor.asked.count("resume") == 3
+
+
+def test_the_kernel_handles_an_exit() -> None:
+    handlers = stops.spot("@oracle: exit 0x1000-0x1002 0x401000-0x401001")
+    assert handlers == Spot("exit", (range(0x1000, 0x1002), range(0x401000, 0x401001)))
+    monitor = Monitor(IN_REAL_MODE, SHOWN, BEHIND_THE_LOOP, IN_THE_KERNEL)
+    seen = stops.catch(monitor, handlers, 0)  # type: ignore[arg-type]
+    assert seen and seen.cpl == 0
+    assert monitor.asked.count("resume") == 3
+
+
+@pytest.mark.parametrize("line", ["@oracle: user 1-2", "@oracle: here", "x @oracle: guest"])
+def test_a_line_that_tells_no_place(line: str) -> None:
+    assert stops.spot(line) is None
+
+
+def keep_host(memory: pagewalk.Memory, page: int, **changes: int) -> None:
+    """Put in a page what a CPU of AMD keeps of its host, with these changes."""
+    saved = {
+        "efer": 0x1D01, "cr4": 0x1EF0, "cr3": 0x8003, "cr0": 0x80050033, "rip": IMAGE,
+    }  # fmt: skip
+    for name, number in (saved | changes).items():
+        memory[page, stops._AT[name]] = number
+
+
+def test_the_registers_of_the_host(guest: Guest) -> None:
+    with pytest.raises(GuestError, match="in 0 places of memory"):
+        stops.of_host(guest.memory)
+    # A guest's own, and what only looks like it.
+    for page, changes in enumerate(
+        ({"cr0": 0x10}, {"efer": 0xD01}, {"rip": 0x401000}, {"cr3": 0}, {"efer": 1 << 63 | 0x1D01})
+    ):
+        keep_host(guest.memory, 900 + page, **changes)
+    keep_host(guest.memory, 910)
+    seen = stops.of_host(guest.memory)
+    assert seen == Registers(IMAGE, 0, 0, 0x80050033, 0x8003, 0x1EF0, 0x1D01)
+    assert seen.levels == 5
+    keep_host(guest.memory, 911)
+    with pytest.raises(GuestError, match="in 2 places of memory"):
+        stops.of_host(guest.memory)
 
 
 ISOLATED = "Kernel/User page tables isolation: enabled"
 FORCED = "Kernel/User page tables isolation: force enabled on command line."
-SPINNING = "@oracle: spinning 0x401000-0x401002"
+SPINS = "@oracle: user 0x401000-0x401002"
 
 
 def console(*lines: str, cr3: int = 0x1235000, root: str = "current") -> Console:
     monitor = Monitor(SHOWN.replace("1235000", f"{cr3:x}"))
     made = Console(lambda: monitor, MAGIC, root)  # type: ignore[arg-type,return-value]
-    for line in ("Linux version 7.3.4", *lines, SPINNING):
+    for line in ("Linux version 7.3.4", *lines, SPINS):
         made(line)
     assert monitor.asked == ["stop", "quit", "closed"]
     return made
@@ -481,7 +537,7 @@ def test_a_kernel_without_restricted_page_tables(said: str) -> None:
     made = Console(lambda: pytest.fail("nobody is asked"), MAGIC, "restricted")
     made(said)
     with pytest.raises(RedoubtError, match="this kernel has no restricted page tables") as caught:
-        made(SPINNING)
+        made(SPINS)
     assert "--root current" in str(caught.value.hint)
 
 
@@ -523,7 +579,7 @@ def holding(
         magic = int(patterns.pattern(seed, 4)[0, 0])
         monitor.shown = [monitor.shown[0].replace("R15=00000000", f"R15={magic:x} X=")]
         guest.memory.tofile(Path(value(made.devices, "-object").partition("mem-path=")[2]))
-        watch(SPINNING)
+        watch(SPINS)
         return RESULT
 
     monkeypatch.setattr(experiment, "boot", boot)
@@ -539,7 +595,7 @@ def test_a_run(guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [view.root for view in report.views] == ["current"]
     assert (report.freed, report.clears) == (PAGES - 1, False)
     ((made, command),) = booted
-    assert command[0] == "/bin/oracle" and command[2:] == ["ramfs"]
+    assert command[0] == "/bin/oracle" and command[2:] == ["ramfs", "user"]
     assert made.devices[:2] == ("-first", "1")
     assert "size=256M,share=on" in value(made.devices, "-object")
     assert value(made.devices, "-machine") == "memory-backend=memory"
@@ -562,7 +618,7 @@ def test_restricted_page_tables_are_asked_for(
     def booted(machine: Machine, command: list[str], *, watch: Any, **_: Any) -> Result:
         assert machine.args[-1] == "asi=on"
         assert command[1] == "mistake"
-        watch(SPINNING)
+        watch(SPINS)
         return RESULT
 
     monkeypatch.setattr(experiment, "boot", booted)
@@ -577,7 +633,7 @@ def test_a_disk_if_the_kernel_can_mount_one(
     (tmp_path / ".config").write_text("".join(f"{name}=y\n" for name in oracle._DISK_OPTIONS))
 
     def booted(machine: Machine, command: list[str], **_: Any) -> Result:
-        assert command[2:] == ["ext4", "/dev/vda"]
+        assert command[2:] == ["ext4", "/dev/vda", "user"]
         file = value(machine.devices, "-drive").partition("file=")[2]
         # The magic number of ext4, in its superblock.
         assert Path(file).read_bytes()[0x438:0x43A] == b"\x53\xef"
@@ -606,7 +662,7 @@ def test_what_is_swapped_out(
     # The last one is not in memory.
     booted = holding(monkeypatch, guest, *names[:-1])
     report = oracle.run(machine(where=tmp_path), "current", Silent())
-    assert booted[0][1][2:] == ["ramfs", *swaps]
+    assert booted[0][1][2:] == ["ramfs", *swaps, "user"]
     assert list(report.found) == ["anonymous", "tmpfs", "file", "read", "own", *names]
     assert list(report.problems) == [
         problem
@@ -623,7 +679,8 @@ def test_numbers_are_those_of_the_guest() -> None:
     (names,) = re.findall(r"^enum pattern \{([^}]*)\};$", source, re.MULTILINE)
     order = [name.strip() for name in names.split(",")]
     swapped = [one for swap in oracle._SWAPPED.values() for one in swap.items()]
-    assert [(name.replace(" ", "_").upper(), n) for name, n in swapped] == [
+    later = [*swapped, ("virtual", oracle._VIRTUAL["guest"])]
+    assert [(name.replace(" ", "_").upper(), n) for name, n in later] == [
         (name, number) for number, name in enumerate(order) if number > oracle._PATTERNS["freed"]
     ]
 
@@ -656,6 +713,7 @@ Call = Callable[..., Done]
             if name != "x86_64"
         ),
         (["x86_64", "--root", "user"], "unknown root 'user'", "roots: current, restricted"),
+        (["x86_64", "--at", "home"], "unknown place 'home'", "places: user, guest, exit"),
         (
             ["x86_64", "--mistake"],
             "the mistake is one of the restricted page tables, not of 'current'",
@@ -669,7 +727,7 @@ def test_what_cannot_be_asked(call: Call, words: list[str], said: str, hint: str
     assert said in done.err and hint in done.err
 
 
-Asked = list[tuple[Machine, str, bool]]
+Asked = list[tuple[Machine, str, str, bool]]
 
 
 @pytest.fixture
@@ -681,9 +739,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, guest: Guest) -> Aske
         args = (f"flavour={flavour}",)
         return kernels.Workbench(machine().build, tmp_path, host.EMULATED, args=args)
 
-    def ran(machine: Machine, root: str, progress: Any, *, mistake: bool) -> Report:
+    def ran(machine: Machine, root: str, progress: Any, *, mistake: bool, place: str) -> Report:
         assert mistake == ("kpkeys_vuln=on" in machine.args)
-        asked.append((machine, root, mistake))
+        asked.append((machine, root, place, mistake))
         return guest.report()
 
     monkeypatch.setattr(host, "lacking", lambda *_: None)
@@ -703,8 +761,10 @@ def test_the_verb(call: Call, tmp_path: Path, guest: Guest, asked: Asked, good: 
     assert "anonymous, 8 pages:" in done.out
     assert ("WRONG: user: 1 of 8 pages" in done.out) is not good
     assert ("console.log" in done.err) is not good
-    call("oracle", "x86_64", "--root", "restricted", "--mistake")
-    assert [one[1:] for one in asked] == [("current", False), ("restricted", True)]
+    call("oracle", "x86_64", "--root", "restricted", "--mistake", "--at", "exit")
+    assert [one[1:] for one in asked] == [
+        ("current", "user", False), ("restricted", "exit", True),
+    ]  # fmt: skip
     assert asked[0][0].args[-1] == "no5lvl"
     assert "flavour=oracle" in asked[0][0].args
     written = json.loads(file.read_text())
@@ -719,9 +779,10 @@ def test_the_step_of_the_test_run(guest: Guest, asked: Asked, good: bool) -> Non
     for item in isolation.from_outside(Run(X86_64, "auto", False, Silent())):
         assert (item.passed, item.failed) == (int(good), int(not good))
         assert ("WRONG" in item.detail) is not good
-    assert [(root, "pti=off" in made.args, mistake) for made, root, mistake in asked] == [
-        ("current", False, False), ("restricted", True, False), ("restricted", False, False),
-        ("restricted", True, True),
+    assert [(root, place, "pti=off" in made.args, bad) for made, root, place, bad in asked] == [
+        ("current", "user", False, False), ("restricted", "user", True, False),
+        ("restricted", "user", False, False), ("restricted", "guest", True, False),
+        ("restricted", "exit", False, False), ("restricted", "user", True, True),
     ]  # fmt: skip
     # Only where there is one, and without being asked for; the flavour if it may take long.
     for long in (False, True):
@@ -729,9 +790,9 @@ def test_the_step_of_the_test_run(guest: Guest, asked: Asked, good: bool) -> Non
         found = [step for step in steps.chosen(runs, ()) if "oracle" in step.name]
         assert {step.target for step in found} == {"x86_64"}
         assert [step.name for step in found] == ["oracle", "oracle flavour"][: 1 + long]
-    assert [item.name.count("oracle flavour") for item in found[1].items()] == [1] * 4
+    assert [item.name.count("oracle flavour") for item in found[1].items()] == [1] * 6
     flavours = [one for made, *_ in asked for one in made.args if one.startswith("flavour=")]
-    assert flavours == ["flavour="] * 4 + ["flavour=oracle"] * 4
+    assert flavours == ["flavour="] * 6 + ["flavour=oracle"] * 6
 
 
 def test_the_step_is_skipped_without_an_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -749,10 +810,10 @@ BUILD = next((build for build in BUILDS if (build / X86_64.image).exists()), BUI
 PROGRAMS = REAL_BUILD / "guest"
 
 
-def real(*args: str, root: str = "current") -> Report:
+def real(*args: str, root: str = "current", place: str = "user") -> Report:
     built = Build(X86_64, BUILD, BUILD / X86_64.image, BUILD / X86_64.vmlinux)
     made = kernels.Workbench(built, PROGRAMS, host.EMULATED)
-    return oracle.run(made.machine(get_variant(X86_64, "off"), *args), root, Silent())
+    return oracle.run(made.machine(get_variant(X86_64, "off"), *args), root, Silent(), place=place)
 
 
 def needs_a_guest(test: Callable[..., None]) -> Callable[..., None]:
@@ -801,6 +862,20 @@ def test_a_guest(sandbox: Sandbox, args: tuple[str, ...], levels: int, roots: li
 
 
 @needs_a_guest
+@pytest.mark.parametrize("place", ["guest", "exit"])
+def test_a_guest_with_a_guest(place: str) -> None:
+    if BUILD.name != "redoubt":
+        pytest.skip("no kernel of ours: redoubt build x86_64")
+    report = real("asi=off", place=place)
+    assert (report.problems, report.loaded) == ((), "current")
+    report = real(root="restricted", place=place)
+    assert (report.problems, report.loaded) == ((), "restricted")
+    # The control: it would have been noticed.
+    report = replace(report, loaded="current")
+    assert len(report.problems) == 1
+
+
+@needs_a_guest
 def test_a_guest_whose_page_tables_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     """One entry is copied to the tables of user mode, in a memory that is otherwise as it was."""
     examine = oracle.examine
@@ -816,9 +891,10 @@ def test_a_guest_whose_page_tables_leak(monkeypatch: pytest.MonkeyPatch) -> None
         return examine(changed, roots, levels, found)
 
     monkeypatch.setattr(oracle, "examine", leaking)
-    problems = real().problems
-    # Two of them were swapped out, to a disk in memory.
-    assert len(problems) == 6
+    report = real()
+    problems = report.problems
+    # Two of them were swapped out, to a disk in memory, and one is a guest's.
+    assert len(problems) == 6 + ("guest" in report.found)
     assert all("user: 8 of 8 pages of the secret" in problem for problem in problems)
     assert all("(direct map)" in problem for problem in problems)
 

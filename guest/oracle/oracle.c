@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Somebody who has secrets, and somebody else who spins in user mode: what his
- * page tables reach is then found out from outside of the machine.
+ * Somebody who has secrets, and somebody else who spins: what his page tables
+ * reach is then found out from outside of the machine.
  *
  * oracle SEED ramfs: the secret that is in a file lies in ramfs.
  * oracle SEED ext4 DEVICE: the same on a disk.
  * oracle SEED ... brd zswap zram: others are swapped out as well, to a disk in
  * memory, to the compressed cache in front of that, to a compressed disk.
+ * oracle SEED ... user: he spins in user mode. If there is KVM, he has had a guest
+ * by then, and another guest has a secret.
+ * oracle SEED ... guest: the CPU of his guest spins.
+ * oracle SEED ... exit: his guest leaves to the kernel all the time.
  * oracle mistake SEED ...: the kernel is told to map a page of the first secret
  * where it must not be.
  *
@@ -37,6 +41,8 @@
 #include "kpkeys_vuln.h"
 #include "pattern.h"
 #include "swap.h"
+#include "vcpus.h"
+#include "vm.h"
 
 #define PAGE		4096
 #define SIZE		PATTERN_SIZE
@@ -76,11 +82,11 @@
 /* A secret that is swapped out, and one that is in again, have numbers in a row. */
 enum pattern {
 	ANONYMOUS, TMPFS, IN_FILE, OWN, MAGIC, READ, FREED,
-	BRD, FROM_BRD, ZSWAP, FROM_ZSWAP, ZRAM, FROM_ZRAM
+	BRD, FROM_BRD, ZSWAP, FROM_ZSWAP, ZRAM, FROM_ZRAM, VIRTUAL
 };
 
 static u64 seed;
-static bool mistake;
+static bool mistake, has_kvm;
 
 static u64 word(enum pattern pattern, u64 n)
 {
@@ -88,19 +94,23 @@ static u64 word(enum pattern pattern, u64 n)
 }
 
 /* Volatile, as what is on its way through a buffer would be found there. */
+static void write_pattern(volatile u64 *to, enum pattern pattern)
+{
+	size_t i;
+
+	for (i = 0; i < WORDS; i++)
+		to[i] = word(pattern, i);
+}
+
 static void *fill(enum pattern pattern, int fd)
 {
-	volatile u64 *to = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
-				fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS :
-					 MAP_SHARED,
-				fd, 0);
-	size_t i;
+	void *to = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+			fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
 
 	if (to == MAP_FAILED)
 		fail("mmap");
-	for (i = 0; i < WORDS; i++)
-		to[i] = word(pattern, i);
-	return (void *)to;
+	write_pattern(to, pattern);
+	return to;
 }
 
 /* The secret is in the page cache afterwards, and mapped by nobody. */
@@ -184,6 +194,18 @@ static void start_victim(void (*be)(int ready, enum pattern pattern),
 	if (read(ready[0], &byte, 1) != 1)
 		fail("the victim has ended");
 	close(ready[0]);
+}
+
+/* The memory of a guest, which has run. */
+static noreturn void be_host(int ready, enum pattern pattern)
+{
+	struct vm vm;
+
+	become(VICTIM);
+	vcpus_create(&vm);
+	write_pattern((void *)vm.memory, pattern);
+	vm_run(&vm);
+	be_ready(ready);
 }
 
 /* How many pages of it are in memory, in the swap cache for instance? */
@@ -382,7 +404,6 @@ static void have_secret_freed(void)
 	sleep(CLEARED_S);
 }
 
-#ifdef __x86_64__
 /* Read the readable file: its pages are mapped during the read only. */
 static void read_file(void)
 {
@@ -407,36 +428,45 @@ asm(".pushsection .text\n"
     "spin_end:\n"
     ".popsection\n");
 
-static noreturn void be_attacker(void)
+static noreturn void be_attacker(enum place place)
 {
+	struct vm vm;
+
 	become(ATTACKER);
 	fill(OWN, -1);
 	read_file();
-	printf("@oracle: spinning %p-%p\n", (void *)spin_start,
-	       (void *)spin_end);
+	if (has_kvm) {
+		vcpus_create(&vm);
+		vm_run(&vm);
+	}
+	if (place != IN_USER_MODE)
+		vcpus_run(place, word(MAGIC, 0));
+	printf("@oracle: user %p-%p\n", (void *)spin_start, (void *)spin_end);
 	fflush(stdout);
 	asm volatile("mov %0, %%r15\n\tjmp spin_start"
 		     : : "r"(word(MAGIC, 0)) : "r15");
 	__builtin_unreachable();
 }
-#else
-static noreturn void be_attacker(void)
+
+static bool find_place(const char *name, enum place *place)
 {
-	errno = ENOSYS;
-	fail("spinning");
+	for (*place = 0; *place < PLACES; (*place)++)
+		if (!strcmp(name, place_names[*place]))
+			return true;
+	return false;
 }
-#endif
 
 static int usage(void)
 {
 	fprintf(stderr,
-		"usage: oracle [mistake] SEED (ramfs | ext4 DEVICE) [brd [zswap]] [zram]\n");
+		"usage: oracle [mistake] SEED (ramfs | ext4 DEVICE) [brd [zswap]] [zram] (user | guest | exit)\n");
 	return 2;
 }
 
 int main(int argc, char *argv[])
 {
 	const char *type, *device;
+	enum place place;
 	int status;
 	pid_t pid;
 
@@ -459,9 +489,16 @@ int main(int argc, char *argv[])
 	    chown(FILES, VICTIM, VICTIM) || chmod(FILES, 0700))
 		fail("%s of %s", device, type);
 	start_victim(be_victim, ANONYMOUS);
-	for (; *argv; argv++)
+	has_kvm = !access("/dev/kvm", F_OK);
+	if (has_kvm) {
+		vcpus_prepare();
+		start_victim(be_host, VIRTUAL);
+	}
+	for (; argv[0] && argv[1]; argv++)
 		if (!use_swap(*argv))
 			return usage();
+	if (!argv[0] || !find_place(*argv, &place))
+		return usage();
 	have_secret_freed();
 
 	/* Else a message of the kernel may come into the attacker's line. */
@@ -471,7 +508,7 @@ int main(int argc, char *argv[])
 	if (pid < 0)
 		fail("fork");
 	if (!pid)
-		be_attacker();
+		be_attacker(place);
 	waitpid(pid, &status, 0);
 	fprintf(stderr, "oracle: the attacker has ended\n");
 	return 1;

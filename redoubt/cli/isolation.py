@@ -70,18 +70,26 @@ def read_outside(
             "--mistake", help="Map a page of a secret on purpose where it must not be: it is found."
         ),
     ] = False,
+    place: Annotated[
+        str,
+        Option(
+            "--at",
+            help="Where the process is stopped: user (mode), guest (of KVM, its own), or exit (of "
+            "that, in the kernel).",
+        ),
+    ] = "user",
     variant: VariantOpt = "on",
     append: AppendOpt = None,
     json_file: JsonOpt = None,
 ) -> None:
     """Stop a guest and find out from outside which secrets of others its page tables reach."""
     chosen, way = target_and_variant(
-        target, variant, partial(oracle.needs, root=root, mistake=mistake)
+        target, variant, partial(oracle.needs, root=root, mistake=mistake, place=place)
     )
     task = Task(json_file)
     made = task.workbench(chosen, way, flavour=oracle.FLAVOUR)
     machine = made.machine(way, *(append or ()), attacks=mistake)
-    report = oracle.run(machine, root, task.display, mistake=mistake)
+    report = oracle.run(machine, root, task.display, mistake=mistake, place=place)
     task.end(
         report.as_json() | {"variant": way.name},
         oracle.render(report),

@@ -36,16 +36,18 @@ def from_outside(run: Run, flavour: str = "") -> Iterator[Item]:
 def _outside(run: Run, made: kernels.Workbench, name: str, controls: bool = True) -> Iterator[Item]:
     """What must not be found, and with `controls` what must be, lest nobody has looked."""
     on = run.variant("on")
-    for what, root, mistake, more in (
-        ("found in ordinary page tables", "current", False, ()),
-        ("not found in restricted ones", "restricted", False, ("pti=off",)),
-        ("nor with page table isolation", "restricted", False, ("pti=on",)),
-        ("found in those with a mistake", "restricted", True, ("pti=off",)),
+    for what, root, place, mistake, more in (
+        ("found in ordinary page tables", "current", "user", False, ()),
+        ("not found in restricted ones", "restricted", "user", False, ("pti=off",)),
+        ("nor with page table isolation", "restricted", "user", False, ("pti=on",)),
+        ("nor from a guest", "restricted", "guest", False, ("pti=off",)),
+        ("nor when it is left", "restricted", "exit", False, ("pti=on",)),
+        ("found in those with a mistake", "restricted", "user", True, ("pti=off",)),
     ):
         if not controls and (mistake or root == "current"):
             continue
         machine = made.machine(on, *more, attacks=mistake)
-        report = oracle.run(machine, root, run.progress, mistake=mistake)
+        report = oracle.run(machine, root, run.progress, mistake=mistake, place=place)
         yield verdict(f"{name}: {what}", on.name, report.ok, *oracle.render(report))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Proving from outside of a machine what the page tables of a process reach.
 
-The guest is stopped while a process spins in user mode that is not to know the secrets of another.
-Its page tables are then followed in a file that has the machine's memory: nothing in the guest is
-asked, and no kernel believed. See docs/oracle.md.
+The guest is stopped while a process runs that is not to know the secrets of another. Its page
+tables are then followed in a file that has the machine's memory: nothing in the guest is asked, and
+no kernel believed. See docs/oracle.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import re
 import secrets
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,9 +27,10 @@ from redoubt.machine.qmp import Qmp
 from redoubt.targets import Target
 from redoubt.trial import experiment
 from redoubt.trial.asi import asi
-from redoubt.trial.oracle import pagewalk, patterns
+from redoubt.trial.oracle import pagewalk, patterns, stops
 from redoubt.trial.oracle.pagewalk import PAGE_SHIFT, PAGE_SIZE, Memory, Walk
 from redoubt.trial.oracle.patterns import Found
+from redoubt.trial.oracle.stops import Registers
 
 # Of a kernel that can mount a disk.
 FLAVOUR = "oracle"
@@ -38,6 +38,8 @@ ROOTS = ("current", "restricted")
 # A mistake of the kernel that is made on purpose, and the secret that is seen then.
 _MISTAKE = "mistake"
 _MISTAKEN = "anonymous"
+
+_PLACES = {"user": "in user mode", "guest": "in a guest", "exit": "at an exit of a guest"}
 
 # The enum in guest/oracle/oracle.c.
 _OWN, _FREED = "own", "freed"
@@ -58,6 +60,9 @@ _SWAP_OPTIONS = {
     "zram": ("CONFIG_SWAP", "CONFIG_ZRAM"),
 }
 _DISK_MB = 16
+# The memory of another guest.
+_VIRTUAL = {"guest": 13}
+_KVM_OPTIONS = ("CONFIG_KVM", "CONFIG_KVM_AMD")
 
 # Each process has, one behind the other, the page tables of the kernel and of user mode; with
 # restricted ones in addition there are two pairs. These bits of CR3 tell which.
@@ -66,25 +71,19 @@ _ROOTS = {
     "current": 0, "user": _USER, "restricted": _RESTRICTED,
     "user, restricted": _USER | _RESTRICTED,
 }  # fmt: skip
-_CR0_PG, _CR4_LA57, _EFER_LMA, _EFER_NXE = 1 << 31, 1 << 12, 1 << 10, 1 << 11
-
 # QEMU's PC has its memory from address 0 on without a hole up to there.
 _MOST_MB = 3072
 _UPPER_HALF = 1 << 63
 # Documentation/arch/x86/x86_64/mm.rst: the image, and modules up to the fixmap.
 _KERNEL = range(0xFFFF_FFFF_8000_0000, 0xFFFF_FFFF_FF00_0000)
 
-_SPINNING = re.compile(r"^@oracle: spinning 0x([0-9a-f]+)-0x([0-9a-f]+)$")
 _ISOLATED = re.compile(r"Kernel/User page tables isolation: enabled$")
 _ASI = re.compile(r"^(?:\[[^]]*\] ?)*asi: on\b")
 _FIRST_WORDS = "Linux version "
-_REGISTER = re.compile(r"\b(RIP|R15|CPL|CR0|CR3|CR4|EFER) *=([0-9a-f]+)")
 
-# Seconds: for the guest, for the monitor, and between two looks at a CPU.
+# Seconds: for the guest, and for the monitor.
 _TIMEOUT = 150.0
 _QMP_TIMEOUT = 20.0
-_PAUSE = 0.05
-_TRIES = 100
 # Ways to a page that are looked for; ordinary kernels have one.
 _ADDRESSES = 4
 _ADDRESSES_IN_JSON = ("address", "physical", "cr3", "direct_map")
@@ -264,8 +263,9 @@ class Report(experiment.Verdict):
     """What was found from the roots of a process, and where its secrets lie.
 
     `root` is the one that was asked for, and `views` has it with those it is compared with:
-    `current` always, those of `user` mode if the kernel isolates it. `loaded` is which of them the
-    CPU used. `file_system` is that of the secret in a file, `direct_map` the address of all memory.
+    `current` always, those of `user` mode if the kernel isolates it. `place` is where the CPU was
+    stopped, and `loaded` which of them it used, or will when it leaves a guest. `file_system` is
+    that of the secret in a file, `direct_map` the address of all memory.
     With `mistake` the kernel mapped what is not to be in the restricted ones: found, it has to be.
     `freed` is how many pages of a secret are in memory still whose owner has ended: none if the
     kernel `clears` what is freed, and else some, for the same reason.
@@ -273,6 +273,7 @@ class Report(experiment.Verdict):
 
     target: str
     root: str
+    place: str
     mistake: bool
     file_system: str
     cr3: int
@@ -308,7 +309,7 @@ class Report(experiment.Verdict):
         if self.root not in {view.root for view in self.views}:
             wrong.append(f"nobody looked at the root '{self.root}'")
         if self.root == "restricted" and not self.loaded.endswith("restricted"):
-            wrong.append(f"in user mode the CPU had the page tables '{self.loaded}'")
+            wrong.append(f"{_PLACES[self.place]} the CPU had the page tables '{self.loaded}'")
         for view in self.views:
             wrong += [f"{view.root}: {one}" for one in _wrong(view, self.root, self.mistake)]
         return tuple(wrong)
@@ -344,7 +345,7 @@ def render(report: Report) -> list[str]:
         for view in report.views
     ]  # fmt: skip
     lines = [
-        f"{report.target}, stopped in user mode with the page tables '{report.loaded}' "
+        f"{report.target}, stopped {_PLACES[report.place]} with the page tables '{report.loaded}' "
         f"(CR3 {report.cr3:#x}, {report.levels} levels), {report.memory_pages} pages of memory",
         "",
         *experiment.table(head, rows),
@@ -375,66 +376,14 @@ def _seen(view: View, sight: Sight) -> Iterator[str]:
 # === Looking at a machine ========================================================================
 
 
-@dataclass(frozen=True)
-class Registers:
-    """The registers of a CPU that matter here."""
-
-    rip: int
-    r15: int
-    cpl: int
-    cr0: int
-    cr3: int
-    cr4: int
-    efer: int
-
-    @property
-    def levels(self) -> int:
-        """The levels of the page tables.
-
-        Raises RedoubtError if the CPU does not use such page tables.
-        """
-        if not (self.cr0 & _CR0_PG and self.efer & _EFER_LMA and self.efer & _EFER_NXE):
-            raise RedoubtError(
-                f"the CPU is not in 64-bit mode: CR0 {self.cr0:#x}, EFER {self.efer:#x}"
-            )
-        return 5 if self.cr4 & _CR4_LA57 else 4
-
-
-def parse_registers(text: str) -> Registers:
-    """The registers in what QEMU's monitor says to `info registers`.
-
-    Raises RedoubtError if one is missing.
-    """
-    values = {name.lower(): int(value, 16) for name, value in _REGISTER.findall(text)}
-    missing = Registers.__dataclass_fields__.keys() - values.keys()
-    if missing:
-        raise RedoubtError(f"QEMU does not show {', '.join(sorted(missing))}: {text[:200]!r}")
-    return Registers(**values)
-
-
-def catch(monitor: Qmp, loop: range, magic: int) -> Registers:
-    """Stop the machine in a loop of the attacker.
-
-    Any process may be at these addresses: the attacker has `magic` in a register, too. Raises
-    GuestError if it is never seen there.
-    """
-    for _ in range(_TRIES):
-        monitor.stop()
-        seen = parse_registers(monitor.human("info registers"))
-        if seen.cpl == 3 and seen.rip in loop and seen.r15 == magic:
-            return seen
-        monitor.resume()
-        time.sleep(_PAUSE)
-    raise GuestError(
-        f"the attacker is not running, in {_TRIES} looks: at last RIP was {seen.rip:#x}, "
-        f"CPL {seen.cpl}"
-    )
-
-
 class Console:
-    """Reads along until the attacker spins; then stops the machine, and ends it."""
+    """Reads along until the attacker is where it is to be; then stops the machine, and ends it.
+
+    `registers` are those of the CPU then, unless it ran a guest.
+    """
 
     def __init__(self, connect: Callable[[], Qmp], magic: int, root: str) -> None:
+        self.spot: stops.Spot | None = None
         self.registers: Registers | None = None
         self.isolated = False
         self.asi = False
@@ -449,19 +398,19 @@ class Console:
         """
         if line.startswith(_FIRST_WORDS):
             # Maybe not its first start.
-            self.registers, self.isolated, self.asi = None, False, False
+            self.spot, self.registers, self.isolated, self.asi = None, None, False, False
         self.isolated |= bool(_ISOLATED.search(line))
         self.asi |= bool(_ASI.match(line))
-        if match := _SPINNING.match(line):
+        if spot := stops.spot(line):
             if self._root == "restricted" and not self.asi:
                 raise RedoubtError(
                     "this kernel has no restricted page tables: it does not say 'asi: on'",
                     "look at what it has, with --root current",
                 )
-            loop = range(int(match[1], 16), int(match[2], 16))
             with self._connect() as monitor:
-                self.registers = catch(monitor, loop, self._magic)
+                self.registers = stops.catch(monitor, spot, self._magic)
                 monitor.quit()
+            self.spot = spot
 
     def roots(self) -> dict[str, int]:
         """The physical addresses of the topmost page tables of the process that was stopped."""
@@ -482,8 +431,8 @@ class Console:
 # === A run =======================================================================================
 
 
-def needs(target: Target, root: str, mistake: bool = False) -> None:
-    """Raise RedoubtError if there is no oracle for a target, no such root, or no mistake in it."""
+def needs(target: Target, root: str, mistake: bool = False, place: str = "user") -> None:
+    """Raise RedoubtError if a target has no oracle, or there is no such root, place or mistake."""
     if FLAVOUR not in target.flavours:
         raise RedoubtError(
             f"the oracle reads page tables of x86-64, and none of {target.name} yet",
@@ -491,6 +440,8 @@ def needs(target: Target, root: str, mistake: bool = False) -> None:
         )
     if root not in ROOTS:
         raise RedoubtError(f"unknown root '{root}'", f"roots: {', '.join(ROOTS)}")
+    if place not in stops.PLACES:
+        raise RedoubtError(f"unknown place '{place}'", f"places: {', '.join(stops.PLACES)}")
     if mistake and root != "restricted":
         raise RedoubtError(
             f"the mistake is one of the restricted page tables, not of '{root}'",
@@ -540,12 +491,14 @@ def examine(
     return base, tuple(look(name, walk, base, found) for name, walk in walks.items())
 
 
-def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = False) -> Report:
-    """Boot, stop, and look from outside.
+def run(
+    machine: Machine, root: str, progress: Progress, *, mistake: bool = False, place: str = "user"
+) -> Report:
+    """Boot, stop the attacker at a `place` of `stops.PLACES`, and look from outside.
 
     The secret in a file lies on a disk if the kernel can mount one, else in ramfs. Others are
     swapped out to what the kernel has for it. A mistake takes a machine with the vulnerable driver.
-    Raises RedoubtError if the guest does not get as far, or has no such root.
+    Raises RedoubtError if the guest does not get as far, or has no such root or place.
     """
     target = machine.build.target.name
     if machine.memory_mb > _MOST_MB:
@@ -560,11 +513,19 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
 
     swaps = [swap for swap, options in _SWAP_OPTIONS.items() if can(options)]
     numbers = _PATTERNS | {name: n for swap in swaps for name, n in _SWAPPED[swap].items()}
+    if can(_KVM_OPTIONS):
+        numbers |= _VIRTUAL
+    elif place != "user":
+        raise RedoubtError(
+            "this kernel has no guests of KVM",
+            f"set in its configuration: {', '.join(_KVM_OPTIONS)}",
+        )
     wanted = [patterns.pattern(seed, number) for number in numbers.values()]
     on_disk = can(_DISK_OPTIONS)
     file_system = ("ext4", "/dev/vda") if on_disk else ("ramfs",)
     command = [
         "/bin/oracle", *((_MISTAKE,) if mistake else ()), f"{seed:x}", *file_system, *swaps,
+        place,
     ]  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="redoubt-") as name:
         directory = Path(name)
@@ -578,22 +539,24 @@ def run(machine: Machine, root: str, progress: Progress, *, mistake: bool = Fals
         )
         ended = experiment.start(
             equipped, command, name=f"oracle-{target}", timeout=_TIMEOUT, progress=progress,
-            title=f"Stopping {target} in user mode", watch=console,
+            title=f"Stopping {target} {_PLACES[place]}", watch=console,
         )  # fmt: skip
-        if console.registers is None:
+        if console.spot is None:
             raise GuestError("the guest did not get to be looked at: " + ended.describe())
-        levels = console.registers.levels
-        roots = {
-            known: at
-            for known, at in console.roots().items()
-            if root == "restricted" or "restricted" not in known
-        }
         with progress.step(f"Reading the page tables of {target}"):
             memory = pagewalk.load(directory / "memory")
+            console.registers = console.registers or stops.of_host(memory)
+            levels = console.registers.levels
+            roots = {
+                known: at
+                for known, at in console.roots().items()
+                if root == "restricted" or "restricted" not in known
+            }
             found = dict(zip(numbers, patterns.find(memory, wanted), strict=True))
             freed = found.pop(_FREED)
             base, views = examine(memory, roots, levels, found)
         return Report(
-            target, root, mistake, file_system[0], console.registers.cr3, levels, console.loaded(),
-            len(memory), base, found, views, ended, sum(map(bool, freed.frames)), console.asi,
+            target, root, place, mistake, file_system[0], console.registers.cr3, levels,
+            console.loaded(), len(memory), base, found, views, ended,
+            sum(map(bool, freed.frames)), console.asi,
         )  # fmt: skip
