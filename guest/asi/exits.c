@@ -265,6 +265,16 @@ static void vm_exit(void)
 	guest_exits(times);
 }
 
+static void vm_msr(void)
+{
+	guest_reads_msrs(times);
+}
+
+static void vm_halt(void)
+{
+	guest_halts(times);
+}
+
 static void vm_io(void)
 {
 	guest_leaves(times);
@@ -297,6 +307,8 @@ static const struct {
 	{ "sendfile", send_file, 1 },
 	{ "build-like", build, BUILD_PER },
 	{ "vm-exit", vm_exit, 1 },
+	{ "vm-msr", vm_msr, 1 },
+	{ "vm-halt", vm_halt, 10 },
 	{ "vm-io", vm_io, 1 },
 	{ "vm-fault", vm_fault, 1 },
 };

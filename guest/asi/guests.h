@@ -6,6 +6,11 @@
 /* Exits that the kernel handles. */
 void guest_exits(unsigned int times);
 
+void guest_reads_msrs(unsigned int times);
+
+/* It halts until its timer interrupts, which the kernel emulates. */
+void guest_halts(unsigned int times);
+
 /* Exits to user mode. */
 void guest_leaves(unsigned int times);
 

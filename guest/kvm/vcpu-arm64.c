@@ -6,6 +6,7 @@
  * turns that everything is permitted and that nothing is: the guest must find
  * them so when it is back, and the host, its kernel as well, must have its own.
  */
+#include <errno.h>
 #include <linux/kvm.h>
 #include <stddef.h>
 #include <string.h>
@@ -15,6 +16,9 @@
 #include "por.h"
 #include "vcpu.h"
 #include "vm.h"
+
+#define STRING(x)	STRING_OF(x)
+#define STRING_OF(x)	#x
 
 #define NO_MEMORY	0x10000000
 /* Behind it: what a register had that is not what was written, and ESR_EL1. */
@@ -55,6 +59,15 @@ asm(
 "	mrs	x4, esr_el1\n"
 "	str	x4, [x1, #16]\n"
 "vcpu_code_end:\n"
+"	.globl	vcpu_mark_code, vcpu_mark_code_end\n"
+"vcpu_mark_code:\n"
+"	mov	w2, #" STRING(MARK) "\n"
+"1:	lsl	x4, x0, #12\n"
+"	str	w2, [x4]\n"
+"	add	w0, w0, #1\n"
+"	str	w2, [x1]\n"		/* leaves the guest */
+"	b	1b\n"
+"vcpu_mark_code_end:\n"
 "	.popsection\n"
 );
 
@@ -62,11 +75,23 @@ asm(
  * Global as well: the address of a local label comes from a table, for which
  * binutils take it to be that of the first byte of the section.
  */
-extern const unsigned char vcpu_code_end[];
+extern const unsigned char vcpu_code_end[], vcpu_mark_code_end[];
+
+size_t vcpu_mark_code_size(void)
+{
+	return vcpu_mark_code_end - vcpu_mark_code;
+}
 
 size_t vcpu_code_size(void)
 {
 	return vcpu_code_end - vcpu_code;
+}
+
+void vcpu_create_chips(int vm)
+{
+	(void)vm;
+	errno = ENOSYS;
+	fail("a timer for the guest");
 }
 
 #define CORE(reg)	(KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE | \

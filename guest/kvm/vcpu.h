@@ -19,8 +19,16 @@
 extern const unsigned char vcpu_code[];
 size_t vcpu_code_size(void);
 
+/* The same, but it writes a MARK of 4 bytes, and reads nothing before. */
+extern const unsigned char vcpu_mark_code[];
+size_t vcpu_mark_code_size(void);
+#define MARK	1000
+
 /* Where code of x86 leaves the guest by "out". */
 #define PORT		0x10
+
+/* What interrupts it, to be created before it. */
+void vcpu_create_chips(int vm);
 
 /* A new CPU of a guest that starts with its code at CODE. */
 int vcpu_create(int vm);

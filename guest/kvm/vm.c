@@ -33,6 +33,8 @@ void vm_create(struct vm *vm, const unsigned char *code, size_t size)
 	memcpy(vm->memory + CODE, code, size);
 	region.userspace_addr = (unsigned long)vm->memory;
 	ask(fd, KVM_SET_USER_MEMORY_REGION, &region);
+	if (vm->chips)
+		vcpu_create_chips(fd);
 	vm->vcpu = vcpu_create(fd);
 	vm->run = mmap(NULL, ask(kvm, KVM_GET_VCPU_MMAP_SIZE, NULL),
 		       PROT_READ | PROT_WRITE, MAP_SHARED, vm->vcpu, 0);

@@ -4,9 +4,11 @@
 #define GUEST_VM_H
 
 #include <linux/kvm.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct vm {
+	bool chips;		/* of a PC, emulated by the kernel: a timer as well */
 	unsigned char *memory;
 	struct kvm_run *run;
 	int vcpu;
@@ -15,7 +17,7 @@ struct vm {
 /* As ioctl(), but ends the program with a message if it fails. */
 int ask(int fd, unsigned long request, void *argument);
 
-/* A new one, with memory of PAGES, and behind it a page with this code. */
+/* Create one, with memory of PAGES, and behind it a page with this code. */
 void vm_create(struct vm *vm, const unsigned char *code, size_t size);
 
 /* Run it until it leaves as its code does. */

@@ -71,6 +71,7 @@ void vcpus_prepare(void)
 
 void vcpus_create(struct vm *vm)
 {
+	vm->chips = false;
 	vm_create(vm, leaves_twice, sizeof(leaves_twice));
 }
 
@@ -89,7 +90,7 @@ static void say_where(enum place place)
 noreturn void vcpus_run(enum place place, u64 magic)
 {
 	struct kvm_regs regs;
-	struct vm vm;
+	struct vm vm = { .chips = false };
 
 	if (place == IN_GUEST)
 		vm_create(&vm, spins, sizeof(spins));

@@ -41,7 +41,7 @@ WINDOWS = "ephmap"
 INVLPGS = ("ephmap_page", "nr_tlb_local_flush_one")
 IPIS = "ipi"
 # Exits of a guest of KVM that the kernel handles, and those to user mode.
-GUESTS = ("vm-exit", "vm-io")
+GUESTS = ("vm-exit", "vm-msr", "vm-halt", "vm-io")
 # What must not leave at all; "nothing" is two looks at the counters.
 NEVER = ("nothing", "null-syscall", "threads", "kernel-thread", *FILES, *GUESTS)
 # What leaves once for all of its memory, when that is freed, and thus a few times.
