@@ -197,14 +197,30 @@ def test_memory_is_plugged_in_by_the_acpi_of_a_firmware(
 
 
 @pytest.mark.parametrize(
-    ("target", "devices", "may"),
+    ("target", "devices", "guests", "shadowed"),
     [
-        (ARM64, (), False),
-        (ARM64, ("-machine", "virtualization=on,gic-version=3"), True),
-        (X86_64, (), True),
+        (ARM64, (), False, False),
+        (ARM64, ("-machine", "virtualization=on,gic-version=3"), True, False),
+        (X86_64, (), True, True),
     ],
 )
 def test_which_machines_may_have_guests(
-    target: Target, devices: tuple[str, ...], may: bool
+    target: Target, devices: tuple[str, ...], guests: bool, shadowed: bool
 ) -> None:
-    assert lifecycle.may_have_guests(replace(machine(target), devices=devices)) is may
+    made = replace(machine(target), devices=devices)
+    assert lifecycle.may_go_through(made, lifecycle.guests) is guests
+    assert lifecycle.may_go_through(made, lifecycle.shadowed_guests) is shadowed
+    assert lifecycle.may_go_through(made, lifecycle.sleep)
+
+
+def test_guests_with_shadow_page_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Machine] = []
+
+    def guests(machine: Machine, *_: object) -> lifecycle.Outcome:
+        started.append(machine)
+        return lifecycle.Outcome("guests of KVM", (), ended(()))
+
+    monkeypatch.setattr(lifecycle, "guests", guests)
+    outcome = lifecycle.shadowed_guests(machine(X86_64), tmp_path, Silent())
+    assert outcome.name == "guests of KVM, shadow page tables"
+    assert started[0].args[-1] == "kvm_amd.npt=0"

@@ -40,7 +40,7 @@ def _life(
     booted |= {f", {way.name}{label}": made.by(way) for way in run.target.ways}
     for name, way_made in booted.items():
         for event in events:
-            if event is lifecycle.guests and not lifecycle.may_have_guests(way_made.machine(on)):
+            if not lifecycle.may_go_through(way_made.machine(on), event):
                 continue
             with run.progress.step(f"Taking {run.target.name} through {event.__name__}"):
                 outcome = event(way_made.machine(on, cpus=2), kernel, run.progress)
@@ -56,6 +56,7 @@ def debug(run: Run) -> Iterator[Item]:
     have = made.build.configuration()
     events = (
         (lifecycle.memory, "CONFIG_ACPI_HOTPLUG_MEMORY"), (lifecycle.guests, "CONFIG_KVM"),
+        (lifecycle.shadowed_guests, "CONFIG_KVM"),
         (lifecycle.kexec, "CONFIG_KEXEC_FILE"), (lifecycle.hibernate, "CONFIG_VIRTIO_BLK"),
     )  # fmt: skip
     yield from _life(
