@@ -171,6 +171,8 @@ def test_what_is_taken_out_of_other_code(kind: str, text: str, mutated: str) -> 
         " * asi_clears() and __GFP_SENSITIVE\n",
         "/* asi_exit(); */\n",
         "\t/*\n\t * So asi_clears().\n\t */\n",
+        "\treturn copy ? : root;\n",
+        "\treturn copy ?: root;\n",
     ],
 )
 def test_what_is_no_place(text: str) -> None:

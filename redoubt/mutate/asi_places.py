@@ -126,6 +126,7 @@ _HOOKS = (
 
 _IF = re.compile(r"^\t+(?:\} else |else )?if (?=\()", re.MULTILINE)
 _ANSWER = re.compile(r"^\t+(?:return|(?:const )?bool \w+ =)\s", re.MULTILINE)
+_ELVIS = re.compile(r"\s\?\s*:")
 # Assertions, and loops that fault memory in.
 _NO_CONDITION = re.compile(r"WARN_ON|fault_in")
 # Whether isolation is on at all or possible, what failed, whether a copy is at its end, and what a
@@ -212,8 +213,10 @@ def _conditions(text: str) -> Iterator[tuple[int, int, bool]]:
     for match in _ANSWER.finditer(text):
         end = text.index(";", match.end())
         (_, asked), *more = _split(text, match.end(), end, " ?")
-        # One of two, as of a branch.
-        yield match.end(), asked, bool(more)
+        # With nothing between "?" and ":" it is the answer itself, and no truth value.
+        if not _ELVIS.match(text, asked, end):
+            # One of two, as of a branch.
+            yield match.end(), asked, bool(more)
 
 
 def _clauses(text: str) -> Iterator[Found]:
