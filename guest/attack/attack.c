@@ -164,6 +164,12 @@ static const char *lacking_bpf(void)
 		"the kernel has no BPF" : NULL;
 }
 
+/* Users may have guests. */
+static const char *lacking_guests(void)
+{
+	return chmod("/dev/kvm", 0666) ? "there are no guests of KVM" : NULL;
+}
+
 static const char *lacking_keys(void)
 {
 	return syscall(SYS_keyctl, 0, 0, 0) < 0 && errno == ENOSYS ?
@@ -209,6 +215,9 @@ static const struct attack attacks[] = {
 	  "page cache says that a page table is a page of a file", NULL },
 	{ "kernel-pte", true, PRIZE_KERNEL,
 	  "kernel (vmalloc) PTE maps the attacker's page", NULL },
+	{ "guest-table", true, PRIZE_KERNEL,
+	  "page table of the attacker's guest maps the kernel's page",
+	  lacking_guests },
 	{ "tolerated-write", true, PRIZE_FILE,
 	  "own PTE, through an accessor that tolerates faults", NULL },
 	{ "bpf-hole", true, PRIZE_FILE,

@@ -192,6 +192,14 @@ u64 vuln_key(int serial)
 	return k.addr;
 }
 
+struct kpkeys_vuln_guest vuln_guest(int vcpu, u64 addr)
+{
+	struct kpkeys_vuln_guest g = { .vcpu = vcpu, .addr = addr };
+
+	vuln_ioctl(KPKEYS_VULN_GUEST, &g, "leaking an entry of a guest");
+	return g;
+}
+
 u64 vuln_ptrauth(int pid)
 {
 	struct kpkeys_vuln_ptrauth k = { .pid = pid };

@@ -65,6 +65,7 @@ struct kpkeys_vuln_symbol vuln_symbol(const char *name);
 u64 vuln_pipe(int fd);
 u64 vuln_key(int serial);
 u64 vuln_ptrauth(int pid);
+struct kpkeys_vuln_guest vuln_guest(int vcpu, u64 addr);
 void vuln_bpf_write(u64 addr, u64 value);
 bool vuln_writes(struct kpkeys_vuln_write *list, size_t count);
 void vuln_obj(unsigned long cmd, struct kpkeys_vuln_obj *obj);

@@ -235,8 +235,9 @@ static inline bool kpkeys_violation_is_expected(void) { return false; }
 
 /* === Hardened page tables =============================================== */
 
-/* In place of an enum pgtable_level, for tables of the kernel. */
+/* In place of an enum pgtable_level, for tables of the kernel, and of guests. */
 #define KPKEYS_ANY_LEVEL	(-1)
+#define KPKEYS_GUEST_TABLE	(-2)
 
 #ifdef CONFIG_KPKEYS_HARDENED_PGTABLES
 

@@ -148,7 +148,8 @@ static struct task_struct *suspended_for __ro_after_init;
  * kpkeys_pgtable_alloc() - Allocate a protected page table.
  * @gfp: allocation flags.
  * @order: order of the table.
- * @level: its enum pgtable_level, or KPKEYS_ANY_LEVEL for a table of the kernel.
+ * @level: its enum pgtable_level; KPKEYS_ANY_LEVEL for a table of the kernel, or
+ *	KPKEYS_GUEST_TABLE for one of a guest.
  *
  * Context: any in which pages may be allocated, at the default level.
  * Return: the page, or NULL.

@@ -55,6 +55,7 @@ static inline unsigned int arch_nr_linear_maps(void)
  * enum kpkeys_kind - what a page was handed out for last.
  * @KPKEYS_KIND_CLEAN: for nothing since all TLBs were flushed.
  * @KPKEYS_KIND_DATA: data of the pool.
+ * @KPKEYS_KIND_GUEST: a table of a guest, of any level.
  * @KPKEYS_KIND_KERNEL: a table of the kernel, of any level.
  * @KPKEYS_KIND_TABLE: a table of the lowest level; the others follow.
  * @KPKEYS_NR_KINDS: number of kinds.
@@ -68,12 +69,14 @@ static inline unsigned int arch_nr_linear_maps(void)
 enum kpkeys_kind {
 	KPKEYS_KIND_CLEAN,
 	KPKEYS_KIND_DATA,
+	KPKEYS_KIND_GUEST,
 	KPKEYS_KIND_KERNEL,
 	KPKEYS_KIND_TABLE,
 	KPKEYS_NR_KINDS = KPKEYS_KIND_TABLE + PGTABLE_LEVEL_PGD + 1
 };
 
 static_assert(KPKEYS_KIND_TABLE + KPKEYS_ANY_LEVEL == KPKEYS_KIND_KERNEL);
+static_assert(KPKEYS_KIND_TABLE + KPKEYS_GUEST_TABLE == KPKEYS_KIND_GUEST);
 
 /**
  * struct kpkeys_region - a naturally aligned block that contains pool pages.

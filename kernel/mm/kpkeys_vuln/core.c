@@ -135,6 +135,8 @@ static long kpkeys_vuln_ioctl(struct file *file, unsigned int cmd,
 		return kpkeys_vuln_leak_key(arg);
 	case KPKEYS_VULN_PTRAUTH:
 		return kpkeys_vuln_leak_ptrauth(arg);
+	case KPKEYS_VULN_GUEST:
+		return kpkeys_vuln_leak_guest(arg);
 	case KPKEYS_VULN_BPF:
 		return kpkeys_vuln_bpf(arg);
 	default:

@@ -59,6 +59,15 @@ static inline int kpkeys_vuln_leak_key(void __user *arg)
 }
 #endif
 
+#if IS_BUILTIN(CONFIG_KVM)
+int kpkeys_vuln_leak_guest(void __user *arg);
+#else
+static inline int kpkeys_vuln_leak_guest(void __user *arg)
+{
+	return -EOPNOTSUPP;
+}
+#endif
+
 #ifdef CONFIG_ARM64_PTR_AUTH
 int kpkeys_vuln_leak_ptrauth(void __user *arg);
 #else

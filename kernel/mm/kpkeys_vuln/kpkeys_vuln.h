@@ -161,6 +161,18 @@ struct kpkeys_vuln_ptrauth {
 	__u64 addr;	/* out: of two words */
 };
 
+/*
+ * Leak: the entry of the lowest level by which KVM maps, or would map, a page to
+ * a guest. One that is not present may be 0 or not.
+ */
+struct kpkeys_vuln_guest {
+	__s32 vcpu;	/* file descriptor */
+	__u32 pad;
+	__u64 addr;	/* of the guest, with a page that it has accessed nearby */
+	__u64 entry;	/* out */
+	__u64 value;	/* out */
+};
+
 /* Leak: the caller's credentials. */
 struct kpkeys_vuln_cred {
 	__u64 pointer;	/* out: of task->cred */
@@ -231,5 +243,6 @@ struct kpkeys_vuln_policy {
 /* The arbitrary write by a BPF program, as if the verifier had let it pass. */
 #define KPKEYS_VULN_BPF		_IOW('V', 23, struct kpkeys_vuln_write)
 #define KPKEYS_VULN_PTRAUTH	_IOWR('V', 24, struct kpkeys_vuln_ptrauth)
+#define KPKEYS_VULN_GUEST	_IOWR('V', 25, struct kpkeys_vuln_guest)
 
 #endif /* KPKEYS_VULN_H */
