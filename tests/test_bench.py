@@ -128,6 +128,7 @@ def test_a_target_has_the_workloads_it_can_do() -> None:
     }  # fmt: skip
     pc = {
         "boot", "storm", "page-cache", "file-read", "file-read-large", "file-write", "read-by-two",
+        "vm-exit",
     }  # fmt: skip
     has = {name: [work.name for work in workloads.chosen([], name)] for name in TARGETS}
     # Only who names them waits for them.
@@ -209,7 +210,7 @@ def test_limits() -> None:
     assert limits("x86_64", INSTRUCTIONS, "asi") == {
         "file-read": [1.02, None, 1.01], "file-read-large": [None, 1.01],
         "file-write": [1.02, None, 1.01], "page-cache": [1.05], "exec-exit": [1.04],
-        "buildlike": [1.01],
+        "buildlike": [1.01], "vm-exit": [1.1],
     }  # fmt: skip
 
 

@@ -21,6 +21,8 @@
  *                  and unmapped
  *   storm          SIZE processes at the same time, each with 32 page tables of
  *                  its own, which then all end
+ *   vm-exit        a guest of KVM leaves SIZE times to the kernel, which handles
+ *                  that, and once to user mode
  *   thread-switch  another thread runs, and then this one again
  *   boot           no operation: what the clock of the CPU showed when this
  *                  program started. Where it counts instructions, that is how
@@ -53,6 +55,9 @@
 #include <unistd.h>
 
 #include "bench-user.h"
+#ifdef __x86_64__
+#include "guests.h"
+#endif
 
 #define STATS	"/sys/kernel/debug/kpkeys/stats"
 #define POOL	"/sys/kernel/debug/kpkeys/pool"
@@ -167,11 +172,11 @@ static void run_program(char *const argv[])
 
 	err = posix_spawn(&pid, argv[0], NULL, NULL, argv, environ);
 	if (err)
-		fail("%s: %s", argv[0], strerror(err));
+		die("%s: %s", argv[0], strerror(err));
 	if (waitpid(pid, &status, 0) != pid)
-		fail("%s: %s", argv[0], strerror(errno));
+		die("%s: %s", argv[0], strerror(errno));
 	if (status)
-		fail("%s %s failed (status %#x)", argv[0], argv[1], status);
+		die("%s %s failed (status %#x)", argv[0], argv[1], status);
 }
 
 static void build(u64 units)
@@ -195,7 +200,7 @@ static void open_close(u64 unused)
 
 	(void)unused;
 	if (fd < 0)
-		fail("%s: %s", BUILD, strerror(errno));
+		die("%s: %s", BUILD, strerror(errno));
 	close(fd);
 }
 
@@ -206,10 +211,10 @@ static void page_cache(u64 size)
 	u64 done;
 
 	if (fd < 0 || unlink(FILE_NAME))
-		fail("%s: %s", FILE_NAME, strerror(errno));
+		die("%s: %s", FILE_NAME, strerror(errno));
 	for (done = 0; done < size; done += sizeof(page))
 		if (write(fd, page, sizeof(page)) != sizeof(page))
-			fail("%s: %s", FILE_NAME, strerror(errno));
+			die("%s: %s", FILE_NAME, strerror(errno));
 	close(fd);
 }
 
@@ -221,11 +226,11 @@ static int new_file(const char *name)
 	u64 done;
 
 	if (fd < 0)
-		fail("%s: %s", name, strerror(errno));
+		die("%s: %s", name, strerror(errno));
 	memset(content, 1, sizeof(content));
 	for (done = 0; done < KEPT_SIZE; done += sizeof(content))
 		if (write(fd, content, sizeof(content)) != sizeof(content))
-			fail("%s: %s", name, strerror(errno));
+			die("%s: %s", name, strerror(errno));
 	return fd;
 }
 
@@ -248,10 +253,10 @@ static int large_file(void)
 		return fd;
 	if (mkdir(LARGE_DIR, 0700) ||
 	    mount("tmpfs", LARGE_DIR, "tmpfs", 0, "huge=always"))
-		fail("%s: %s", LARGE_DIR, strerror(errno));
+		die("%s: %s", LARGE_DIR, strerror(errno));
 	fd = new_file(LARGE_NAME);
 	if (meminfo("ShmemHugePages") < KEPT_SIZE >> 10)
-		fail("%s: not in large pages", LARGE_NAME);
+		die("%s: not in large pages", LARGE_NAME);
 	return fd;
 }
 
@@ -267,13 +272,13 @@ static off_t somewhere(u64 size)
 static void file_read(u64 size)
 {
 	if (pread(kept_file(), content, size, somewhere(size)) != (ssize_t)size)
-		fail("%s: %s", KEPT_NAME, strerror(errno));
+		die("%s: %s", KEPT_NAME, strerror(errno));
 }
 
 static void file_read_large(u64 size)
 {
 	if (pread(large_file(), content, size, somewhere(size)) != (ssize_t)size)
-		fail("%s: %s", LARGE_NAME, strerror(errno));
+		die("%s: %s", LARGE_NAME, strerror(errno));
 }
 
 static void read_often(u64 size)
@@ -292,18 +297,18 @@ static void read_by_two(u64 size)
 	kept_file();
 	pid = fork();
 	if (pid < 0)
-		fail("fork: %s", strerror(errno));
+		die("fork: %s", strerror(errno));
 	read_often(size);
 	if (!pid)
 		_exit(0);
 	if (waitpid(pid, &status, 0) != pid || status)
-		fail("the other process failed");
+		die("the other process failed");
 }
 
 static void file_write(u64 size)
 {
 	if (pwrite(kept_file(), content, size, somewhere(size)) != (ssize_t)size)
-		fail("%s: %s", KEPT_NAME, strerror(errno));
+		die("%s: %s", KEPT_NAME, strerror(errno));
 }
 
 static void key_read(u64 size)
@@ -314,10 +319,10 @@ static void key_read(u64 size)
 		key = syscall(SYS_add_key, "user", "bench", content, size,
 			      KEY_SPEC_PROCESS_KEYRING);
 		if (key < 0)
-			fail("add_key: %s", strerror(errno));
+			die("add_key: %s", strerror(errno));
 	}
 	if (syscall(SYS_keyctl, KEYCTL_READ, key, content, size, 0) != (long)size)
-		fail("reading a key: %s", strerror(errno));
+		die("reading a key: %s", strerror(errno));
 }
 
 static void secret_memory(u64 size)
@@ -329,10 +334,10 @@ static void secret_memory(u64 size)
 	u64 at;
 
 	if (fd < 0 || setrlimit(RLIMIT_MEMLOCK, &all) || ftruncate(fd, size))
-		fail("memfd_secret: %s", strerror(errno));
+		die("memfd_secret: %s", strerror(errno));
 	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (memory == MAP_FAILED)
-		fail("mapping secret memory: %s", strerror(errno));
+		die("mapping secret memory: %s", strerror(errno));
 	for (at = 0; at < size; at += page)
 		memory[at] = 1;
 	munmap((void *)memory, size);
@@ -350,7 +355,7 @@ static void pipe_turn(u64 unused)
 
 	(void)unused;
 	if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1)
-		fail("pipe: %s", strerror(errno));
+		die("pipe: %s", strerror(errno));
 }
 
 static void echo_process(void)
@@ -358,10 +363,10 @@ static void echo_process(void)
 	char byte;
 
 	if (pipe(there) || pipe(back))
-		fail("pipe: %s", strerror(errno));
+		die("pipe: %s", strerror(errno));
 	echoing = fork();
 	if (echoing < 0)
-		fail("fork: %s", strerror(errno));
+		die("fork: %s", strerror(errno));
 	if (echoing) {
 		pipe_turn(0);
 		return;
@@ -380,7 +385,7 @@ static void end_process(void)
 
 	close(there[1]);
 	if (waitpid(echoing, &status, 0) != echoing || status)
-		fail("the other process failed");
+		die("the other process failed");
 	close(there[0]);
 	close(back[0]);
 	close(back[1]);
@@ -413,7 +418,7 @@ static void answer_thread(void)
 	answer_no_more = false;
 	if (sem_init(&asked, 0, 0) || sem_init(&answered, 0, 0) ||
 	    pthread_create(&answering, NULL, answer, NULL))
-		fail("thread");
+		die("thread");
 	thread_turn(0);
 }
 
@@ -450,11 +455,11 @@ static void storm(u64 processes)
 	memory = mmap(NULL, STORM_TABLES * TABLE_REACH, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (memory == MAP_FAILED || pipe(ready) || pipe(go))
-		fail("storm: %s", strerror(errno));
+		die("storm: %s", strerror(errno));
 	for (i = 0; i < processes; i++) {
 		pid = fork();
 		if (pid < 0)
-			fail("storm: fork: %s", strerror(errno));
+			die("storm: fork: %s", strerror(errno));
 		if (!pid) {
 			close(ready[0]);
 			close(go[1]);
@@ -464,15 +469,22 @@ static void storm(u64 processes)
 	close(ready[1]);
 	for (i = 0; i < processes; i++)
 		if (read(ready[0], &byte, 1) != 1)
-			fail("storm: a process died");
+			die("storm: a process died");
 	close(go[1]);
 	for (i = 0; i < processes; i++)
 		if (wait(&status) < 0 || status)
-			fail("storm: a process failed (status %#x)", status);
+			die("storm: a process failed (status %#x)", status);
 	close(ready[0]);
 	close(go[0]);
 	munmap((void *)memory, STORM_TABLES * TABLE_REACH);
 }
+
+#ifdef __x86_64__
+static void vm_exit(u64 exits)
+{
+	guest_exits(exits);
+}
+#endif
 
 static const struct {
 	const char *name;
@@ -496,6 +508,9 @@ static const struct {
 	{ "secret-memory", secret_memory, NULL, NULL },
 	{ "storm", storm, NULL, NULL },
 	{ "thread-switch", thread_turn, answer_thread, end_thread },
+#ifdef __x86_64__
+	{ "vm-exit", vm_exit, NULL, NULL },
+#endif
 };
 
 static const char *const scripts[] = { "fio-randread", "kernbench" };
@@ -511,7 +526,7 @@ size_t add(char *line, size_t room, size_t used, const char *format, ...)
 	used += vsnprintf(line + used, room - used, format, args);
 	va_end(args);
 	if (used >= room)
-		fail("the statistics of this kernel do not fit into a line");
+		die("the statistics of this kernel do not fit into a line");
 	return used;
 }
 

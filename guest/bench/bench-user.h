@@ -8,7 +8,7 @@
 #include "compiler.h"
 
 noreturn __attribute__((format(printf, 1, 2)))
-void fail(const char *format, ...);
+void die(const char *format, ...);
 
 void bpf_run(u64 runs);
 void dm_crypt_read(u64 size);

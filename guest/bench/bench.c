@@ -47,7 +47,7 @@ struct spec {
 	unsigned int warmup;
 };
 
-void fail(const char *format, ...)
+void die(const char *format, ...)
 {
 	va_list args;
 
@@ -125,16 +125,16 @@ static void sample_kernel(const struct spec *spec, char *line, size_t size)
 	ssize_t n;
 
 	if (fd < 0)
-		fail("%s: %s (not in this kernel?)", RUN, strerror(errno));
+		die("%s: %s (not in this kernel?)", RUN, strerror(errno));
 	n = snprintf(line, size, "%s %llu %u\n", spec->workload,
 		     (unsigned long long)spec->size, spec->ops);
 	if (write(fd, line, n) != n)
-		fail("%s of size %llu, %u times: %s", spec->workload,
+		die("%s of size %llu, %u times: %s", spec->workload,
 		     (unsigned long long)spec->size, spec->ops,
 		     strerror(errno));
 	n = pread(fd, line, size - 1, 0);
 	if (n <= 0)
-		fail("%s: %s", RUN, n ? strerror(errno) : "nothing to read");
+		die("%s: %s", RUN, n ? strerror(errno) : "nothing to read");
 	close(fd);
 	line[n] = '\0';
 	line[strcspn(line, "\n")] = '\0';
@@ -192,17 +192,17 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strncmp(argv[1], option, strlen(option))) {
 		text = argv[1] + strlen(option);
 		if (!number(&text, ULLONG_MAX, false, &cycles) || *text)
-			fail("'%s' is not a number of cycles", argv[1]);
+			die("'%s' is not a number of cycles", argv[1]);
 		quietly = true;
 		quiet_start(cycles);
 		first++;
 	}
 	if (argc <= first)
-		fail("usage: bench [--quiet=CYCLES] WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]...");
+		die("usage: bench [--quiet=CYCLES] WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]...");
 	/* A mistake in the last shall not show after minutes. */
 	for (i = first; i < argc; i++)
 		if (!parse(argv[i], &spec))
-			fail("'%s' is not WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]",
+			die("'%s' is not WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]",
 			     argv[i]);
 	for (i = first; i < argc; i++) {
 		parse(argv[i], &spec);

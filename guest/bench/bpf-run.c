@@ -26,7 +26,7 @@ static int empty_program(void)
 	if (fd < 0)
 		fd = syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
 	if (fd < 0)
-		fail("loading a BPF program: %s", strerror(errno));
+		die("loading a BPF program: %s", strerror(errno));
 	return fd;
 }
 
@@ -41,5 +41,5 @@ void bpf_run(u64 runs)
 	};
 
 	if (syscall(SYS_bpf, BPF_PROG_TEST_RUN, &attr, sizeof(attr)))
-		fail("running a BPF program: %s", strerror(errno));
+		die("running a BPF program: %s", strerror(errno));
 }

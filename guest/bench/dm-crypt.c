@@ -39,7 +39,7 @@ static void ask(int control, unsigned long what, struct request *request)
 	request->dm.data_start = sizeof(request->dm);
 	snprintf(request->dm.name, sizeof(request->dm.name), "bench");
 	if (ioctl(control, what, &request->dm))
-		fail("%s: %s", CONTROL, strerror(errno));
+		die("%s: %s", CONTROL, strerror(errno));
 }
 
 static dev_t create(void)
@@ -49,7 +49,7 @@ static dev_t create(void)
 	dev_t made;
 
 	if (control < 0)
-		fail("%s: %s", CONTROL, strerror(errno));
+		die("%s: %s", CONTROL, strerror(errno));
 	ask(control, DM_DEV_CREATE, &request);
 	made = request.dm.dev;
 
@@ -79,12 +79,12 @@ static int encrypted_disk(void)
 		return fd;
 	if (syscall(SYS_add_key, "logon", KEY, material, sizeof(material),
 		    KEY_SPEC_SESSION_KEYRING) < 0)
-		fail("add_key: %s", strerror(errno));
+		die("add_key: %s", strerror(errno));
 	if (mknod(NODE, S_IFBLK | 0600, create()))
-		fail("%s: %s", NODE, strerror(errno));
+		die("%s: %s", NODE, strerror(errno));
 	fd = open(NODE, O_RDONLY | O_DIRECT | O_CLOEXEC);
 	if (fd < 0)
-		fail("%s: %s", NODE, strerror(errno));
+		die("%s: %s", NODE, strerror(errno));
 	return fd;
 }
 
@@ -94,7 +94,7 @@ void dm_crypt_read(u64 size)
 	int fd = encrypted_disk();
 
 	if (!content && posix_memalign((void **)&content, BLOCK, size))
-		fail("no memory");
+		die("no memory");
 	if (pread(fd, content, size, 0) != (ssize_t)size)
-		fail("%s: %s", NODE, strerror(errno));
+		die("%s: %s", NODE, strerror(errno));
 }
