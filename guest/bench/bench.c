@@ -130,8 +130,8 @@ static void sample_kernel(const struct spec *spec, char *line, size_t size)
 		     (unsigned long long)spec->size, spec->ops);
 	if (write(fd, line, n) != n)
 		die("%s of size %llu, %u times: %s", spec->workload,
-		     (unsigned long long)spec->size, spec->ops,
-		     strerror(errno));
+		    (unsigned long long)spec->size, spec->ops,
+		    strerror(errno));
 	n = pread(fd, line, size - 1, 0);
 	if (n <= 0)
 		die("%s: %s", RUN, n ? strerror(errno) : "nothing to read");
@@ -203,7 +203,7 @@ int main(int argc, char **argv)
 	for (i = first; i < argc; i++)
 		if (!parse(argv[i], &spec))
 			die("'%s' is not WORKLOAD:SIZE:OPS:SAMPLES[:WARMUP]",
-			     argv[i]);
+			    argv[i]);
 	for (i = first; i < argc; i++) {
 		parse(argv[i], &spec);
 		run(&spec);
