@@ -1,33 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A disk image under firmware: its steps survive a panic and a power failure.
 
-Only the drivers of the kernel matter here, and no protection keys.
+Only the drivers of the kernel matter here, and no protection keys: Debian's stands in for ours
+where that is not built.
 """
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+import standin
 from conftest import REAL_BUILD
 
 from redoubt.core.progress import Silent
 from redoubt.linux.build import Build
-from redoubt.machine import provenance, qemu
+from redoubt.machine import guest, provenance
 from redoubt.ship.stick import brought, esp, firmware, image, plan
 from redoubt.ship.stick.plan import Entry, Plan, Step
-from redoubt.targets import PC, X86_64
+from redoubt.targets import X86_64, Target
 
 BUILD = REAL_BUILD / "x86_64" / f"redoubt-{plan.FLAVOUR}"
 IMAGE = BUILD / X86_64.image
-PROGRAMS = REAL_BUILD / "guest"
 TIMEOUT = 600.0
 
 pytestmark = [
     pytest.mark.guest,
-    pytest.mark.skipif(not IMAGE.exists(), reason=f"no {IMAGE}: redoubt image x86_64"),
-    pytest.mark.skipif(not (PROGRAMS / "tour").exists(), reason="no guest programs"),
-    pytest.mark.skipif(qemu.problem(PC) is not None, reason="no QEMU with protection keys"),
+    pytest.mark.network,
     pytest.mark.skipif(
         not Path(esp.program("mformat")).is_absolute(), reason="no mtools: prerequisites image"
     ),
@@ -47,12 +47,28 @@ class Cut(Exception):
     """The power fails."""
 
 
+def booted(where: Path) -> tuple[Target, Build, Path]:
+    """The machine, a kernel for it and the programs."""
+    programs = guest.programs(Silent())
+    target = standin.emulated(X86_64)
+    assert target.emulator
+    if not shutil.which(target.emulator.program):
+        pytest.skip(f"no {target.emulator.program}: scripts/prerequisites x86_64")
+    if IMAGE.exists():
+        return target, Build(target, BUILD, IMAGE, IMAGE), programs
+    return (
+        target, standin.kernel(target, Silent()),
+        standin.programs(target, programs, where / "programs"),
+    )  # fmt: skip
+
+
 def test_a_panic_and_a_power_failure(tmp_path: Path) -> None:
+    target, kernel, programs = booted(tmp_path)
     entries = (BROKEN, Entry("off", ("kunit.enable=0",), STEPS, "off"), Entry("finish", ()))
     disk = tmp_path / "disk.img"
     image.make(
-        Build(X86_64, BUILD, IMAGE, IMAGE), PROGRAMS, Plan(X86_64, entries, (), linger_s=0),
-        provenance.collect(["image"]), disk, Silent(),
+        kernel, programs, Plan(target, entries, (), linger_s=0), provenance.collect(["image"]),
+        disk, Silent(),
     )  # fmt: skip
     lines: list[str] = []
 
@@ -62,12 +78,12 @@ def test_a_panic_and_a_power_failure(tmp_path: Path) -> None:
             raise Cut
 
     with pytest.raises(Cut):
-        firmware.start(X86_64, disk, "usb", Silent(), timeout=TIMEOUT, watch=watch)
+        firmware.start(target, disk, "usb", Silent(), timeout=TIMEOUT, watch=watch)
     # The panic has restarted the machine by itself.
     assert any("off/panic: took the machine down" in line for line in lines)
     lines.clear()
     ended = firmware.start(
-        X86_64,
+        target,
         disk,
         "nvme",
         Silent(),
@@ -86,7 +102,7 @@ def test_a_panic_and_a_power_failure(tmp_path: Path) -> None:
         "kunit-off/kunit": brought.NEVER, "off/hardware": brought.ENDED,
         "off/panic": brought.DIED, "off/cut": brought.DIED, "off/after": brought.ENDED,
     }  # fmt: skip
-    assert journal.steps["off/after"].output[0].startswith("Linux version 7.3.")
+    assert journal.steps["off/after"].output[0].startswith("Linux version ")
     assert "pks: yes" in journal.steps["off/hardware"].output
     assert not list(tmp_path.glob("*.partial"))
     # Entries that are done are not started again.

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "fail.h"
 #include "vcpu.h"
@@ -19,7 +20,8 @@ static const unsigned char leaves_twice[] = {
 	0xeb, 0xfa,			/* jmp to the first */
 };
 
-static const unsigned char spins[] = {
+static const unsigned char writes_and_spins[] = {
+	0x88, 0x26, 0x00, 0x00,		/* mov %ah, 0 */
 	0xeb, 0xfe,			/* jmp to itself */
 };
 
@@ -75,6 +77,22 @@ void vcpus_create(struct vm *vm)
 	vm_create(vm, leaves_twice, sizeof(leaves_twice));
 }
 
+/*
+ * Have the kernel copy the page that the guest writes to. Without windows it
+ * leaves the restricted address space for that, on its way back to the guest.
+ */
+static void share_first_page(const struct vm *vm)
+{
+	pid_t pid;
+
+	*(volatile unsigned char *)vm->memory = 1;
+	pid = fork();
+	if (pid < 0)
+		fail("fork");
+	while (!pid)
+		pause();
+}
+
 static void say_where(enum place place)
 {
 	size_t i;
@@ -92,10 +110,12 @@ noreturn void vcpus_run(enum place place, u64 magic)
 	struct kvm_regs regs;
 	struct vm vm = { .chips = false };
 
-	if (place == IN_GUEST)
-		vm_create(&vm, spins, sizeof(spins));
-	else
+	if (place == IN_GUEST) {
+		vm_create(&vm, writes_and_spins, sizeof(writes_and_spins));
+		share_first_page(&vm);
+	} else {
 		vm_create(&vm, leaves_always, sizeof(leaves_always));
+	}
 	ask(vm.vcpu, KVM_GET_REGS, &regs);
 	regs.rdi = (unsigned int)magic;
 	ask(vm.vcpu, KVM_SET_REGS, &regs);

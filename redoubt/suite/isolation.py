@@ -40,7 +40,7 @@ def _outside(run: Run, made: kernels.Workbench, name: str, controls: bool = True
         ("found in ordinary page tables", "current", "user", False, ()),
         ("not found in restricted ones", "restricted", "user", False, ("pti=off",)),
         ("nor with page table isolation", "restricted", "user", False, ("pti=on",)),
-        ("nor from a guest", "restricted", "guest", False, ("pti=off",)),
+        ("nor from a guest", "restricted", "guest", False, ("pti=off", exits.LEAVING)),
         ("nor when it is left", "restricted", "exit", False, ("pti=on",)),
         ("found in those with a mistake", "restricted", "user", True, ("pti=off",)),
     ):

@@ -60,7 +60,7 @@ COLLECTIONS = (
     "namespaces", "pidfd", "ptrace", "seccomp", "signal", "syscall_user_dispatch", "timers",
 )  # fmt: skip
 # And of an architecture.
-_OF_ARCHITECTURE = {"arm64": ("arm64/abi", "arm64/pauth")}
+_OF_ARCHITECTURE = {"arm64": ("arm64/abi", "arm64/pauth"), "x86_64": ("kvm",)}
 
 OK, FAILED, SKIPPED, LATE, CRASHED = "ok", "not ok", "skip", "late", "crash"
 

@@ -16,6 +16,7 @@
 #include <linux/memory_hotplug.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
+#include <linux/page-isolation.h>
 #include <linux/pgtable.h>
 #include <linux/sched.h>
 #include <linux/set_memory.h>
@@ -488,6 +489,34 @@ static void watermarks_count_memory_of_a_kind(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, asi_may_serve(MIGRATE_UNMOVABLE,
 					      pageblock_order, true));
 	KUNIT_EXPECT_TRUE(test, asi_may_serve(MIGRATE_MOVABLE, 1, true));
+}
+
+/* Isolation moves a free block to lists of its own, and back. */
+static void isolated_blocks_have_no_holes(struct kunit *test)
+{
+	unsigned long pfn, nr = pageblock_nr_pages;
+	struct page *page;
+	struct zone *zone;
+
+	skip_unless_enabled(test);
+
+	/* Half of it stays in use, lest the other be merged with its neighbour. */
+	page = alloc_pages(GFP_KERNEL, pageblock_order + 1);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	zone = page_zone(page);
+	pfn = page_to_pfn(page);
+	split_page(page, pageblock_order + 1);
+	free_contig_range(pfn, nr);
+	drain_all_pages(NULL);
+	KUNIT_EXPECT_EQ(test, asi_recount_holes(zone), 0);
+
+	KUNIT_EXPECT_EQ(test, start_isolate_page_range(pfn, pfn + nr,
+						       PB_ISOLATE_MODE_OTHER), 0);
+	KUNIT_EXPECT_EQ(test, asi_recount_holes(zone), 0);
+	undo_isolate_page_range(pfn, pfn + nr);
+	KUNIT_EXPECT_EQ(test, asi_recount_holes(zone), 0);
+	free_contig_range(pfn + nr, nr);
+	expect_nothing_wrong(test);
 }
 
 /* Count pages of the process in ordinary blocks: every other one, of so many. */
@@ -983,6 +1012,7 @@ static struct kunit_case asi_cases[] = {
 	KUNIT_CASE(ordinary_memory_comes_with_interrupts_off),
 	/* These leave many ordinary blocks behind. */
 	KUNIT_CASE_SLOW(atomic_reserve_is_ordinary),
+	KUNIT_CASE(isolated_blocks_have_no_holes),
 	KUNIT_CASE_SLOW(ordinary_memory_is_gathered_from_holes),
 	KUNIT_CASE(watermarks_count_memory_of_a_kind),
 	KUNIT_CASE(ranges_are_of_the_right_kind),
