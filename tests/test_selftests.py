@@ -349,7 +349,7 @@ def test_categories_are_those_of_the_runner(tmp_path: Path) -> None:
         'CATEGORY="mmap" run_test ./a\n\tCATEGORY="memory-failure" run_test ./b\n'
         'CATEGORY="mmap" run_test ./c\n'
     )
-    known = ["mmap", "memory-failure", "others", *selftests.COLLECTIONS, "kvm"]
+    known = ["mmap", "memory-failure", "others", *selftests.COLLECTIONS]
     assert selftests.chosen(X86_64, tmp_path, []) == known
     some = ["ptrace", "others", "mmap"]
     assert selftests.chosen(X86_64, tmp_path, some) == ["mmap", "others", "ptrace"]

@@ -60,7 +60,7 @@ COLLECTIONS = (
     "namespaces", "pidfd", "ptrace", "seccomp", "signal", "syscall_user_dispatch", "timers",
 )  # fmt: skip
 # And of an architecture.
-_OF_ARCHITECTURE = {"arm64": ("arm64/abi", "arm64/pauth"), "x86_64": ("kvm",)}
+_OF_ARCHITECTURE = {"arm64": ("arm64/abi", "arm64/pauth")}
 
 OK, FAILED, SKIPPED, LATE, CRASHED = "ok", "not ok", "skip", "late", "crash"
 

@@ -14,7 +14,6 @@
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
-#include <linux/string.h>
 
 #include "kpkeys.h"
 #include "pool.h"
@@ -91,7 +90,13 @@ EXPORT_SYMBOL_FOR_KVM(__kpkeys_guest_table_free);
 
 void __kpkeys_guest_table_fill(u64 *table, u64 value)
 {
-	KPKEYS_GUEST_ENTRY(table, memset64(table, value, PAGE_SIZE / sizeof(u64)));
+	unsigned int i;
+
+	/* No function is called with the level raised. */
+	KPKEYS_GUEST_ENTRY(table, ({
+		for (i = 0; i < PAGE_SIZE / sizeof(u64); i++)
+			WRITE_ONCE(table[i], value);
+	}));
 }
 EXPORT_SYMBOL_FOR_KVM(__kpkeys_guest_table_fill);
 
