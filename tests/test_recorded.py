@@ -70,7 +70,7 @@ def test_isolation_under_stress() -> None:
 
 def test_exits_of_isolation() -> None:
     rows = exits.parse(ended("exits-x86_64").console)
-    assert (len(rows), rows[-1].operation, rows[-1].times) == (18, "vm-fault", 10000)
+    assert (len(rows), rows[-1].operation, rows[-1].times) == (20, "vm-fault", 10000)
     assert not list(exits.judge(rows))
 
 
