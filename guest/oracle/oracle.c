@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,13 +134,19 @@ static void become(uid_t id)
 		fail("uid %d", id);
 }
 
-static void make_mistake(int driver, void *where)
-{
-	u64 addr = (u64)where;
+/*
+ * Of the victim that makes the mistake: last of all, when it is told to, as
+ * blocks that change their kind are mapped anew.
+ */
+static int driver = -1, mistaken;
+static u64 mistaken_page;
 
-	if (ioctl(driver, KPKEYS_VULN_ASI_MAP, &addr))
-		fail("the mistake");
-	close(driver);
+static void make_mistake(int unused)
+{
+	(void)unused;
+	if (ioctl(driver, KPKEYS_VULN_ASI_MAP, &mistaken_page) ||
+	    write(mistaken, "", 1) != 1)
+		_exit(1);
 }
 
 static noreturn void be_ready(int ready)
@@ -152,7 +159,6 @@ static noreturn void be_ready(int ready)
 
 static noreturn void be_victim(int ready, enum pattern unused)
 {
-	int driver = -1;
 	void *secret;
 
 	(void)unused;
@@ -163,37 +169,52 @@ static noreturn void be_victim(int ready, enum pattern unused)
 	}
 	become(VICTIM);
 	secret = fill(ANONYMOUS, -1);
-	if (mistake)
-		make_mistake(driver, secret);
+	mistaken_page = (u64)secret;
+	mistaken = ready;
 	keep_in_file(TMPFS, TMPFS_FILE);
 	keep_in_file(IN_FILE, FILE_SECRET);
 	keep_in_file(READ, READ_FILE);
 	if (chmod(READ_FILE, 0644))
 		fail(READ_FILE);
+	if (mistake && signal(SIGUSR1, make_mistake) == SIG_ERR)
+		fail("signal");
 	be_ready(ready);
 }
 
-static void start_victim(void (*be)(int ready, enum pattern pattern),
-			 enum pattern pattern)
-{
-	int ready[2];
+/* A victim, and the pipe by which it says that it is ready. */
+struct victim {
 	pid_t pid;
+	int ready;
+};
+
+static void wait_for(const struct victim *victim)
+{
 	char byte;
+
+	errno = 0;
+	if (read(victim->ready, &byte, 1) != 1)
+		fail("the victim has ended");
+}
+
+static struct victim start_victim(void (*be)(int ready, enum pattern pattern),
+				  enum pattern pattern)
+{
+	struct victim victim;
+	int ready[2];
 
 	if (pipe(ready))
 		fail("pipe");
-	pid = fork();
-	if (pid < 0)
+	victim.pid = fork();
+	if (victim.pid < 0)
 		fail("fork");
-	if (!pid) {
+	if (!victim.pid) {
 		close(ready[0]);
 		be(ready[1], pattern);
 	}
 	close(ready[1]);
-	errno = 0;
-	if (read(ready[0], &byte, 1) != 1)
-		fail("the victim has ended");
-	close(ready[0]);
+	victim.ready = ready[0];
+	wait_for(&victim);
+	return victim;
 }
 
 /* The memory of a guest, which has run. */
@@ -466,6 +487,7 @@ static int usage(void)
 int main(int argc, char *argv[])
 {
 	const char *type, *device;
+	struct victim victim;
 	enum place place;
 	int status;
 	pid_t pid;
@@ -488,7 +510,7 @@ int main(int argc, char *argv[])
 	if (mkdir(FILES, 0700) || mount(device, FILES, type, 0, NULL) ||
 	    chown(FILES, VICTIM, VICTIM) || chmod(FILES, 0700))
 		fail("%s of %s", device, type);
-	start_victim(be_victim, ANONYMOUS);
+	victim = start_victim(be_victim, ANONYMOUS);
 	has_kvm = !access("/dev/kvm", F_OK);
 	if (has_kvm) {
 		vcpus_prepare();
@@ -500,6 +522,11 @@ int main(int argc, char *argv[])
 	if (!argv[0] || !find_place(*argv, &place))
 		return usage();
 	have_secret_freed();
+	if (mistake) {
+		if (kill(victim.pid, SIGUSR1))
+			fail("telling the victim");
+		wait_for(&victim);
+	}
 
 	/* Else a message of the kernel may come into the attacker's line. */
 	if (klogctl(KLOG_CONSOLE_LEVEL, NULL, KLOG_WARNINGS))

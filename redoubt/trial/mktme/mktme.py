@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 import secrets
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from redoubt.core.errors import GuestError, RedoubtError
@@ -91,11 +92,20 @@ def _checked(
     result = _run(machine, commands, what, progress)
     found = experiment.matches(_TAP, result.console)
     plans = [int(match[1]) for match in experiment.matches(_PLAN, result.console)]
-    problems = [f"wrong: {match[3]}" for match in found if match[1]]
+    problems = [*_wrong(result.console)]
     problems += [f"not done: {match[3]}" for match in found if "# SKIP" in match[3]]
     if plans[:1] != [len(found)]:
         problems.append(f"{len(found)} checks ran, of {plans[0] if plans else None}")
     return Outcome(name, (*experiment.bad_end(result, _complaints(result)), *problems), result)
+
+
+def _wrong(console: Sequence[str]) -> Iterator[str]:
+    """The checks that failed, with the reason that the line behind each may have."""
+    for line, behind in pairwise((*console, "")):
+        match = _TAP.match(line)
+        if match and match[1]:
+            why = f": {behind.removeprefix('# ')}" if behind.startswith("# ") else ""
+            yield f"wrong: {match[3]}{why}"
 
 
 def _complaints(result: Result) -> tuple[str, ...]:
