@@ -22,7 +22,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,19 +133,23 @@ static void become(uid_t id)
 		fail("uid %d", id);
 }
 
-/*
- * Of the victim that makes the mistake: last of all, when it is told to, as
- * blocks that change their kind are mapped anew.
- */
-static int driver = -1, mistaken;
-static u64 mistaken_page;
+/* By which the attacker has the victim make the mistake. */
+static int order[2];
 
-static void make_mistake(int unused)
+/*
+ * Last of all: whatever changes the direct map, as a page table for a guest may,
+ * has its blocks mapped as they should be.
+ */
+static void make_mistake(int driver, void *where, int ready)
 {
-	(void)unused;
-	if (ioctl(driver, KPKEYS_VULN_ASI_MAP, &mistaken_page) ||
-	    write(mistaken, "", 1) != 1)
-		_exit(1);
+	u64 addr = (u64)where;
+	char byte;
+
+	if (write(ready, "", 1) != 1 || read(order[0], &byte, 1) != 1)
+		fail("pipe");
+	if (ioctl(driver, KPKEYS_VULN_ASI_MAP, &addr))
+		fail("the mistake");
+	close(driver);
 }
 
 static noreturn void be_ready(int ready)
@@ -159,6 +162,7 @@ static noreturn void be_ready(int ready)
 
 static noreturn void be_victim(int ready, enum pattern unused)
 {
+	int driver = -1;
 	void *secret;
 
 	(void)unused;
@@ -169,52 +173,44 @@ static noreturn void be_victim(int ready, enum pattern unused)
 	}
 	become(VICTIM);
 	secret = fill(ANONYMOUS, -1);
-	mistaken_page = (u64)secret;
-	mistaken = ready;
 	keep_in_file(TMPFS, TMPFS_FILE);
 	keep_in_file(IN_FILE, FILE_SECRET);
 	keep_in_file(READ, READ_FILE);
 	if (chmod(READ_FILE, 0644))
 		fail(READ_FILE);
-	if (mistake && signal(SIGUSR1, make_mistake) == SIG_ERR)
-		fail("signal");
+	if (mistake)
+		make_mistake(driver, secret, ready);
 	be_ready(ready);
 }
 
-/* A victim, and the pipe by which it says that it is ready. */
-struct victim {
-	pid_t pid;
-	int ready;
-};
-
-static void wait_for(const struct victim *victim)
+static void wait_for(int ready)
 {
 	char byte;
 
 	errno = 0;
-	if (read(victim->ready, &byte, 1) != 1)
+	if (read(ready, &byte, 1) != 1)
 		fail("the victim has ended");
 }
 
-static struct victim start_victim(void (*be)(int ready, enum pattern pattern),
-				  enum pattern pattern)
+/* Returns the pipe by which the victim has said that it is ready. */
+static int start_victim(void (*be)(int ready, enum pattern pattern),
+			enum pattern pattern)
 {
-	struct victim victim;
 	int ready[2];
+	pid_t pid;
 
 	if (pipe(ready))
 		fail("pipe");
-	victim.pid = fork();
-	if (victim.pid < 0)
+	pid = fork();
+	if (pid < 0)
 		fail("fork");
-	if (!victim.pid) {
+	if (!pid) {
 		close(ready[0]);
 		be(ready[1], pattern);
 	}
 	close(ready[1]);
-	victim.ready = ready[0];
-	wait_for(&victim);
-	return victim;
+	wait_for(ready[0]);
+	return ready[0];
 }
 
 /* The memory of a guest, which has run. */
@@ -449,7 +445,7 @@ asm(".pushsection .text\n"
     "spin_end:\n"
     ".popsection\n");
 
-static noreturn void be_attacker(enum place place)
+static noreturn void be_attacker(enum place place, int victim)
 {
 	struct vm vm;
 
@@ -459,6 +455,11 @@ static noreturn void be_attacker(enum place place)
 	if (has_kvm) {
 		vcpus_create(&vm);
 		vm_run(&vm);
+	}
+	if (mistake) {
+		if (write(order[1], "", 1) != 1)
+			fail("pipe");
+		wait_for(victim);
 	}
 	if (place != IN_USER_MODE)
 		vcpus_run(place, word(MAGIC, 0));
@@ -487,9 +488,8 @@ static int usage(void)
 int main(int argc, char *argv[])
 {
 	const char *type, *device;
-	struct victim victim;
 	enum place place;
-	int status;
+	int victim, status;
 	pid_t pid;
 
 	if (argc < 3)
@@ -510,6 +510,8 @@ int main(int argc, char *argv[])
 	if (mkdir(FILES, 0700) || mount(device, FILES, type, 0, NULL) ||
 	    chown(FILES, VICTIM, VICTIM) || chmod(FILES, 0700))
 		fail("%s of %s", device, type);
+	if (pipe(order))
+		fail("pipe");
 	victim = start_victim(be_victim, ANONYMOUS);
 	has_kvm = !access("/dev/kvm", F_OK);
 	if (has_kvm) {
@@ -522,11 +524,6 @@ int main(int argc, char *argv[])
 	if (!argv[0] || !find_place(*argv, &place))
 		return usage();
 	have_secret_freed();
-	if (mistake) {
-		if (kill(victim.pid, SIGUSR1))
-			fail("telling the victim");
-		wait_for(&victim);
-	}
 
 	/* Else a message of the kernel may come into the attacker's line. */
 	if (klogctl(KLOG_CONSOLE_LEVEL, NULL, KLOG_WARNINGS))
@@ -535,7 +532,7 @@ int main(int argc, char *argv[])
 	if (pid < 0)
 		fail("fork");
 	if (!pid)
-		be_attacker(place);
+		be_attacker(place, victim);
 	waitpid(pid, &status, 0);
 	fprintf(stderr, "oracle: the attacker has ended\n");
 	return 1;
