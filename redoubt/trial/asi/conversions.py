@@ -22,7 +22,7 @@ from redoubt.trial.asi import asi
 STATS = "/sys/kernel/debug/asi/stats"
 VMSTAT = "/proc/vmstat"
 # Guests with as many MiB of memory; the second has few blocks that are free as a whole.
-MEMORY_MB = (256, 96)
+MEMORY_MB = (256, 112)
 CPUS = 2
 # What runs between two looks at the counters: for so many compilations, and so many seconds.
 WORKLOADS: dict[str, tuple[str, ...]] = {
