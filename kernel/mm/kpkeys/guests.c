@@ -137,7 +137,7 @@ bool __kpkeys_guest_try_cmpxchg(u64 *entry, u64 *old, u64 value)
 	u64 was = *old;
 	bool done = false;
 
-	/* What it has goes to memory of the caller's at the default level. */
+	/* The caller's memory is written at the default level. */
 	KPKEYS_GUEST_ENTRY(entry, done = try_cmpxchg64(entry, &was, value));
 	*old = was;
 	return done;
