@@ -606,8 +606,7 @@ static bool hogs_stop_no_cpu(void)
 			       all);
 	if (most > BATCH)
 		return because("%llu pages left the pool in one go", most);
-	/* A batch whose pages were flushed before may have been counted since. */
-	return returned && freed + BATCH >= returned ? true :
+	return returned && freed >= returned ? true :
 	       because("%llu pages left the pool, %llu were flushed", returned,
 		       freed);
 }
