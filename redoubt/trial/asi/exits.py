@@ -46,7 +46,8 @@ GUESTS = ("vm-exit", "vm-msr", "vm-halt", "vm-io")
 NEVER = ("nothing", "null-syscall", "threads", "kernel-thread", *FILES, *GUESTS)
 # What leaves once for all of its memory, when that is freed, and thus a few times.
 THREADS = "thread-files"
-# A guest whose memory is given back every 256 faults, which may leave twice.
+# A guest whose memory is given back every 256 faults. The worker that clears it leaves, once or
+# twice.
 GUEST_FAULT, GIVEN_BACK = "vm-fault", 256
 SELDOM = (
     "anonymous-fault", "cow-fault", "shared-fault", "pipe-ping-pong", THREADS, GUEST_FAULT,
