@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "guests.h"
@@ -58,11 +56,8 @@ static const unsigned char halts_code[] = {
 #define NUMBER_AT	2
 
 /* It does something so often before it leaves to user mode. */
-static void run_times(struct vm *vm, const unsigned char *code, size_t size,
-		      unsigned int times)
+static void run_times(const struct vm *vm, unsigned int times)
 {
-	if (!vm->run)
-		vm_create(vm, code, size);
 	memcpy(vm->memory + CODE + NUMBER_AT, &times, sizeof(times));
 	vm_run(vm);
 }
@@ -71,21 +66,27 @@ void guest_exits(unsigned int times)
 {
 	static struct vm vm;
 
-	run_times(&vm, exits_code, sizeof(exits_code), times);
+	if (!vm.run)
+		vm_create(&vm, exits_code, sizeof(exits_code));
+	run_times(&vm, times);
 }
 
 void guest_reads_msrs(unsigned int times)
 {
 	static struct vm vm;
 
-	run_times(&vm, msr_code, sizeof(msr_code), times);
+	if (!vm.run)
+		vm_create(&vm, msr_code, sizeof(msr_code));
+	run_times(&vm, times);
 }
 
 void guest_halts(unsigned int times)
 {
-	static struct vm vm = { .chips = true };
+	static struct vm vm;
 
-	run_times(&vm, halts_code, sizeof(halts_code), times);
+	if (!vm.run)
+		vm_create_pc(&vm, halts_code, sizeof(halts_code));
+	run_times(&vm, times);
 }
 
 static const struct vm *writer(void)

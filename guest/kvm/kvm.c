@@ -29,7 +29,7 @@ static void look(const struct vm *vm)
 int main(int argc, char *argv[])
 {
 	int runs = argc == 2 ? atoi(argv[1]) : 0, i;
-	struct vm vm = { .chips = false };
+	struct vm vm;
 
 	if (runs <= 0) {
 		fprintf(stderr, "usage: kvm RUNS\n");

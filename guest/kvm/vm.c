@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -18,7 +19,8 @@ int ask(int fd, unsigned long request, void *argument)
 	return ret;
 }
 
-void vm_create(struct vm *vm, const unsigned char *code, size_t size)
+static void create(struct vm *vm, const unsigned char *code, size_t size,
+		   bool chips)
 {
 	struct kvm_userspace_memory_region region = { .memory_size = CODE + PAGE };
 	int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC), fd;
@@ -33,13 +35,23 @@ void vm_create(struct vm *vm, const unsigned char *code, size_t size)
 	memcpy(vm->memory + CODE, code, size);
 	region.userspace_addr = (unsigned long)vm->memory;
 	ask(fd, KVM_SET_USER_MEMORY_REGION, &region);
-	if (vm->chips)
+	if (chips)
 		vcpu_create_chips(fd);
 	vm->vcpu = vcpu_create(fd);
 	vm->run = mmap(NULL, ask(kvm, KVM_GET_VCPU_MMAP_SIZE, NULL),
 		       PROT_READ | PROT_WRITE, MAP_SHARED, vm->vcpu, 0);
 	if (vm->run == MAP_FAILED)
 		fail("mmap of the CPU");
+}
+
+void vm_create(struct vm *vm, const unsigned char *code, size_t size)
+{
+	create(vm, code, size, false);
+}
+
+void vm_create_pc(struct vm *vm, const unsigned char *code, size_t size)
+{
+	create(vm, code, size, true);
 }
 
 void vm_run(const struct vm *vm)

@@ -4,11 +4,9 @@
 #define GUEST_VM_H
 
 #include <linux/kvm.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 struct vm {
-	bool chips;		/* of a PC, emulated by the kernel: a timer as well */
 	unsigned char *memory;
 	struct kvm_run *run;
 	int vcpu;
@@ -19,6 +17,9 @@ int ask(int fd, unsigned long request, void *argument);
 
 /* Create one, with memory of PAGES, and behind it a page with this code. */
 void vm_create(struct vm *vm, const unsigned char *code, size_t size);
+
+/* The same with the chips of a PC, which the kernel emulates: a timer as well. */
+void vm_create_pc(struct vm *vm, const unsigned char *code, size_t size);
 
 /* Run it until it leaves as its code does. */
 void vm_run(const struct vm *vm);

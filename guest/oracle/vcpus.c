@@ -73,7 +73,6 @@ void vcpus_prepare(void)
 
 void vcpus_create(struct vm *vm)
 {
-	vm->chips = false;
 	vm_create(vm, leaves_twice, sizeof(leaves_twice));
 }
 
@@ -108,7 +107,7 @@ static void say_where(enum place place)
 noreturn void vcpus_run(enum place place, u64 magic)
 {
 	struct kvm_regs regs;
-	struct vm vm = { .chips = false };
+	struct vm vm;
 
 	if (place == IN_GUEST) {
 		vm_create(&vm, writes_and_spins, sizeof(writes_and_spins));

@@ -73,7 +73,7 @@ int main(void)
 	struct kpkeys_vuln_secret secret = { 0 };
 	struct kpkeys_vuln_guest has, next;
 	struct kpkeys_vuln_entry policy;
-	struct vm vm = { .chips = false };
+	struct vm vm;
 	bool given;
 
 	policy = vuln_entry(KPKEYS_VULN_KERNEL, (void *)(uintptr_t)info->policy,
