@@ -109,6 +109,11 @@ def test_machines_have_so_many_packages(monkeypatch: pytest.MonkeyPatch) -> None
         ((), "finished", "0 checks ran, of None"),
         (GOOD[:2], "finished", "1 checks ran, of 2"),
         ((*GOOD[:2], "not " + GOOD[2]), "finished", "wrong: mappings move, KeyID 1"),
+        (
+            (*GOOD[:2], "not " + GOOD[2], "# it is gone"),
+            "finished",
+            "wrong: mappings move, KeyID 1: it is gone",
+        ),
         (GOOD, "panic", "ended with panic, status None"),
     ],
 )
