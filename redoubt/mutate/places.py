@@ -191,7 +191,8 @@ _RULES = (
     Rule(KEY, rf"{_VALUE}(?:arch_)?set_memory_pkey(?=\()", 1, zero),
     Rule(
         KEY,
-        r"\b(?:kpkeys_hardened_pgtables_add|kpkeys_region_set_early)(?=\()",
+        r"\b(?:kpkeys_hardened_pgtables_add|kpkeys_region_set_early|kvm_mmu_cache_hold_page_tables)"
+        r"(?=\()",
         1,
         comment,
         alone=True,
@@ -199,8 +200,8 @@ _RULES = (
     # Questions whether something may be mapped, moved, linked or freed, or enter a pool as it is.
     Rule(
         ASK,
-        rf"{_VALUE}kpkeys_(?:may_map|mappings_search|mappings_offered|region_set_kind|region_link)"
-        r"(?=\()",
+        rf"{_VALUE}kpkeys_(?:may_map|mappings_search|mappings_offered|region_set_kind|region_link|"
+        r"is_guest_entry)(?=\()",
         1,
         yes,
     ),
