@@ -349,7 +349,7 @@ def test_categories_are_those_of_the_runner(tmp_path: Path) -> None:
         'CATEGORY="mmap" run_test ./a\n\tCATEGORY="memory-failure" run_test ./b\n'
         'CATEGORY="mmap" run_test ./c\n'
     )
-    known = ["mmap", "memory-failure", "others", *selftests.COLLECTIONS]
+    known = ["mmap", "memory-failure", "others", *selftests.COLLECTIONS, "kvm"]
     assert selftests.chosen(X86_64, tmp_path, []) == known
     some = ["ptrace", "others", "mmap"]
     assert selftests.chosen(X86_64, tmp_path, some) == ["mmap", "others", "ptrace"]
@@ -494,13 +494,29 @@ def test_a_collection_is_copied_but_for_what_is_left_out(tmp_path: Path) -> None
     assert (tmp_path / "tests" / name / "sud_benchmark").readlink() == Path("/bin/selftest")
 
 
+def test_tests_in_a_directory_of_their_architecture_are_called_without_it(tmp_path: Path) -> None:
+    built = tmp_path / "built"
+    write_tree(built, dict.fromkeys(("irqfd_test", "irqfd_test.o", "x86/cpuid_test"), ""))
+    (tmp_path / "tests").mkdir()
+    programs = selftests.Programs(built, ["irqfd_test", "cpuid_test", "not_built"])
+    selftests._collection(tmp_path / "tests", "kvm", programs)
+    there = tmp_path / "tests/programs/kvm"
+    assert (there / "cpuid_test").exists()
+    assert (tmp_path / "tests/lists/kvm").read_text().splitlines() == [
+        "kvm/irqfd_test", "kvm/cpuid_test", "kvm/not_built",
+    ]  # fmt: skip
+    # What they were made of would only fill the guest's memory.
+    assert not (there / "irqfd_test.o").exists()
+
+
 # === In a guest ==================================================================================
 
 PROGRAMS = {
     "good": "echo ok 1 it is good; sleep 300 &",
     "late": "trap 'echo put back; exit' TERM; sleep 300 & wait",
     "lost": "echo not ok 1 lost",
-    "sub/directory": "cat input",
+    # It reads what lies beside it, and opens itself by its name.
+    "sub/directory": """cat input; grep -q '^#!' "$0" && echo ok 2 it is itself""",
 }
 RUNNER = """#!/bin/bash
 for test in good late lost missing sub/directory; do
@@ -565,6 +581,7 @@ def test_programs_are_limited_and_leave_nothing(
         ("good", ""): "ok", ("good", "it is good"): "ok", ("late", ""): "late",
         ("lost", ""): "ok", ("lost", "lost"): "not ok", ("missing", ""): "skip",
         ("sub/directory", ""): "ok", ("sub/directory", "it is found"): "ok",
+        ("sub/directory", "it is itself"): "ok",
     }  # fmt: skip
     console = found.logs[0].read_text()
     assert "# put back" in console

@@ -60,7 +60,7 @@ COLLECTIONS = (
     "namespaces", "pidfd", "ptrace", "seccomp", "signal", "syscall_user_dispatch", "timers",
 )  # fmt: skip
 # And of an architecture.
-_OF_ARCHITECTURE = {"arm64": ("arm64/abi", "arm64/pauth")}
+_OF_ARCHITECTURE = {"arm64": ("arm64/abi", "arm64/pauth"), "x86_64": ("kvm",)}
 
 OK, FAILED, SKIPPED, LATE, CRASHED = "ok", "not ok", "skip", "late", "crash"
 
@@ -301,10 +301,16 @@ def _collection(tests: Path, name: str, programs: Programs) -> None:
     there = tests / "programs" / name
     ignored = [Path(test).name for test in LEFT_OUT if test.startswith(f"{name}/")]
     shutil.copytree(
-        programs.directory, there, symlinks=True, ignore=shutil.ignore_patterns(*ignored)
-    )
+        programs.directory, there, symlinks=True,
+        ignore=shutil.ignore_patterns(*ignored, "*.o", "*.d"),
+    )  # fmt: skip
     (tests / name).mkdir(parents=True)
     binaries = [test for test in programs.tests if not test.endswith((".sh", ".py"))]
+    # A test is called by its name without the directories it was built in, as after an
+    # installation: those of KVM are in one for their architecture.
+    for test in binaries:
+        if not (there / test).exists() and (found := next(there.rglob(f"*/{test}"), None)):
+            found.rename(there / test)
     for test in binaries:
         (tests / name / test).symlink_to("/bin/selftest")
     _list(tests, name, [f"{name}/{test}" for test in binaries])
