@@ -764,6 +764,8 @@ RUNS = {
     "attack-arm64-plain.json": "leaked-level off: succeeded 20 times, on: blocked 20 times; "
     "sleeping-fault off: succeeded 20 times, on: blocked 20 times on arm64, flavour plain",
     "exits-x86_64.json": "x86_64 (on), 1 CPU: exits for each operation with asi=on: fork 1",
+    "conversions-x86_64.json": "x86_64 (on): pageblocks that changed their kind with asi=on: 7 for "
+    "1000 pages that were allocated in 112 MiB (stress), 2 allocations reclaimed",
     "flushes-x86_64-mktme.json": "x86_64-mktme (on), 256 MiB: flushes that the pool leaves: "
     "build-like 0.00%, churn-5/8 20.00% (missed)",
     "selftests-x86_64-bpf.json": "x86_64 (on), 2 of the kernel's tests: 7 parts pass on the "

@@ -168,9 +168,11 @@ def test_a_verb_that_nothing_is_known_of_is_decided_by_all_code(repo: Repository
 
 def test_a_stale_result_is_told_with_its_command(repo: Repository) -> None:
     repo.result("bench-um.json", "um", command="redoubt bench um --json x.json --quick")
-    for _ in range(2):
-        repo.commit("kernel/mm/core.c")
-    assert repo.judge().ok
+    repo.commit("kernel/mm/core.c")
+    assert not any(text.endswith("more") for text in freshness.render(repo.judge()))
+    repo.commit("kernel/mm/core.c")
+    assert (found := repo.judge()).ok
+    assert any(text.endswith("2  bears 0 more") for text in freshness.render(found))
     repo.commit("kernel/mm/core.c")
     found = repo.judge()
     assert found.problems == (

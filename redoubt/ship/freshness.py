@@ -256,7 +256,7 @@ def render(report: Report) -> list[str]:
             one.origin.file, one.origin.verb, ", ".join(one.origin.targets) or NONE,
             one.origin.date or NONE, one.origin.commit,
             "?" if report.unknown else NONE if one.behind is None else str(one.behind),
-            "listed as older" if one.older else "",
+            "listed as older" if one.older else _soon(one, report.distance),
         )
         for one in report.found
     )  # fmt: skip
@@ -275,6 +275,12 @@ def render(report: Report) -> list[str]:
         lines.append(not_judged(report))
     lines.append(report.summary)
     return lines
+
+
+def _soon(one: Found, distance: int) -> str:
+    """How many more commits a result bears, if it is a fifth of the distance or less."""
+    left = distance - (one.behind or 0)
+    return f"bears {left} more" if 0 <= left <= distance // 5 else ""
 
 
 def not_judged(report: Report) -> str:

@@ -25,7 +25,9 @@ from redoubt.trial import linear_map
 from redoubt.trial.asi import exits
 
 # Fields, of which the first that is there says which command wrote a result: see runs.txt.j2.
-KINDS = ("attacks", "stressors", "mutants", "packages", "targets", "cpus", "mails", "differences")
+KINDS = (
+    "attacks", "stressors", "mutants", "packages", "targets", "cpus", "mails", "differences", "rows",
+)  # fmt: skip
 
 # Between these `redoubt report --readme` writes.
 BEGIN, END = "<!-- generated:begin -->", "<!-- generated:end -->"
