@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -91,6 +91,21 @@ def test_what_has_begun_is_not_started_again(
     """It may have changed something by then, and its console is worth reading."""
     result = start(Starts(GOOD[:1]), X86_64, tmp_path, monkeypatch)
     assert (result.outcome, result.console) == ("died", GOOD[:1])
+
+
+def test_a_console_can_be_read_while_the_machine_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, seen = tmp_path / "log/boot-start.log", list[str]()
+
+    def runs(command: object, on_line: Callable[[str], None], **_: object) -> Ended:
+        for line in GOOD:
+            on_line(line)
+            seen.append(log.read_text())
+        return Ended(0, False)
+
+    start(cast("Starts", runs), X86_64, tmp_path, monkeypatch)
+    assert seen == [f"{GOOD[0]}\n", f"{GOOD[0]}\n{GOOD[1]}\n"]
 
 
 # The kernel's words; the second byte of an instruction of two comes next.

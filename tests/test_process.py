@@ -153,6 +153,12 @@ def test_what_only_mentions_a_full_disk_is_no_failure(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "No space left on device\n"
 
 
+def test_a_log_can_be_read_while_the_command_runs(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process.run_logged(["sh", "-c", f"echo one; sleep 0.5; cp {log} {log}.so-far"], log, what="x")
+    assert Path(f"{log}.so-far").read_text() == "one\n"
+
+
 def test_messages_are_in_english_whatever_the_user_speaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,7 +214,7 @@ def run_logged(
 
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("w", encoding="utf-8") as out:
+        with log.open("w", buffering=1, encoding="utf-8") as out:
             # Messages in English, whatever the user's language: some are understood here.
             ended = run_lines(command, keep, cwd=cwd, env={"LC_ALL": "C", **(env or {})})
     except OSError as error:

@@ -308,7 +308,8 @@ def attend(
     log = paths.build_dir() / "log" / f"boot-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     console = _Console(machine.ready, watch)
-    with log.open("w") as out:
+    # Line by line: a boot takes up to hours, and is looked at while it does.
+    with log.open("w", buffering=1) as out:
 
         def keep(line: str) -> None:
             out.write(line + "\n")
