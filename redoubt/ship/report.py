@@ -26,7 +26,8 @@ from redoubt.trial.asi import exits
 
 # Fields, of which the first that is there says which command wrote a result: see runs.txt.j2.
 KINDS = (
-    "attacks", "stressors", "mutants", "packages", "targets", "cpus", "mails", "differences", "rows",
+    "attacks", "stressors", "mutants", "packages", "targets", "cpus", "mails", "differences",
+    "rows",
 )  # fmt: skip
 
 # Between these `redoubt report --readme` writes.
