@@ -329,6 +329,24 @@ def test_categories_that_differ_are_run_again_on_both(monkeypatch: pytest.Monkey
     assert found.wrong == []
 
 
+def test_tests_of_guests_have_a_boot_of_their_own_on_one_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert selftests.boots_of(["kvm"]) == [["kvm"]]
+    boots = selftests.boots_of(["mmap", "kvm", "thp"])
+    assert boots == [["mmap", "thp"], ["kvm"]]
+    cpus = []
+
+    def run(machine: Machine, *_: object) -> Round:
+        cpus.append(machine.cpus)
+        return a_round(cow="ok")
+
+    monkeypatch.setattr(selftests, "run", run)
+    both = [machine(cpus=2), machine(cpus=2)]
+    selftests.compare(X86_64, ON, *both, boots, Silent())
+    assert cpus == [2, 1, 2, 1]
+
+
 def test_json_has_every_test_with_the_results_of_all_runs() -> None:
     shown = report([a_round(cow="ok", rmap="ok")], [a_round(cow="not ok", rmap="ok")]).as_json()
     assert shown["ok"] is False
