@@ -164,6 +164,47 @@ def test_a_kernel_of_the_users_configuration(shop: Sandbox) -> None:
     assert build.options((place / ".config").read_text())["CONFIG_KPKEYS_HARDENED_CRED"] == "n"
 
 
+def test_each_thing_is_one_of_the_table() -> None:
+    lines = (paths.repo() / "scripts/prerequisites.txt").read_text().splitlines()
+    table = [line.split() for line in lines if line and not line.startswith("#")]
+    assert set(own._THINGS) == {row[1] for row in table if own.GROUP in row[0].split(",")}
+
+
+@pytest.mark.parametrize(
+    ("asks", "lacks"),
+    [
+        ("CONFIG_OTHER=y", None),
+        ("# CONFIG_MODULE_SIG is not set", None),
+        ("CONFIG_SYSTEM_TRUSTED_KEYRING=y", "libcrypto, which makes keys (libssl)"),
+        ("CONFIG_MODULE_SIG=y", "libcrypto, which makes keys (libssl)"),
+        ("CONFIG_KERNEL_ZSTD=y", "nozstd, which compresses (zstd)"),
+    ],
+)
+def test_a_machine_that_lacks_what_a_configuration_asks_for(
+    shop: Sandbox, asks: str, lacks: str | None
+) -> None:
+    table, mine = shop.where / "table", shop.where / "mine"
+    table.write_text("own libcrypto libssl makes keys\nown nozstd zstd compresses\n")
+    shop.env["REDOUBT_PREREQUISITES"] = str(table)
+    libcrypto, zstd = own._THINGS.values()
+    shop.prelude += f"""
+from redoubt.linux import own
+own._THINGS = {{"libcrypto": {libcrypto!r}, "nozstd": {zstd!r}}}"""
+    mine.write_text(f"{asks}\n")
+    done = shop.run("build", "x86_64", "--config", str(mine))
+    if not lacks:
+        assert done.code == 0, done.err
+        return
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines() == [
+        "redoubt: a kernel with that configuration cannot be built here, there is no",
+        f"    {lacks}",
+        "    scripts/prerequisites own",
+    ]
+    # Nothing was begun.
+    assert not (shop.build / "x86_64/own").exists()
+
+
 def test_an_option_that_kconfig_refuses_is_named_with_the_reason(shop: Sandbox) -> None:
     make = (shop.where / "bin/make").read_text()
     (shop.where / "bin/make").write_text(make.replace("*olddefconfig*) ;;\n", REFUSING))

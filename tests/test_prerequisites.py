@@ -17,7 +17,7 @@ TABLE = REPO / "scripts" / "prerequisites.txt"
 
 GROUPS = {
     "base", "no-pku", "deb", "deb-arm64", "deb-install", "lint", "selftests", "x86_64",
-    "arm64", "bpf", "image", "man",
+    "arm64", "bpf", "image", "man", "own",
 }  # fmt: skip
 
 # What the script itself uses, and Debian always has.

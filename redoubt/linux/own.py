@@ -19,6 +19,13 @@ NAME = "own"
 _MADE_FOR = re.compile(r"^# Linux/(\w+) ", re.MULTILINE)
 # Files that a distribution has where it builds its kernel, and nobody else has.
 _CERTIFICATES = ("CONFIG_SYSTEM_TRUSTED_KEYS", "CONFIG_SYSTEM_REVOCATION_KEYS")
+# What building takes beyond our own configurations, by the options that ask for it: things of the
+# group GROUP of scripts/prerequisites.txt.
+GROUP = "own"
+_THINGS = {
+    "lib:libcrypto.so": ("CONFIG_SYSTEM_TRUSTED_KEYRING", "CONFIG_MODULE_SIG"),
+    "zstd": ("CONFIG_KERNEL_ZSTD",),
+}
 # The suffix of a release in packages, lest they be taken for those of somebody else's kernel.
 _SUFFIX = '"-redoubt"'
 
@@ -29,6 +36,16 @@ class Own:
 
     file: Path
     names: tuple[str, ...] | None = None
+
+    @property
+    def things(self) -> set[str]:
+        """What of GROUP the configuration asks for."""
+        on = build.options(self.file.read_text())
+        return {
+            thing
+            for thing, names in _THINGS.items()
+            if any(on.get(name, "n") != "n" for name in names)
+        }
 
     def fragment(self, target: Target, *, packed: bool = False) -> Path:
         """Write the fragment of our options to the build directory, also for packages."""

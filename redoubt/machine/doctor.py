@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +74,26 @@ def prerequisites(script: Path | None = None) -> list[Prerequisite]:
             raise RedoubtError(f"{script} printed a line that is not understood: {line}")
         result.append(Prerequisite(words[0], words[1], words[2], words[3] == "yes", words[4]))
     return result
+
+
+def need(cannot: str, groups: Collection[str], things: Collection[str] | None = None) -> None:
+    """Raise RedoubtError, which begins with what then `cannot` be done, if these groups lack any.
+
+    Only some `things` of them are looked at if they are named.
+    """
+    lacking = [
+        one
+        for one in prerequisites()
+        if not one.found
+        and not set(groups).isdisjoint(one.group.split(","))
+        and (things is None or one.thing in things)
+    ]
+    if lacking:
+        raise RedoubtError(
+            f"{cannot} here, there is no\n"
+            + "\n".join(f"    {one.thing}, which {one.purpose} ({one.package})" for one in lacking),
+            paths.prerequisites(*sorted(groups)),
+        )
 
 
 def install_command(packages: Sequence[str], *, root: bool) -> str:

@@ -12,7 +12,7 @@ from redoubt.core.progress import Progress
 from redoubt.linux import build, distro, own, source, topics, tree
 from redoubt.linux.build import Build
 from redoubt.linux.own import Own
-from redoubt.machine import guest, host
+from redoubt.machine import doctor, guest, host
 from redoubt.machine.boot import MEMORY_MB, Machine
 from redoubt.targets import NoKeys, Target, Variant, Way, get_target, get_variant, needs_flavour
 
@@ -92,7 +92,9 @@ def prepare_own(target: Target, mine: Own, progress: Progress) -> Build:
     """Build our tree with a configuration of the user's, and features of ours on top of it.
 
     The user is told if options of it are off in the end, which newer kernels may well not have.
+    Raises RedoubtError if this machine lacks what the configuration asks for.
     """
+    doctor.need("a kernel with that configuration cannot be built", {own.GROUP}, mine.things)
     shared = _built_target(target, get_variant(target, "on"))
     built = build.compile_kernel(
         shared, our_tree(progress), own.NAME, (mine.fragment(shared),), progress, base=mine.file

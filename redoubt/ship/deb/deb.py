@@ -134,21 +134,7 @@ def needs(target: Target, config: str, *, install: bool = False) -> None:
     groups = {_GROUP, _INSTALL_GROUP} if install else {_GROUP}
     if config != shipped.SMALL and target.debian in _FOREIGN_GROUPS:
         groups.add(_FOREIGN_GROUPS[target.debian])
-    _need_programs(groups)
-
-
-def _need_programs(groups: set[str]) -> None:
-    lacking = [
-        one
-        for one in doctor.prerequisites()
-        if not one.found and not groups.isdisjoint(one.group.split(","))
-    ]
-    if lacking:
-        raise RedoubtError(
-            "packages cannot be made here, there is no\n"
-            + "\n".join(f"    {one.thing}, which {one.purpose} ({one.package})" for one in lacking),
-            paths.prerequisites(*sorted(groups)),
-        )
+    doctor.need("packages cannot be made", groups)
 
 
 # === Building ====================================================================================
@@ -255,7 +241,7 @@ def make_tools(target: Target, progress: Progress) -> Path:
 
     Raises RedoubtError if it cannot be made; an earlier one is replaced, or stays.
     """
-    _need_programs({_TOOLS_GROUP})
+    doctor.need("packages cannot be made", {_TOOLS_GROUP})
     repo = paths.repo()
     author = commits.author_of(repo, "packages have a maintainer")
     version = version_of(pinned.load(repo).release, repo)
