@@ -24,8 +24,12 @@
 #include "../page_alloc.h"
 #include "pool.h"
 
-/* mktme_pool=: share of a node's memory in percent; 0 disables the pool. */
-unsigned int mktme_pool_percent __read_mostly = 50;
+/*
+ * mktme_pool=: share of a node's memory in percent; 0 disables the pool. A
+ * program that has filled most of the memory frees it at once when it ends, and
+ * what the pool cannot keep then is flushed for the next one.
+ */
+unsigned int mktme_pool_percent __read_mostly = 65;
 
 /* Number of mktme_pool_stop() without mktme_pool_start() yet. */
 atomic_t mktme_pool_stopped = ATOMIC_INIT(0);
