@@ -172,7 +172,7 @@ def test_what_takes_root_follows_what_came_before_it(repo: Path) -> None:
 def test_transcripts_are_short_and_of_any_place(repo: Path) -> None:
     write_tree(repo, {
         "docs/journeys/two.md": "# Two\n\n```sh\nseq 20\necho ~/a $PWD/b >&2  # both\n"
-        "printf '%0200d\\n' 1\nprintf 'a\\rb\\r\\n'\n```\n",
+        "printf '%0200d\\n' 1\nprintf 'a\\rb\\r\\n'\necho '$ make'\n```\n",
     })  # fmt: skip
     done = journeys(repo, "--transcripts", "out/here", GREETING="hello")
     assert done.returncode == 0, done.stdout
@@ -182,6 +182,8 @@ def test_transcripts_are_short_and_of_any_place(repo: Path) -> None:
         "$ echo ~/a $PWD/b >&2", "~/a ~/redoubt/b",
         "$ printf '%0200d\\n' 1", "0" * 110 + " [...]",
         "$ printf 'a\\rb\\r\\n'", "b",
+        # What a program prints is no command.
+        "$ echo '$ make'", " $ make",
     ]  # fmt: skip
 
 
@@ -191,7 +193,11 @@ printf '%s\\n' "$@" >> "$HOME/words"
 for word; do
 	case $word in
 	*upload*as-user*) set -- $word; tail -n 1 "$2" >> "$HOME/words" ;;
-	*copy-out*) set -- $word; mkdir -p "$3/out"; printf '$ a\\nb\\n' > "$3/out/two" ;;
+	*copy-out*)
+		set -- $word
+		mkdir -p "$3/out"
+		printf '$ a\\nb\\n' > "$3/out/two"
+		[ -z "$FAILS" ] || echo "$FAILS" > "$3/out/.status" ;;
 	esac
 done
 """
@@ -229,7 +235,7 @@ def test_a_debian_is_made_for_it(debian: Path, option: str, suites: list[str]) -
     # As a user, who is none of the machine's.
     assert 'chroot "$1" runuser -l user -c "sh /tmp/as-user"' in hooks
     inside = "scripts/journeys --root --transcripts /tmp/out --builds two"
-    assert words.count(inside) == len(suites)
+    assert words.count(f'( {inside} ) || echo "$?" >/tmp/out/.status') == len(suites)
     assert list((debian / "build").iterdir()) == []
 
 
@@ -245,6 +251,17 @@ def test_pages_get_what_was_printed(debian: Path) -> None:
         )
     assert (debian / "docs/journeys/one.md").read_text() == PAGE
     assert listed(debian, "two") == [["two", "builds", "false"], ["two", "builds", "echo never"]]
+
+
+def test_journeys_that_end_well_are_shown_beside_one_that_fails(debian: Path) -> None:
+    done = journeys(
+        debian, "--clean", "--write", "two", PATH=f"{debian}/bin:/usr/bin:/bin", FAILS="3"
+    )
+    assert done.returncode == 3
+    # The other Debian had its turn.
+    assert (debian / "words").read_text().splitlines().count("/dev/null") == 2
+    assert "```console\n$ a\nb\n```" in (debian / "docs/journeys/two.md").read_text()
+    assert list((debian / "build").iterdir()) == []
 
 
 @pytest.mark.parametrize("words", [["14", "out", "true"], ["12"], []])

@@ -24,11 +24,7 @@
 #include "../page_alloc.h"
 #include "pool.h"
 
-/*
- * mktme_pool=: share of a node's memory in percent; 0 disables the pool. A
- * program that has filled most of the memory frees it at once when it ends, and
- * what the pool cannot keep then is flushed for the next one.
- */
+/* mktme_pool=: share of a node's memory in percent; 0 disables the pool. */
 unsigned int mktme_pool_percent __read_mostly = 65;
 
 /* Number of mktme_pool_stop() without mktme_pool_start() yet. */
