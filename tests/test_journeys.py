@@ -299,6 +299,8 @@ def test_what_is_missing_is_said(repo: Path) -> None:
     done = journeys(repo, "--clean", "one", PATH=str(repo / "bin"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[2].endswith("scripts/prerequisites deb-install")
+    # Once, and not for each Debian.
+    assert done.stderr.count("mmdebstrap not found") == 1
     assert list((repo / "build").iterdir()) == []
     (repo / ".venv/bin/redoubt").unlink()
     done = journeys(repo)
