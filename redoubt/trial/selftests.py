@@ -322,12 +322,11 @@ def _collection(tests: Path, name: str, programs: Programs) -> None:
     )  # fmt: skip
     (tests / name).mkdir(parents=True)
     binaries = [test for test in programs.tests if not test.endswith((".sh", ".py"))]
-    # A test is called by its name without the directories it was built in, as after an
-    # installation: those of KVM are in one for their architecture.
     for test in binaries:
-        if not (there / test).exists() and (found := next(there.rglob(f"*/{test}"), None)):
+        # It is called by its name without the directories it was built in, as after an
+        # installation: those of KVM are in one for their architecture.
+        if not (there / test).exists() and (found := next(there.rglob(test), None)):
             found.rename(there / test)
-    for test in binaries:
         (tests / name / test).symlink_to("/bin/selftest")
     _list(tests, name, [f"{name}/{test}" for test in binaries])
 
